@@ -4,11 +4,10 @@ import { printable } from '../domain/faults.ts';
 import { policyText } from '../domain/limits.ts';
 import type { DeadLetterReason } from '../domain/outcome.ts';
 import type { Layout } from '../queue/layout.ts';
-import { moveKeys } from '../queue/names.ts';
+import { moveKeys, writeProbeKey } from '../queue/names.ts';
 import { readOverview, type Overview } from '../queue/overview.ts';
 import type { ShardQueues } from '../queue/shards.ts';
 import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
-import { writeProbeKey } from '../queue/names.ts';
 import type { Connection } from '../redis/connection.ts';
 import { readWriteRefusal } from '../redis/info.ts';
 import { callOf } from '../terminal/command.ts';
@@ -125,12 +124,13 @@ export async function readStatus(
   const seen = await readWorkers(connection, prefix);
   const deadLetters = await readDead(shards.map(createDeadLetters), overview.now);
   const alive = seen.workers.filter((worker) => worker.alive);
+  const ofShards = await readShards(shards, connection, layout);
   const prefixes = new Set([prefix, ...queues.map((queue) => queue.opts.prefix ?? prefix)]);
   // The last one: a client closes a connection on which a replica refused to write.
   const noWrites = await readWriteRefusal(connection, [...prefixes].map(writeProbeKey));
   const facts = {
     ...overview,
-    shards: await readShards(shards, connection, layout),
+    shards: ofShards,
     ...(noWrites !== undefined && { noWrites }),
     workersAlive: alive.length,
     workers: seen.workers,

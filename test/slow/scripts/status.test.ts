@@ -6,7 +6,7 @@ import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
 import { main as recipient } from '../../../scripts/recipient.ts';
 import { main } from '../../../scripts/status.ts';
 import { createDeadLetters } from '../../../src/dead-letters/store.ts';
-import { workersKey } from '../../../src/queue/names.ts';
+import { layoutKey, workersKey } from '../../../src/queue/names.ts';
 import { createProducer } from '../../../src/queue/producer.ts';
 import type { SeenWorker } from '../../../src/queue/workers.ts';
 import { deadLetter } from '../../dead-letters/letters.ts';
@@ -129,6 +129,21 @@ describe('the whole', () => {
       expect(await admin.keys('*')).toEqual([]); // looking wrote nothing
     },
   );
+
+  test('a replica of Redis takes no writes, also where a former queue is looked into', async () => {
+    const redis = await startEmbeddedRedis();
+    onTestFinished(() => redis.close());
+    const admin = connectRedis(redis.url);
+    const layout = { version: 3, phase: 'steady', prefixes: ['{moved}'], former: [['{moved-0-2}', '{moved-1-2}']] };
+    await admin.set(layoutKey('{moved}'), JSON.stringify(layout));
+    await admin.replicaof('127.0.0.1', 1);
+    const env = { ...queueEnv('{moved}'), ...NOT_BY_NPM, REDIS_URL: redis.url };
+    const { stdout, stderr } = await runMain(main, ['--json'], env);
+    expect(stderr).toBe('');
+    const shown = JSON.parse(stdout) as Shown;
+    expect(kinds(shown)).toEqual(['no-writes']);
+    expect(shown).toMatchObject({ shards: { version: 3, left: 0 } });
+  });
 
   test('a worker says its jobs in hand, and a breaker that is open', async () => {
     const bench = await openReplicaBench();
