@@ -135,14 +135,18 @@ export async function readClock(connection: Connection): Promise<number> {
   return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
 }
 
-const NOT_WHOLE = 'no node answers, or not every slot has a master';
+const NOT_WHOLE = 'no node answers, or one still loads its data, or not every slot has a master';
 
 /** Resolves once commands can be sent; rejects with RedisAwayError, never later than `timeoutMs`. */
 export async function whenReady(connection: Connection, timeoutMs: number): Promise<void> {
-  if (isReady(connection)) return whenMastersConnected(connection);
-  const ready = nextState(connection).then(() => whenMastersConnected(connection));
+  const deadline = performance.now() + timeoutMs;
+  if (!isReady(connection)) await becomeReady(connection, timeoutMs);
+  await whenMastersConnected(connection, deadline - performance.now());
+}
+
+async function becomeReady(connection: Connection, timeoutMs: number): Promise<void> {
   try {
-    await within(ready, timeoutMs, () => {
+    await within(nextState(connection), timeoutMs, () => {
       const within = `within ${Math.round(timeoutMs)} ms`;
       // ioredis connects again and again while a slot has no master, and says nothing.
       throw new Error(

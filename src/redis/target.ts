@@ -1,5 +1,6 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { faultOf, InputError, type Fault } from '../domain/faults.ts';
+import { within } from '../domain/time.ts';
 
 /**
  * Writes all commands of one turn of the event loop to the socket together. ioredis makes a system call for each command, which was
@@ -164,17 +165,21 @@ function connectCluster(redisUrl: string, options: ConnectionOptions): Cluster {
 }
 
 const MASTERS_CONNECTED = new WeakMap<Connection, Promise<unknown>>();
+/** A master that loads its data is asked for as long as that takes: the others do not wait for it. */
+const MASTERS_WAIT_MS = 1_000;
 
 /**
- * Resolves when the connections to the masters of a cluster are ready, or have failed; at once if that was so before. ioredis connects
- * to a node with the first command for it. Without an offline queue it holds back the commands that follow until that connection is
- * ready, and then sends them 100 ms later, in any order.
+ * Resolves when the connections to the masters of a cluster are ready, or have failed, or took too long; never later than `mostMs`, and
+ * at once if that was so before. ioredis connects to a node with the first command for it. Without an offline queue it holds back the
+ * commands that follow until that connection is ready, and then sends them 100 ms later, in any order. This waits once for each
+ * connection of ours: the order is not kept at a master that comes back, or takes the place of another one, later.
  */
-export async function whenMastersConnected(connection: Connection): Promise<void> {
+export async function whenMastersConnected(connection: Connection, mostMs: number): Promise<void> {
   if (!(connection instanceof Cluster) || connection.options.enableOfflineQueue !== false) return;
-  const connecting = MASTERS_CONNECTED.get(connection) ?? Promise.all(connection.nodes('master').map(connected));
+  const masters = (): Promise<unknown> => Promise.all(connection.nodes('master').map(connected));
+  const connecting = MASTERS_CONNECTED.get(connection) ?? within(masters(), MASTERS_WAIT_MS);
   MASTERS_CONNECTED.set(connection, connecting);
-  await connecting;
+  await within(connecting, mostMs);
 }
 
 async function connected(node: Redis): Promise<void> {

@@ -1,5 +1,7 @@
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, onTestFinished, test } from 'vitest';
+import type { Cluster } from 'ioredis';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { killMasterOf, waitUntilOk } from '../../../sandbox/redis/cluster-orders.ts';
 import { crc16, shardPrefixes, SLOTS } from '../../../src/queue/names.ts';
 import { createProducer } from '../../../src/queue/producer.ts';
@@ -9,6 +11,7 @@ import {
   RedisAwayError,
   whenReady,
   type Connection,
+  type RedisTarget,
 } from '../../../src/redis/connection.ts';
 import { testCluster } from '../../support/cluster.ts';
 import { makeNotification } from '../../support/push.ts';
@@ -70,3 +73,30 @@ test(
     await waitUntilOk(cluster, cluster.nodes.length);
   },
 );
+
+describe('a master that takes connections and does not answer, as while it loads its data', () => {
+  const own = testCluster({ masters: 3, replicas: 0, nodeTimeoutMs: 60_000 });
+
+  test.each([
+    ['a limiter', (target: RedisTarget): Connection => connectLimiter(target, 20_000)],
+    ['a producer', (target: RedisTarget): Connection => connectProducer(target, 20_000)],
+  ])('holds up no call of %s for the others', async (_, connect) => {
+    const connection = connect({ redisUrl: own.url, cluster: true }).on('error', () => undefined) as Cluster;
+    onTestFinished(() => connection.disconnect());
+    await once(connection, 'ready');
+    // ioredis connects to a master with the first command for it.
+    const unused = connection.nodes('master').find(({ status }) => status === 'wait')?.options.port;
+    const node = own.nodes.find(({ port }) => port === unused);
+    if (node === undefined) throw new Error('it is connected to every master already');
+    process.kill(node.pid, 'SIGSTOP');
+    onTestFinished(() => void process.kill(node.pid, 'SIGCONT'));
+    const key = Array.from({ length: 50 }, (_each, at) => `{${at}}`).find(
+      (each) => connection.slots[crc16(each.slice(1, -1)) % SLOTS]?.[0] !== `127.0.0.1:${node.port}`,
+    );
+    const startedAt = performance.now();
+    await whenReady(connection, 1_000);
+    for (let call = 0; call < 20; call++) await whenReady(connection, 10_000);
+    expect(await connection.set(key ?? '', 'x')).toBe('OK');
+    expect(performance.now() - startedAt).toBeLessThan(10_000);
+  });
+});
