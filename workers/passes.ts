@@ -123,15 +123,29 @@ function timed(limiter: WaitingLimiter, metrics: Pick<Metrics, 'asked'>): Waitin
   };
 }
 
-/** The same limiter, that admits only what replicas have too: an admission that a failover forgot would be given twice. */
-function confirmed(limiter: WaitingLimiter, confirmOf: (recipientId: string) => Confirm): WaitingLimiter {
+/** For so long the slowest confirmation counts; then the next one does. */
+const SLOWEST_MS = 5_000;
+
+/**
+ * The same limiter, that admits only what replicas have too: an admission that a failover forgot would be given twice.
+ *
+ * It asks for a slot that lies as far ahead as confirmations take. Otherwise the slot is over when it is confirmed, and another one is
+ * asked for and confirmed. A new id is admitted without a lead (admit.lua), so where confirmations are slow it asks twice.
+ */
+export function confirmed(limiter: WaitingLimiter, confirmOf: (recipientId: string) => Confirm): WaitingLimiter {
+  let slowest = { tookMs: 0, at: -Infinity };
   return {
     ...limiter,
     async admit(ask) {
       const confirm = confirmOf(ask.recipientId);
-      const answer = await limiter.admit(ask);
+      const leadMs = Math.max(ask.leadMs ?? 0, slowest.tookMs);
+      const answer = await limiter.admit(leadMs > 0 ? { ...ask, leadMs } : ask);
       // Nobody sends on an admission that was given before.
-      if (answer.kind === 'admitted' && !answer.repeated) await confirm();
+      if (answer.kind !== 'admitted' || answer.repeated) return answer;
+      const begun = performance.now();
+      await confirm();
+      const at = performance.now();
+      if (at - begun >= slowest.tookMs || at - slowest.at > SLOWEST_MS) slowest = { tookMs: at - begun, at };
       return answer;
     },
   };

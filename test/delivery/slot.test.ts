@@ -6,6 +6,7 @@ import { sleepUntil } from '../../src/domain/time.ts';
 import type { WaitingAsk, WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { ReplicasMissingError } from '../../src/redis/replicas.ts';
+import { confirmed } from '../../workers/passes.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
 import { lostAfter, none, openBench, POLICY, RECIPIENT, takeDown } from './support.ts';
@@ -152,6 +153,25 @@ describe('the slot', () => {
     const again = await run(notification, first.progress, { isSlotUnused: true });
     expect(again.outcome).toEqual({ kind: 'delivered' });
     expect((await limiter.inspect(RECIPIENT)).sent).toHaveLength(1);
+  });
+
+  it('that replicas confirm late is asked for as much ahead as the confirmation takes', async () => {
+    const { run, limiter } = await openBench();
+    const { asked, limiter: inner } = interrupted(limiter, []);
+    const CONFIRM_MS = 150;
+    const slowly = async () => {
+      await sleepUntil(performance.now() + CONFIRM_MS, new AbortController().signal);
+    };
+    const parts = { limiter: confirmed(inner, () => slowly) };
+    expect((await run(makeNotification(), none, parts)).outcome).toEqual({ kind: 'delivered' });
+    expect(asked[0]?.leadMs).toBeUndefined(); // nothing was confirmed yet
+    expect(asked[1]).toMatchObject({ renew: true });
+    expect(asked[1]?.leadMs).toBeGreaterThanOrEqual(CONFIRM_MS);
+    const before = asked.length;
+    const again = makeNotification({ recipientId: 'another' });
+    await limiter.admit({ recipientId: 'another', id: `${again.id}/0` });
+    expect((await run(again, none, { ...parts, isSlotUnused: true })).outcome).toEqual({ kind: 'delivered' });
+    expect(asked[before]?.leadMs).toBeGreaterThanOrEqual(CONFIRM_MS);
   });
 
   it('is slept for without a place of WORKER_CONCURRENCY, where the line is late', async () => {
