@@ -33,8 +33,8 @@ export type ReplicaWait = (key: string) => Confirm;
 
 export function createReplicaWait(redis: Connection, options: ReplicaWaitOptions): ReplicaWait {
   const links = new WeakMap<Redis, Link>();
-  const linkTo = (key: string): Link | undefined => {
-    const node = nodeOf(redis, key);
+  const linkTo = (slot: number): Link | undefined => {
+    const node = nodeOf(redis, slot);
     if (node === undefined) return undefined;
     const known = links.get(node);
     if (known !== undefined) return known;
@@ -43,11 +43,12 @@ export function createReplicaWait(redis: Connection, options: ReplicaWaitOptions
     return link;
   };
   return (key) => {
-    const before = linkTo(key);
+    const slot = redis instanceof Cluster ? slotOf(key) : 0;
+    const before = linkTo(slot);
     const connected = before?.connected();
     return async () => {
       // Where a cluster sent the write to another node (MOVED), or the connection broke, WAIT would speak of other writes.
-      const link = linkTo(key);
+      const link = linkTo(slot);
       if (link === undefined || link !== before) throw new ReplicasMissingError(ELSEWHERE);
       const answer = await link.wait();
       if (answer.connected !== connected) throw new ReplicasMissingError(ELSEWHERE);
@@ -104,10 +105,13 @@ function createLink(node: Redis, { count, timeoutMs }: ReplicaWaitOptions): Link
   };
 }
 
-/** The connection that carries a write with this key; of a cluster, as far as the client knows its slots. */
-function nodeOf(redis: Connection, key: string): Redis | undefined {
+function slotOf(key: string): number {
+  return new Command('exists', [key]).getSlot();
+}
+
+/** The connection that carries a write to this slot; of a cluster, as far as the client knows its slots. */
+function nodeOf(redis: Connection, slot: number): Redis | undefined {
   if (!(redis instanceof Cluster)) return redis;
-  const slot = new Command('exists', [key]).getSlot();
-  const place = typeof slot === 'number' ? redis.slots[slot]?.[0] : undefined;
+  const place = redis.slots[slot]?.[0];
   return redis.nodes('master').find(({ options: { host, port } }) => `${host}:${port}` === place);
 }
