@@ -112,7 +112,7 @@ export interface PresenceParts {
   readonly accounts: Pick<Accounts, 'names' | 'quotaRules'>;
   readonly breakers: Pick<Breakers, 'all'>;
   readonly reach: Pick<ReachWatch, 'unreached'>;
-  readonly metrics: Pick<Metrics, 'tally'>;
+  readonly metrics: Pick<Metrics, 'tally' | 'slots'>;
   readonly layout: () => Pick<Layout, 'version'>;
 }
 
@@ -190,6 +190,7 @@ function factsOf(
     const inHand = consumers.map(({ worker }) => worker.inHand);
     const accountNames = accounts.names();
     const tally = metrics.tally();
+    const withoutSlot = metrics.slots.current();
     const names = accountNames.map(namesOf);
     const open = [...breakers.all()].flatMap(
       ([service, each]) => (accountNames.includes(accountIn(service)) && each) || [],
@@ -217,6 +218,13 @@ function factsOf(
       unreachable: [...reach.unreached()].map(([service, { host, failure }]) => {
         const { cause, forMs } = failure;
         return { service, host, cause, since: onRedis(Date.now() - forMs) };
+      }),
+      ...(withoutSlot && {
+        withoutSlot: {
+          ...withoutSlot,
+          since: onRedis(withoutSlot.since),
+          lastAt: onRedis(withoutSlot.lastAt),
+        },
       }),
     };
   };

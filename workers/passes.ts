@@ -29,7 +29,8 @@ import { redelay } from '../src/queue/job-lock.ts';
 import { homesOf, type Layout } from '../src/queue/layout.ts';
 import { CANCEL, destinationOf } from '../src/queue/names.ts';
 import { createOutcomes, reportInvalidToken, type Outcomes } from '../src/queue/outcomes.ts';
-import { createReplicaWait, type Confirm, type ReplicaWait } from '../src/redis/replicas.ts';
+import { LimiterUnavailableError } from '../src/redis/deadline.ts';
+import { createReplicaWait, ReplicasMissingError, type Confirm, type ReplicaWait } from '../src/redis/replicas.ts';
 import { addressOf } from '../src/redis/target.ts';
 import type { Accounts } from './accounts.ts';
 import type { ConsumerOptions } from './consumer.ts';
@@ -68,9 +69,8 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
   const replicas = config.waitReplicas.count > 0 ? replicaWaitOf(config, parts) : undefined;
   const limiterOf = (options: WaitingLimiterOptions): WaitingLimiter => {
     const limiter = timed(createWaitingLimiter(options), metrics);
-    return replicas === undefined
-      ? limiter
-      : confirmed(limiter, (recipientId) => replicas(recipientKeys(prefix, recipientId).sent));
+    const keyOf = (recipientId: string): string => recipientKeys(prefix, recipientId).sent;
+    return watched(replicas === undefined ? limiter : confirmed(limiter, (id) => replicas(keyOf(id))), metrics);
   };
   const apart = (kind: CountedApart) => limiterOf({ ...limiterParts, ...apartOptions(kind, apartRules[kind], prefix) });
 
@@ -119,6 +119,24 @@ function timed(limiter: WaitingLimiter, metrics: Pick<Metrics, 'asked'>): Waitin
     admit(ask) {
       const askedAt = performance.now();
       return limiter.admit(ask).finally(() => metrics.asked(performance.now() - askedAt));
+    },
+  };
+}
+
+/** The same limiter, with it noted whether its asks get slots. */
+function watched(limiter: WaitingLimiter, { slots }: Pick<Metrics, 'slots'>): WaitingLimiter {
+  return {
+    ...limiter,
+    async admit(ask) {
+      try {
+        const answer = await limiter.admit(ask);
+        slots.asked(answer.kind === 'admitted' && !answer.repeated ? 'slot' : 'answer');
+        return answer;
+      } catch (error) {
+        if (error instanceof ReplicasMissingError) slots.asked('replicas-missing');
+        else if (error instanceof LimiterUnavailableError) slots.asked('limiter-unavailable');
+        throw error;
+      }
     },
   };
 }

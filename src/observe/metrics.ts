@@ -12,6 +12,7 @@ import {
   type Trouble,
 } from '../domain/outcome.ts';
 import { LATENESS_BOUNDS_MS, SEND_AFTER } from '../domain/time.ts';
+import { createSlotWatch, WITHOUT_SLOT_CODES, type SlotWatch } from './without-slot.ts';
 
 /**
  * What one replica counts; shared-metrics.ts has what all of them read from Redis. Labels have few possible values: never a recipient,
@@ -34,6 +35,8 @@ export interface Metrics {
   woken(lateMs: number): void;
   /** One ask to the limiter took so long, whether it was answered or not. */
   asked(tookMs: number): void;
+  /** Whether asks get slots. */
+  readonly slots: SlotWatch;
   /** A job without a priority was taken. BullMQ takes such jobs before all jobs that are due. */
   unprioritised(): void;
   /** A job was put back for another worker because a newer version wrote it. */
@@ -186,6 +189,17 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
     SLOT_SECONDS,
   );
   const asks = histogram('pushpacer_limiter_seconds', 'Time of one ask to the limiter.', ASK_SECONDS);
+  const slots = createSlotWatch();
+  new Gauge({
+    name: 'pushpacer_without_slot_seconds',
+    help: 'For how long this replica asked for slots and got none, by the cause; 0 if it gets them, or asks for none.',
+    labelNames: ['code'],
+    registers,
+    collect() {
+      const { code: present, since = 0, lastAt = 0 } = slots.current() ?? {};
+      for (const code of WITHOUT_SLOT_CODES) this.set({ code }, code === present ? (lastAt - since) / 1_000 : 0);
+    },
+  });
   const lateness = histogram(
     'pushpacer_wake_lateness_seconds',
     'How long after its due time a requeued notification reached a worker.',
@@ -315,6 +329,7 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
       if (lateMs > lateAfterMs) lateWakes.inc();
     },
     asked: (tookMs) => asks.observe(tookMs / 1000),
+    slots,
     unprioritised: () => unprioritised.inc(),
     newerJob: () => newerJobs.inc(),
     breakerOpened: (service, trouble) => breakersOpened.inc({ ...namesOf(service), trouble }),

@@ -3,6 +3,7 @@ import { namesOf, type Service } from '../domain/device.ts';
 import { printable } from '../domain/faults.ts';
 import { policyText } from '../domain/limits.ts';
 import type { DeadLetterReason } from '../domain/outcome.ts';
+import type { WithoutSlotCode } from '../observe/without-slot.ts';
 import type { Layout } from '../queue/layout.ts';
 import { moveKeys, writeProbeKey } from '../queue/names.ts';
 import { readOverview, type Overview } from '../queue/overview.ts';
@@ -19,6 +20,7 @@ interface Wrong {
   readonly kind:
     | 'no-writes'
     | 'no-worker'
+    | 'no-slot'
     | 'worker-silent'
     | 'paused'
     | 'due-late'
@@ -111,6 +113,8 @@ const UNTAKEN_LATE_MS = 60_000;
 /** A worker that was not seen for longer is still listed, but no longer counts as wrong while others are alive. */
 const SILENT_SHOWN_MS = 600_000;
 const CLOCK_APART_MS = 1_000;
+/** What gets no slot asks again after 1 to 2 s, so this is more than one ask that failed. */
+const WITHOUT_SLOT_MS = 5_000;
 
 /** Looks at queue, workers and dead letters. `shards`: all queues of the layout; `prefix`: QUEUE_PREFIX itself. */
 export async function readStatus(
@@ -247,6 +251,7 @@ function wrongsOf(facts: Facts): Wrong[] {
   const faults: (readonly [Wrong['kind'], string | undefined | false])[] = [
     ['no-writes', noWritesText(facts)],
     ['no-worker', noWorker(facts)],
+    ...withoutSlotTexts(facts).map((text) => ['no-slot', text] as const),
     ['paused', paused && 'the queue is paused: workers take nothing; somebody paused it with another program'],
     ['due-late', due.oldestAt !== undefined && now - due.oldestAt >= DUE_LATE_MS && dueText(facts)],
     ['untaken-late', untaken.oldestAt !== undefined && now - untaken.oldestAt >= UNTAKEN_LATE_MS && untakenText(facts)],
@@ -299,6 +304,23 @@ function noWorker({ workersAlive, workers, now, noWrites }: Facts): string | und
   );
   const seen = last === undefined ? '' : `; ${workerName(last)} was seen last, ${fromNow(now, last.seenAt)}`;
   return `no worker is alive: nothing is sent${seen}; start one: ${callOther('worker').replace(/ --$/, '')}`;
+}
+
+const NO_SLOT: Readonly<Record<string, string>> = {
+  'replicas-missing': 'too few replicas of Redis confirm slots in time (REDIS_WAIT_REPLICAS)',
+  'limiter-unavailable': "the limiter's Redis does not answer",
+} satisfies Record<WithoutSlotCode, string>;
+
+/** One text for each cause. */
+function withoutSlotTexts({ workers, workersAlive, now }: Facts): string[] {
+  const lasting = workers.flatMap(({ alive, withoutSlot }) =>
+    alive && withoutSlot && withoutSlot.lastAt - withoutSlot.since >= WITHOUT_SLOT_MS ? [withoutSlot] : [],
+  );
+  return [...Map.groupBy(lasting, ({ code }) => code)].map(([code, all]) => {
+    const forText = span(Math.max(0, now - Math.min(...all.map(({ since }) => since))));
+    const why = NO_SLOT[code] ?? printable(code);
+    return `${all.length} of ${workersAlive} workers got no slot for ${forText}, so alerts wait: ${why}`;
+  });
 }
 
 /** `web-1 (process 7)` */

@@ -76,6 +76,7 @@ describe('the JSON of each command is that of the page', () => {
         unreachable: [
           { service: 'webpush~teacher@push.example', host: 'push.example:443', cause: 'ENOTFOUND', since: 1 },
         ],
+        withoutSlot: { code: 'replicas-missing', since: 1, lastAt: 10_000 },
       }),
     });
     onTestFinished(() => presence.close());
