@@ -69,13 +69,17 @@ const REPAIR: Readonly<Record<RedisTrouble, string>> = {
 async function lookAtServers(connection: Connection, redis: RedisToCheck): Promise<Finding[]> {
   const nodes = mastersOf(connection);
   const findings: Finding[] = [];
+  const clocks: MasterClock[] = [];
   for (const node of nodes) {
-    const found = await lookAtServer(node, redis);
+    const timing = await measure(node);
+    clocks.push({ where: addressOf(node), ...timing });
+    const found = await lookAtServer(node, timing, redis);
     const where = nodes.length > 1 ? `${addressOf(node)}: ` : '';
     findings.push(...found.map((finding) => ({ ...finding, text: `${where}${finding.text}` })));
   }
   return [
     ...findings,
+    ...(redis.roles.includes('limiter') ? named(redis.label, mastersClocks(clocks)) : []),
     ...(connection instanceof Cluster ? await clusterFindings(connection, redis) : []),
     ...named(redis.label, await checkPermissions(connection, redis)),
   ];
@@ -86,9 +90,8 @@ function named(label: string, findings: readonly Finding[]): Finding[] {
   return findings.map((finding) => ({ ...finding, check: `${label} ${finding.check}` }));
 }
 
-async function lookAtServer(node: Redis, redis: RedisToCheck): Promise<Finding[]> {
+async function lookAtServer(node: Redis, timing: Timing, redis: RedisToCheck): Promise<Finding[]> {
   const { label } = redis;
-  const timing = await measure(node);
   const answers = createFindings(label);
   const info = await node.info().then(parseInfo, () => undefined);
   const reached = `${addressOf(node)} answers in ${span(timing.tookMs)}`;
@@ -280,6 +283,8 @@ interface Timing {
   readonly slowestMs: number;
   /** Redis's clock minus this machine's, by the fastest answer. */
   readonly offsetMs: number;
+  /** By how much that may be wrong: half the time of that answer. */
+  readonly errorMs: number;
 }
 
 const SAMPLES = 9;
@@ -295,7 +300,8 @@ async function measure(node: Redis): Promise<Timing> {
   }
   const byTime = samples.toSorted((a, b) => a.tookMs - b.tookMs);
   const [fastest, median, slowest] = [byTime[0], byTime[Math.floor(SAMPLES / 2)], byTime.at(-1)];
-  return { tookMs: median?.tookMs ?? 0, slowestMs: slowest?.tookMs ?? 0, offsetMs: fastest?.offsetMs ?? 0 };
+  const { offsetMs = 0, tookMs: fastestMs = 0 } = fastest ?? {};
+  return { tookMs: median?.tookMs ?? 0, slowestMs: slowest?.tookMs ?? 0, offsetMs, errorMs: fastestMs / 2 };
 }
 
 /** The limiter's answer must come within 2 s; a longer way makes every pass longer. */
@@ -317,6 +323,31 @@ function clockFinding({ offsetMs }: Timing): Finding {
   const text = `this machine's clock is ${span(apart)} ${offsetMs > 0 ? 'behind' : 'ahead of'} Redis's`;
   const advice = 'set the clocks of both machines, with NTP';
   return apart < FAR_APART_MS ? warning(text, advice) : fault(`${text}; providers refuse such credentials`, advice);
+}
+
+interface MasterClock extends Pick<Timing, 'offsetMs' | 'errorMs'> {
+  /** `10.0.0.7:6379` */
+  readonly where: string;
+}
+
+/** Masters whose clocks differ by no more send alerts as exactly as one. */
+const MASTERS_APART_MS = 10;
+
+/** A worker estimates one distance between its clock and Redis's, from the replies of all masters (limiter/redis/clock.ts). */
+export function mastersClocks(clocks: readonly MasterClock[]): Finding[] {
+  const byOffset = clocks.toSorted((a, b) => a.offsetMs - b.offsetMs);
+  const [last, first] = [byOffset[0], byOffset.at(-1)];
+  if (last === undefined || first === undefined || last === first) return [];
+  const { ok, warning } = createFindings('clocks');
+  const apartMs = first.offsetMs - last.offsetMs;
+  if (apartMs - first.errorMs - last.errorMs <= MASTERS_APART_MS) return [ok("the masters' clocks agree")];
+  const text = `the masters' clocks differ by ${span(apartMs)} (${first.where} is ahead of ${last.where})`;
+  return [
+    warning(
+      `${text}: alerts may leave as much too early`,
+      'set the clocks of these machines, with NTP (docs/limiter.md)',
+    ),
+  ];
 }
 
 async function scriptsFinding(node: Redis): Promise<Finding> {
