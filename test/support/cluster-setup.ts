@@ -6,7 +6,7 @@ import { strayKeys } from './leaks.ts';
 /** For the project `slow-cluster`: a cluster in place of the one Redis of global-setup.ts. Stray keys fail the run. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const say = (line: string): void => void process.stderr.write(`${line}\n`);
-  const cluster = await startEmbeddedCluster({ replicas: 0, say, install: true });
+  const cluster = await startEmbeddedCluster({ replicas: 0, nodeTimeoutMs: 15_000, say, install: true }); // as NO_FAILOVER
   project.provide('redisUrl', cluster.url);
   project.provide('isCluster', true);
   return async () => {

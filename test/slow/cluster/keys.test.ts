@@ -3,12 +3,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test } from 'vitest';
 import { crc16, shardPrefixes, SLOTS } from '../../../src/queue/names.ts';
-import { testCluster } from '../../support/cluster.ts';
+import { NO_FAILOVER, testCluster } from '../../support/cluster.ts';
 import { doEverything } from '../../support/everything.ts';
 
 const PREFIX = '{pushpacer}';
 const SHARDS = 4;
-const cluster = testCluster({ replicas: 0 });
+const cluster = testCluster({ replicas: 0, ...NO_FAILOVER });
 
 /** A row of the table of keys in docs/redis.md. */
 interface Row {

@@ -5,6 +5,7 @@ import { generate } from 'selfsigned';
 import { expect, onTestFinished, test } from 'vitest';
 import { startEmbeddedCluster, type EmbeddedCluster } from '../../../sandbox/redis/embedded-cluster.ts';
 import { commandsOnCluster, keyPatterns } from '../../../scripts/doctor/permissions.ts';
+import { NO_FAILOVER } from '../../support/cluster.ts';
 import { doEverything } from '../../support/everything.ts';
 import { startProcess } from '../../support/process.ts';
 import { temporaryFolder } from '../../support/program.ts';
@@ -38,7 +39,7 @@ async function openTlsCluster(): Promise<{ readonly cluster: EmbeddedCluster; re
     writeFile(files.certFile, made.cert),
     writeFile(files.keyFile, made.private, { mode: 0o600 }),
   ]);
-  const cluster = await startEmbeddedCluster({ tls: files });
+  const cluster = await startEmbeddedCluster({ tls: files, ...NO_FAILOVER });
   onTestFinished(() => cluster.close());
   return { cluster, caFile: files.caFile, ca: ca.cert };
 }
@@ -75,4 +76,4 @@ test('with TLS, a password, and no more rights than docs/redis.md lists, everyth
   expect(stdout + stderr).toMatch(/certificate of 127\.0\.0\.1:\d+ is not trusted .*NODE_EXTRA_CA_CERTS/);
   trusting.kill();
   expect((await trusting.waitForExit()).code).toBe(0);
-}, 120_000);
+}, 300_000);

@@ -3,12 +3,12 @@ import { expect, test } from 'vitest';
 import { masterOf, mastersOf, moveSlot } from '../../../sandbox/redis/cluster-orders.ts';
 import { recipientKeys } from '../../../src/limiter/redis/keys.ts';
 import { crc16, shardPrefixes, SLOTS } from '../../../src/queue/names.ts';
-import { clusterEnv, connectCluster, testCluster } from '../../support/cluster.ts';
+import { clusterEnv, connectCluster, NO_FAILOVER, testCluster } from '../../support/cluster.ts';
 import { KEPT, openFaultBench, PATIENCE } from '../../support/fault-bench.ts';
 import { testPrefix } from '../../support/redis.ts';
 
 const SHARDS = 2;
-const cluster = testCluster({ replicas: 0 });
+const cluster = testCluster({ replicas: 0, ...NO_FAILOVER });
 
 /** Longer than a client tries by itself: ioredis gives up after 16 redirections. */
 const BETWEEN_MS = 3_000;

@@ -7,7 +7,7 @@ import { connectLimiter } from '../../../src/redis/connection.ts';
 import { createReplicaWait } from '../../../src/redis/replicas.ts';
 import { eventually, ownRedis } from '../../support/fault-bench.ts';
 import { connectRedis } from '../../support/redis.ts';
-import { connectCluster, testCluster } from '../../support/cluster.ts';
+import { connectCluster, NO_FAILOVER, testCluster } from '../../support/cluster.ts';
 
 const OPTIONS = { count: 1, timeoutMs: 10_000 };
 /** For those that find no replica. */
@@ -95,10 +95,11 @@ describe('the wait for a replica', () => {
 });
 
 describe('on a cluster', () => {
-  const cluster = testCluster();
+  const cluster = testCluster(NO_FAILOVER); // a node's replica is the one that it began with
 
   it('it is sent to the node that has the write', async () => {
     const redis = connectCluster(cluster);
+    await redis.ping(); // it knows the nodes
     const [wait, soon] = [createReplicaWait(redis, OPTIONS), createReplicaWait(redis, SOON)];
     const keys = (await mastersOf(cluster)).map(({ ranges: [range] }) => keyIn(range));
     for (const [index, key] of keys.entries()) {
