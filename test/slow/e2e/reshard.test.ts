@@ -1,16 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
-import type { Cluster } from 'ioredis';
+import type { Cluster, Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { startProviders } from '../../../demo/providers-process.ts';
+import { DELAYS } from '../../../demo/replicas.ts';
 import { main as status } from '../../../scripts/status.ts';
 import { prefixesOf, readLayout } from '../../../src/queue/layout.ts';
-import { DEAD_LETTERS, QUEUE } from '../../../src/queue/names.ts';
+import { DEAD_LETTERS, layoutKey, QUEUE } from '../../../src/queue/names.ts';
 import { createProducer } from '../../../src/queue/producer.ts';
-import { clusterEnv, connectCluster, testCluster } from '../../support/cluster.ts';
+import { clusterEnv, connectCluster, NO_FAILOVER, testCluster } from '../../support/cluster.ts';
 import { runMain } from '../../support/command.ts';
-import { startProcess } from '../../support/process.ts';
-import { openRealBench } from '../../support/real-bench.ts';
+import { startProcess, type TestProcess } from '../../support/process.ts';
+import { delaysOf, openRealBench } from '../../support/real-bench.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../../support/redis.ts';
 import { expectExactlyOnce, outcomesOf, startLoad } from '../../support/reshard-load.ts';
 
@@ -25,7 +26,13 @@ const PATIENT = { timeout: 240_000, interval: 250 };
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** Runs the command to its end. */
+interface Place {
+  readonly env: Env;
+  readonly prefix: string;
+  readonly redis: Redis;
+}
+
+/** Runs the command to its end. What it says is `left` may be what the load has added to a former queue since all was moved. */
 async function reshard(to: number, env: Env): Promise<Readonly<Record<string, unknown>>> {
   const command = startProcess({ args: ['scripts/reshard.ts', '--to', String(to), '--json'], env });
   const { code, stdout, stderr } = await command.waitForExit(240_000);
@@ -33,17 +40,17 @@ async function reshard(to: number, env: Env): Promise<Readonly<Record<string, un
   return JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Record<string, unknown>;
 }
 
-/** SIGKILL after so long. The next one waits until its lease has run out. */
-async function reshardKilled(to: number, env: Env, afterMs: number): Promise<void> {
+/** SIGKILL after so long. Resolves when nobody has its lease: it has run out, and no worker has taken it to go on with the moves. */
+async function reshardKilled(to: number, { env, prefix, redis }: Place, afterMs: number): Promise<void> {
   const command = startProcess({ args: ['scripts/reshard.ts', '--to', String(to), '--json'], env });
   await sleep(afterMs);
   command.kill('SIGKILL');
   await command.waitForExit();
-  await sleep(10_500);
+  await expect.poll(() => redis.exists(`${layoutKey(prefix)}:lease`), PATIENT).toBe(0);
 }
 
 /** What the queues of all prefixes still have to do. */
-async function leftIn(connection: Cluster | ReturnType<typeof connectRedis>, prefix: string): Promise<number> {
+async function leftIn(connection: Cluster | Redis, prefix: string): Promise<number> {
   const layout = await readLayout(connection, prefix);
   let left = 0;
   for (const of of layout === undefined ? [prefix] : prefixesOf(layout)) {
@@ -55,7 +62,7 @@ async function leftIn(connection: Cluster | ReturnType<typeof connectRedis>, pre
   return left;
 }
 
-async function deadIn(connection: Cluster | ReturnType<typeof connectRedis>, prefix: string): Promise<string[]> {
+async function deadIn(connection: Cluster | Redis, prefix: string): Promise<string[]> {
   const layout = await readLayout(connection, prefix);
   const found: string[] = [];
   for (const of of layout?.prefixes ?? [prefix]) {
@@ -78,14 +85,14 @@ it('1 becomes 4, and 2, under load, with the command killed five times: each not
 
   // Before it prepares, while it prepares, as it begins to move, and later.
   for (const afterMs of [1_000 + Math.random() * 4_000, 12_000 + Math.random() * 6_000]) {
-    await reshardKilled(4, env, afterMs);
+    await reshardKilled(4, { env, prefix, redis }, afterMs);
   }
-  expect(await reshard(4, env)).toMatchObject({ to: 4, left: 0 });
+  expect(await reshard(4, env)).toMatchObject({ to: 4 });
   expect(await readLayout(redis, prefix)).toMatchObject({ phase: 'steady', former: [[prefix]] });
   for (const afterMs of [8_000, 14_000, 18_000].map((ms) => ms + Math.random() * 4_000)) {
-    await reshardKilled(2, env, afterMs);
+    await reshardKilled(2, { env, prefix, redis }, afterMs);
   }
-  expect(await reshard(2, env)).toMatchObject({ to: 2, left: 0 });
+  expect(await reshard(2, env)).toMatchObject({ to: 2 });
   const shards = await readLayout(redis, prefix);
   expect(shards).toMatchObject({ phase: 'steady' });
   expect(shards?.prefixes).toHaveLength(2);
@@ -103,7 +110,7 @@ it('1 becomes 4, and 2, under load, with the command killed five times: each not
 }, 900_000);
 
 describe('on a cluster', () => {
-  const cluster = testCluster();
+  const cluster = testCluster({ replicas: 0, ...NO_FAILOVER });
 
   it('2 become 3 under load: each notification ends once', async () => {
     const providers = await startProviders();
@@ -111,8 +118,10 @@ describe('on a cluster', () => {
     const prefix = testPrefix();
     const redis = connectCluster(cluster);
     const env = { ...providers.env, ...clusterEnv(cluster, prefix, 2), METRICS_PORT: '0' };
+    const workers: TestProcess[] = [];
     for (let started = 0; started < 2; started += 1) {
-      const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, ...ENV } });
+      const worker = startProcess({ args: ['--import', DELAYS, 'workers/notifications.ts'], env: { ...env, ...ENV } });
+      workers.push(worker);
       await worker.waitForLine(/"msg":"ready"/, 60_000);
     }
     const producer = createProducer({ redisUrl: cluster.url, cluster: true, prefix, shards: 2 });
@@ -121,13 +130,14 @@ describe('on a cluster', () => {
     const older = new Queue(QUEUE, { connection: redis, prefix: first });
     onTestFinished(() => older.close());
     const load = startLoad({ producer, older, providers, recipients: 30, everyMs: 200 });
-    await sleep(5_000);
-    expect(await reshard(3, env)).toMatchObject({ from: 2, to: 3, left: 0 });
+    const { sent } = load;
+    await expect.poll(() => sent.size, PATIENT).toBeGreaterThan(100);
+    expect(await reshard(3, env)).toMatchObject({ from: 2, to: 3 });
+    expect(await readLayout(redis, prefix)).toMatchObject({ phase: 'steady' });
     await load.stop();
     await expect.poll(() => leftIn(redis, prefix), PATIENT).toBe(0);
-    const { sent } = load;
-    expect(sent.size).toBeGreaterThan(100);
-    const accepted = providers.entries.filter((entry) => entry.accepted).toSorted((a, b) => a.at - b.at);
+    const entries = providers.entries.filter((entry) => entry.accepted).toSorted((a, b) => a.at - b.at);
+    const accepted = delaysOf(workers).counted(entries, ({ data }) => data['ref'] ?? '');
     expectExactlyOnce(sent, await outcomesOf(redis, prefix), accepted, POLICY);
   }, 600_000);
 });
