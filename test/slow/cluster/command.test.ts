@@ -1,8 +1,9 @@
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { Cluster } from 'ioredis';
 import { expect, onTestFinished, test } from 'vitest';
 import { main as redis } from '../../../scripts/redis.ts';
-import { freePort } from '../../../sandbox/redis/embedded-redis.ts';
 import { startEmbeddedCluster } from '../../../sandbox/index.ts';
 import { expectDocumented } from '../../house/documented.ts';
 import { runMain } from '../../support/command.ts';
@@ -61,8 +62,20 @@ test.each(['SIGTERM', 'SIGKILL'] as const)('redis --cluster serves until %s, and
   await expectGone(servers);
 });
 
+/** The first of so many ports in a row that nobody listens on. None is one that systems give to clients: those begin at 32,768 or later. */
+async function freePorts(count: number): Promise<number> {
+  for (;;) {
+    const first = 10_000 + Math.floor(20_000 * Math.random());
+    const servers = Array.from({ length: count }, (_, more) => createServer().listen(first + more, '127.0.0.1'));
+    const tried = await Promise.allSettled(servers.map((server) => once(server, 'listening')));
+    const listening = servers.filter((server) => server.listening);
+    await Promise.all(listening.map((server) => once(server.close(), 'close')));
+    if (tried.every(({ status }) => status === 'fulfilled')) return first;
+  }
+}
+
 test('with a port the nodes have that one and the next five, and the JSON is that of the page', async () => {
-  const port = await freePort();
+  const port = await freePorts(6);
   const command = startProcess({ args: ['scripts/redis.ts', '--cluster', '--json', '--port', String(port)] });
   const answer = JSON.parse(await command.waitForLine(/^\{/)) as { ports: number[] };
   expect(answer).toEqual({
