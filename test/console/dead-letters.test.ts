@@ -4,6 +4,7 @@ import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { notification, present } from '../queue/support.ts';
 import { openConsole, type ConsoleBench, type PageAnswer } from '../support/console.ts';
+import { waitFor } from '../support/wait.ts';
 
 async function bury(deadQueue: Queue, letters: Readonly<Record<string, unknown>>): Promise<void> {
   const jobs = Object.entries(letters).map(([jobId, data]) => ({ name: 'push', data, opts: { jobId } }));
@@ -195,7 +196,7 @@ describe('what is done', () => {
     expect(page).toContain('2 of 2 replayed');
     expect(await replayed(queue)).toEqual(['a#r1', 'b#r1']);
     expect(await left(deadQueue)).toBe(4);
-    const audit = await vi.waitFor(async () => {
+    const audit = await waitFor(async () => {
       const { text } = await get('/audit');
       expect(text).toContain('state done');
       return text;
@@ -246,7 +247,7 @@ describe('what is done', () => {
     const look = await get('/dead-letters/preview?verb=replay&reason=rejected&rate=50/s');
     const fields = fieldsOf(look);
     const first = await post('/dead-letters/runs', fields);
-    await vi.waitFor(async () => expect((await replayed(queue)).length).toBeGreaterThan(5));
+    await waitFor(async () => expect((await replayed(queue)).length).toBeGreaterThan(5));
     expect((await get(first.location)).text).toContain('data-refresh="1000"');
     expect(await post(`${first.location}/stop`)).toMatchObject({ status: 303, location: first.location });
     const stopped = await ended(bench, first);

@@ -10,6 +10,7 @@ import { openQueues, present } from '../queue/support.ts';
 import { openRedisProxy } from '../support/redis-proxy.ts';
 import { isOnCluster, testPrefix, testRedisUrl, testTarget } from '../support/redis.ts';
 import { deadLetter } from './letters.ts';
+import { waitFor } from '../support/wait.ts';
 
 /** Dead letters in as many shards, as other programs see them, and runs at a connection of their own. */
 async function open(shardCount = 1, options: Partial<RunsOptions> = {}, target: RedisTarget = testTarget()) {
@@ -92,7 +93,7 @@ test('what came after the choice stays', async () => {
   const { deadQueue } = present(queues[0]);
   await bury(deadQueue, many(3));
   const buriedUntilMs = Math.max(...(await deadQueue.getJobs('wait')).map((job) => job.timestamp));
-  await vi.waitFor(() => expect(Date.now()).toBeGreaterThan(buriedUntilMs));
+  await waitFor(() => expect(Date.now()).toBeGreaterThan(buriedUntilMs));
   await bury(deadQueue, { late: deadLetter('late') });
   expect(await ended(runs, begin(runs, { buriedUntilMs }))).toMatchObject({ of: 3, done: 3 });
   const late = [{ shard: 0, id: 'late' }];
@@ -105,7 +106,7 @@ test('it stops in the middle, and started again it takes the rest', async () => 
   const { queue, deadQueue } = present(queues[0]);
   await bury(deadQueue, many(300));
   const id = begin(runs, { perSecond: 100 });
-  await vi.waitFor(() => expect(runs.find(id)?.done).toBeGreaterThan(10));
+  await waitFor(() => expect(runs.find(id)?.done).toBeGreaterThan(10));
   expect(runs.stop(id)).toBe(true);
   const stopped = await ended(runs, id);
   expect(stopped).toMatchObject({ state: 'stopped', of: 300 });
@@ -146,7 +147,7 @@ test.skipIf(isOnCluster)('while Redis is away for moments it waits, counts each 
   for (const done of [30, 120, 200]) {
     await vi.waitFor(() => expect(runs.find(id)?.done).toBeGreaterThan(done), { timeout: 20_000, interval: 10 });
     await proxy.refuse();
-    await vi.waitFor(() => expect(runs.find(id)).toMatchObject({ awaySince: expect.any(Number) as number }));
+    await waitFor(() => expect(runs.find(id)).toMatchObject({ awaySince: expect.any(Number) as number }));
     wasAway++;
     await proxy.admit();
   }
@@ -168,7 +169,7 @@ test.skipIf(isOnCluster)('if Redis stays away it says that it failed, and can be
   const { queue, deadQueue } = present(queues[0]);
   await bury(deadQueue, many(100));
   const id = begin(runs, { perSecond: 50 });
-  await vi.waitFor(() => expect(runs.find(id)?.done).toBeGreaterThan(3));
+  await waitFor(() => expect(runs.find(id)?.done).toBeGreaterThan(3));
   await proxy.refuse();
   const failed = await ended(runs, id);
   expect(failed).toMatchObject({ state: 'failed', error: expect.stringMatching(/^Redis is away: 127/) as string });

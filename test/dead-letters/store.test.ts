@@ -10,6 +10,7 @@ import { ATTEMPTS, consume, die, notification, openQueues, present } from '../qu
 import { NewerFormatError } from '../../src/domain/format.ts';
 import { takeAll, walkChosen } from '../../src/dead-letters/take.ts';
 import { deadLetter } from './letters.ts';
+import { waitFor } from '../support/wait.ts';
 
 interface Bench extends ReturnType<typeof openQueues> {
   readonly deadLetters: DeadLetters;
@@ -118,7 +119,7 @@ test('a replay is the notification again, one generation on, until it dies again
     expect(await job.getState()).toBe('prioritized');
     expect(await deadLetters.count()).toBe(0);
     const worker = consume(bench.prefix, (each) => die(each));
-    await vi.waitFor(async () => expect(await queue.getFailedCount()).toBe(1));
+    await waitFor(async () => expect(await queue.getFailedCount()).toBe(1));
     await worker.close();
   }
 });
@@ -168,7 +169,7 @@ test('what cannot be a notification can be replayed too', async () => {
     await bench.queue.add('push', data, { priority: 10 });
   }
   consume(bench.prefix, (job) => die(job, 'invalid'));
-  await vi.waitFor(async () => expect(await bench.queue.getFailedCount()).toBe(5));
+  await waitFor(async () => expect(await bench.queue.getFailedCount()).toBe(5));
   await bench.deadLetters.sweep();
   const page = await bench.deadLetters.page(0, 10);
   expect(page.map(({ letter }) => letter.notification)).toEqual([null, 'text', 42, [], {}]);

@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { invalidTokensKey, reportInvalidToken, type InvalidToken } from '../../src/queue/outcomes.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
+import { waitFor } from '../support/wait.ts';
 
 const GROUP = 'token-cleaners';
 
@@ -45,7 +46,7 @@ it('a token that APNs calls gone reaches a consumer, with its recipient, platfor
   sandbox.apns.script(device.token, [{ kind: 'refuse', status: 410, reason: 'Unregistered', timestamp }]);
   await queue.add('push', makeNotification({ devices: [device] }), { priority: 10 });
   await consumer.waitForLine(new RegExp(device.token));
-  await vi.waitFor(async () => expect(await pendingOf(connectRedis(), prefix)).toBe(0));
+  await waitFor(async () => expect(await pendingOf(connectRedis(), prefix)).toBe(0));
   expect(await printedBy(consumer)).toEqual([gone(device.token)]);
 });
 
@@ -59,7 +60,7 @@ it('a token that was never valid is reported as such, and not while all tokens l
     const notification = makeNotification({ recipientId: `teacher-${n}`, devices: [device] });
     await queue.add('push', notification, { jobId: notification.id, priority: 10 });
   }
-  await vi.waitFor(() => expect(sandbox.apns.counts.requests).toBeGreaterThanOrEqual(20));
+  await waitFor(() => expect(sandbox.apns.counts.requests).toBeGreaterThanOrEqual(20));
   await sleep(500);
   const entries = await connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
   const reported = entries.map(([, fields]) => fields.slice(6, 10));
@@ -79,8 +80,8 @@ it('several consumers share what comes, and each token is handled', async () => 
     await reportInvalidToken(redis, prefix, gone(token));
     await sleep(5); // as they come; all at once, whoever is first takes them all
   }
-  await vi.waitFor(async () => expect(await pendingOf(redis, prefix)).toBe(0));
-  await vi.waitFor(async () => expect(await redis.xlen(invalidTokensKey(prefix))).toBe(60));
+  await waitFor(async () => expect(await pendingOf(redis, prefix)).toBe(0));
+  await waitFor(async () => expect(await redis.xlen(invalidTokensKey(prefix))).toBe(60));
   const printed = await Promise.all(consumers.map(printedBy));
   expect(
     printed
@@ -100,7 +101,7 @@ it('what a consumer took and did not live to acknowledge is handled by another',
   expect(await pendingOf(redis, prefix)).toBe(1);
   const consumer = startConsumer(prefix);
   await consumer.waitForLine(/left-behind/);
-  await vi.waitFor(async () => expect(await pendingOf(redis, prefix)).toBe(0));
+  await waitFor(async () => expect(await pendingOf(redis, prefix)).toBe(0));
   expect(await printedBy(consumer)).toEqual([gone('left-behind')]);
 });
 

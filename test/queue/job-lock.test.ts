@@ -4,6 +4,7 @@ import { createJobLock, redelay } from '../../src/queue/job-lock.ts';
 import { connectRedis } from '../support/redis.ts';
 import { consume, notification, openQueues, present, putBack } from './support.ts';
 import { PRIORITY } from '../../src/queue/names.ts';
+import { waitFor } from '../support/wait.ts';
 
 const LOCK_MS = 10_000;
 
@@ -124,11 +125,11 @@ test('of a job that is another worker’s by now, nothing changes', async () => 
     taken = job;
     return new Promise((resolve) => setTimeout(resolve, 500));
   });
-  await vi.waitFor(() => expect(taken).toBeDefined());
+  await waitFor(() => expect(taken).toBeDefined());
   await expect(putBack(queue, present(taken), 'not its token', 1_000)).rejects.toThrow(/lock/i);
   expect(await queue.getDelayedCount()).toBe(0);
   expect(present(await queue.getJob(present(added.id))).priority).toBe(10);
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
 });
 
 test('the rejection does not fail the job that it could not delay', async () => {

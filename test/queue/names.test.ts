@@ -12,6 +12,7 @@ import {
   shardPrefixes,
 } from '../../src/queue/names.ts';
 import { consume, die, notification, openQueues, present } from './support.ts';
+import { waitFor } from '../support/wait.ts';
 
 test('a notification id is the job id', () => {
   for (const id of ['msg-8841', '007', '1e3', 'a.b_c~d-e', '12345678901234567890']) expect(jobIdOf(id)).toBe(id);
@@ -126,7 +127,7 @@ test('a job is protected from its producer’s removeOnFail', async () => {
   consume(prefix, (job) => die(job)).on('active', protect);
   for (const removeOnFail of [true, 0, { count: 0 }, { age: 1, count: 1 }, 1])
     await queue.add('push', {}, { ...FOREIGN, removeOnFail });
-  await vi.waitFor(async () => expect(await queue.getFailedCount()).toBe(5));
+  await waitFor(async () => expect(await queue.getFailedCount()).toBe(5));
 });
 
 test('also where it stalled too often, and never reaches the processor again', async () => {
@@ -134,7 +135,7 @@ test('also where it stalled too often, and never reaches the processor again', a
   await queue.add('push', notification({ id: 's' }), { jobId: 's', ...FOREIGN });
   const processor = vi.fn(() => new Promise<void>(() => undefined));
   const killed = consume(prefix, processor, { lockDuration: 200, skipLockRenewal: true, skipStalledCheck: true });
-  await vi.waitFor(() => expect(processor).toHaveBeenCalledOnce());
+  await waitFor(() => expect(processor).toHaveBeenCalledOnce());
   await killed.close(true);
 
   const other = vi.fn(() => Promise.resolve());
@@ -148,7 +149,7 @@ test('a job stays for an hour where its producer wanted it removed at once', asy
   const { prefix, queue } = openQueues();
   consume(prefix, () => Promise.resolve()).on('active', protect);
   for (const removeOnComplete of [true, 0, { count: 0 }]) await queue.add('push', {}, { ...FOREIGN, removeOnComplete });
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(3));
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(3));
 });
 
 test('what its producer wanted kept longer is left to the producer', () => {

@@ -1,4 +1,4 @@
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Outcome } from '../../src/domain/outcome.ts';
 import { newLayout, type QueueNames } from '../../src/queue/layout.ts';
 import { outcomesKey, shardOf, shardPrefixes } from '../../src/queue/names.ts';
@@ -12,6 +12,7 @@ import {
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
 
 const ENQUEUED_AT = 1_784_000_000_000;
 
@@ -155,5 +156,5 @@ it('an entry that Redis cannot take for too long is given up, and reported', asy
   await redis.config('SET', 'maxmemory', '1');
   const { lost, outcomes } = open(redis, { insistMs: 600 });
   await outcomes.write(outcome('msg-1'));
-  await vi.waitFor(() => expect(lost.map(([id]) => id)).toEqual(['msg-1']));
+  await waitFor(() => expect(lost.map(([id]) => id)).toEqual(['msg-1']));
 });

@@ -15,6 +15,7 @@ import { shardOf, shardPrefixes } from '../../src/queue/names.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { connectRedis, isOnCluster, testRedisUrl, testTarget } from '../support/redis.ts';
 import { consume, notification, openQueues, present } from './support.ts';
+import { waitFor } from '../support/wait.ts';
 
 function produce(options: Partial<ProducerOptions> = {}): Producer {
   const target = options.redisUrl === undefined ? testTarget() : {};
@@ -66,7 +67,7 @@ test('the same id twice is one notification, also when the first is done', async
   expect(both.map(({ added }) => added).sort()).toEqual([false, true]);
   const done = vi.fn().mockResolvedValue(undefined);
   consume(prefix, done as () => Promise<void>);
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
   expect(await producer.enqueue(notification({ id: '42' }))).toEqual({ id: '42', added: false });
   expect(done).toHaveBeenCalledOnce();
 });
@@ -199,7 +200,7 @@ test('works again once Redis is back', async () => {
   await expect(producer.enqueue(notification({ id: 'b' }))).rejects.toBeInstanceOf(RedisAwayError);
   process.kill(server.pid, 'SIGCONT');
   await admin.ping();
-  await vi.waitFor(async () => expect((await producer.enqueue(notification({ id: 'c' }))).added).toBe(true));
+  await waitFor(async () => expect((await producer.enqueue(notification({ id: 'c' }))).added).toBe(true));
 });
 
 async function freePort(): Promise<number> {

@@ -10,6 +10,7 @@ import { RedisAwayError } from '../../src/redis/connection.ts';
 import { strictFaults } from '../support/strict-typescript.ts';
 import { connectRedis } from '../support/redis.ts';
 import { consume, die, notification, openQueues, present, putBack } from './support.ts';
+import { waitFor } from '../support/wait.ts';
 
 function open(options: ProducerOptions = {}) {
   const queues = openQueues();
@@ -132,10 +133,10 @@ it('one that a worker has is being sent, and has ended when the worker says so',
   const { promise, resolve } = Promise.withResolvers<unknown>();
   consume(prefix, () => promise);
   await producer.enqueue(notification({ id: 'msg-1' }));
-  await vi.waitFor(async () => expect(await producer.status('msg-1')).toEqual({ state: 'sending' }));
+  await waitFor(async () => expect(await producer.status('msg-1')).toEqual({ state: 'sending' }));
   const job = present(await queue.getJob('msg-1'));
   resolve({ outcome: 'delivered', sentAt: job.timestamp + 1_234, devices: { 'apns#0': 'delivered' } });
-  await vi.waitFor(async () => expect((await producer.status('msg-1')).state).toBe('ended'));
+  await waitFor(async () => expect((await producer.status('msg-1')).state).toBe('ended'));
   expect(await producer.status('msg-1')).toEqual({
     ...{ state: 'ended', outcome: 'delivered', waitMs: 1_234, devices: { 'apns#0': 'delivered' } },
     ...{ sentAt: job.timestamp + 1_234, endedAt: (await queue.getJob('msg-1'))?.finishedOn },
@@ -146,7 +147,7 @@ it('one that a worker of an older version ended has fewer facts', async () => {
   const { producer, prefix } = open();
   consume(prefix, () => Promise.resolve({ outcome: 'expired' }));
   await producer.enqueue(notification({ id: 'msg-1' }));
-  await vi.waitFor(async () =>
+  await waitFor(async () =>
     expect(await producer.status('msg-1')).toEqual({
       ...{ state: 'ended', outcome: 'expired', devices: {} },
       ...{ endedAt: expect.any(Number) as number, waitMs: expect.any(Number) as number },

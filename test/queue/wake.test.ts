@@ -5,6 +5,7 @@ import { QUEUE } from '../../src/queue/names.ts';
 import { startWaker, type DelayedSet, type Waker } from '../../src/queue/wake.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { testPrefix } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
 
 /** A delayed set whose looks are noted down; a job leaves it when it was looked at after its instant, as if woken. */
 class Delayed implements DelayedSet {
@@ -130,7 +131,7 @@ test('waits for a look that is under way when it is closed', async () => {
   const zrange = vi.fn(() => new Promise<string[]>((resolve) => (answer = resolve)));
   const waker = startWaker({ redis: { zrange }, delayedKey: 'delayed' });
   waker.note(Date.now());
-  await vi.waitFor(() => expect(zrange).toHaveBeenCalledTimes(1));
+  await waitFor(() => expect(zrange).toHaveBeenCalledTimes(1));
   let isClosed = false;
   const closing = waker.close().then(() => (isClosed = true));
   await new Promise(setImmediate);

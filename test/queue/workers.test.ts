@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import {
   readWorkers,
   sharedPolicy,
@@ -12,6 +12,7 @@ import {
 import { workersKey } from '../../src/queue/names.ts';
 import { connectWorker } from '../../src/redis/connection.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
 
 const HOUR = 3_600_000;
 
@@ -85,7 +86,7 @@ it('it is written again and again, and removed when the worker ends', async () =
   const { start, read, ids, redis, key } = open();
   const [first, second] = [await start('a'), await start('b')];
   const [before] = (await read()).workers;
-  await vi.waitFor(async () => expect((await read()).workers[0]?.seenAt).toBeGreaterThan(before?.seenAt ?? Infinity));
+  await waitFor(async () => expect((await read()).workers[0]?.seenAt).toBeGreaterThan(before?.seenAt ?? Infinity));
   await first.close();
   expect(await ids()).toEqual(['b']);
   await second.close();
@@ -119,7 +120,7 @@ it('if the registry was lost, the policy comes back with the next write', async 
   const { start, read, redis, key } = open();
   await start('a');
   await redis.del(key);
-  await vi.waitFor(async () => expect(sharedPolicy(await read())).toMatchObject({ policy: POLICY, workers: 1 }));
+  await waitFor(async () => expect(sharedPolicy(await read())).toMatchObject({ policy: POLICY, workers: 1 }));
 });
 
 it('a line has bounds, whatever the worker has', async () => {

@@ -1,11 +1,12 @@
 import { constants } from 'node:http2';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { AnswerQueue, type Answer, type Refuse } from '../../sandbox/loopback/answers.ts';
 import { seededRandom } from '../../sandbox/loopback/timing.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { connectApns, PAYLOAD, verdict } from './apns-client.ts';
 import { connectFcm, rpcError } from './fcm-client.ts';
+import { waitFor } from '../support/wait.ts';
 
 const GONE: Refuse = { kind: 'refuse', status: 410, reason: 'Unregistered', timestamp: 1_795_000_000_000 };
 const BUSY: Refuse = { kind: 'refuse', status: 503, reason: 'UNAVAILABLE', retryAfter: '7' };
@@ -75,7 +76,7 @@ describe.each(['apns', 'fcm'] as const)('%s', (platform) => {
     await expect(send('ab')).rejects.toThrow('ECONNRESET');
     expect(sandbox.journal.all).toMatchObject([{ accepted: false, reason: 'reset' }]);
     expect(sandbox.journal.all[0]?.status).toBeUndefined();
-    await vi.waitFor(() => expect(sandbox[platform].openConnections).toBe(0));
+    await waitFor(() => expect(sandbox[platform].openConnections).toBe(0));
     expect(await (await providers[platform](sandbox))('ab')).toBe(200);
   });
 
@@ -84,7 +85,7 @@ describe.each(['apns', 'fcm'] as const)('%s', (platform) => {
     const send = await providers[platform](sandbox);
     sandbox[platform].script('ab', [{ kind: 'hang' }, { kind: 'hang', accepted: true }]);
     const ends = [send('ab'), send('ab')].map((end) => end.catch(() => 'no answer'));
-    await vi.waitFor(() => expect(sandbox.journal.all.length).toBeGreaterThan(0));
+    await waitFor(() => expect(sandbox.journal.all.length).toBeGreaterThan(0));
     expect(sandbox.journal.all[0]).toMatchObject({ reason: 'hang', accepted: false });
     sandbox[platform].dropConnections();
     expect(await Promise.all(ends)).toEqual(['no answer', 'no answer']);
@@ -134,7 +135,7 @@ describe('a client that gives up before a late answer', () => {
     sandbox.apns.script('ab', [{ kind: 'accept', delayMs: 50 }]);
     sandbox.apns.script('cd', [{ kind: 'accept', delayMs: 100 }]);
     const stream = client.open({ token: 'ab' }).end(PAYLOAD);
-    await vi.waitFor(() => expect(sandbox.journal.all).toHaveLength(2));
+    await waitFor(() => expect(sandbox.journal.all).toHaveLength(2));
     stream.close(constants.NGHTTP2_CANCEL);
     expect(verdict(await client.post({ token: 'cd' }))).toEqual({ status: 200 }); // decided later, answered later
   });
@@ -145,7 +146,7 @@ describe('a client that gives up before a late answer', () => {
     sandbox.fcm.script('ab', [{ kind: 'accept', delayMs: 50 }]);
     sandbox.fcm.script('cd', [{ kind: 'accept', delayMs: 100 }]);
     const given = client.send({ token: 'ab' });
-    await vi.waitFor(() => expect(sandbox.journal.all).toHaveLength(1));
+    await waitFor(() => expect(sandbox.journal.all).toHaveLength(1));
     sandbox.fcm.dropConnections();
     await expect(given).rejects.toThrow('ECONNRESET');
     expect(await client.send({ token: 'cd' })).toMatchObject({ status: 200 });

@@ -1,8 +1,9 @@
 import { createPublicKey, generateKeyPairSync } from 'node:crypto';
-import { describe, expect, it, vi, test } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
 import { APNS_REASONS } from '../../sandbox/apns/reasons.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { answerOn, connectApns, PAYLOAD, signJwt, verdict, type ApnsRequest, type JwtOptions } from './apns-client.ts';
+import { waitFor } from '../support/wait.ts';
 
 const LIVE = {
   'apns-topic': 'dev.pushpacer.sandbox.push-type.liveactivity',
@@ -56,7 +57,7 @@ describe('APNs takes an alert', () => {
     const sandbox = await openSandbox();
     const client = await connectApns(sandbox);
     const stream = client.open({ token: 'cd' });
-    await vi.waitFor(() => expect(sandbox.apns.counts.requests).toBe(1));
+    await waitFor(() => expect(sandbox.apns.counts.requests).toBe(1));
     const headersArrived = performance.timeOrigin + performance.now();
     stream.end(PAYLOAD);
     expect(await answerOn(stream)).toMatchObject({ status: 200 });

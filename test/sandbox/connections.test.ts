@@ -2,11 +2,12 @@ import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { connect, constants } from 'node:http2';
 import { connect as connectTls, type ConnectionOptions } from 'node:tls';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { connectApns, verdict, type ApnsClient } from './apns-client.ts';
 import { connectFcm, connectFcmHttp2 } from './fcm-client.ts';
+import { waitFor } from '../support/wait.ts';
 
 const REFUSED_STREAM = /NGHTTP2_REFUSED_STREAM/;
 
@@ -30,7 +31,7 @@ describe('streams to APNs', () => {
     expect(verdict(await client.post({ headers: { authorization: null } }))).toMatchObject({ status: 403 });
     expect(client.session.remoteSettings.maxConcurrentStreams).toBe(1);
     expect(verdict(await client.post())).toEqual({ status: 200 });
-    await vi.waitFor(() => expect(client.session.remoteSettings.maxConcurrentStreams).toBe(250));
+    await waitFor(() => expect(client.session.remoteSettings.maxConcurrentStreams).toBe(250));
   });
 
   it('beyond the limit are refused: nothing of them is looked at', async () => {
@@ -64,12 +65,12 @@ describe.each([
     const goodbye = once(session, 'goaway');
     sandbox[platform].setDefault({ kind: 'accept', delayMs: 500 });
     const begun = Promise.all([send('aa'), send('bb')]);
-    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(before + 2));
+    await waitFor(() => expect(sandbox.journal.accepted).toHaveLength(before + 2));
     if (platform === 'apns') sandbox.apns.goAway('IdleTimeout');
     else sandbox.fcm.goAway();
     await expect(send('cc')).rejects.toThrow(REFUSED_STREAM); // sent before the client can know
     expect((await begun).map(({ status }) => status)).toEqual([200, 200]);
-    await vi.waitFor(() => expect(session.destroyed).toBe(true));
+    await waitFor(() => expect(session.destroyed).toBe(true));
     const [code, lastStreamId, data] = (await goodbye) as [number, number, Buffer];
     expect([code, lastStreamId, data.toString()]).toEqual([constants.NGHTTP2_NO_ERROR, lastStream, reason]);
     expect(sandbox.journal.all.slice(before).map(({ token }) => token)).toEqual(['aa', 'bb']);
@@ -138,10 +139,10 @@ describe('connections', () => {
     const client = await warmApns(sandbox);
     sandbox.apns.setDefault({ kind: 'hang' });
     const hanging = client.post();
-    await vi.waitFor(() => expect(sandbox.journal.all).toHaveLength(2));
+    await waitFor(() => expect(sandbox.journal.all).toHaveLength(2));
     sandbox.apns.dropConnections();
     await expect(hanging).rejects.toThrow('ECONNRESET');
-    await vi.waitFor(() => expect(sandbox.apns.openConnections).toBe(0));
+    await waitFor(() => expect(sandbox.apns.openConnections).toBe(0));
     sandbox.apns.setDefault(undefined);
     expect(verdict(await (await connectApns(sandbox)).post())).toEqual({ status: 200 });
     expect(sandbox.apns.counts.connections).toBe(2);
@@ -176,6 +177,6 @@ describe('connections', () => {
 async function warmApns(sandbox: Sandbox): Promise<ApnsClient> {
   const client = await connectApns(sandbox);
   await client.post();
-  await vi.waitFor(() => expect(client.session.remoteSettings.maxConcurrentStreams).toBe(1_000));
+  await waitFor(() => expect(client.session.remoteSettings.maxConcurrentStreams).toBe(1_000));
   return client;
 }

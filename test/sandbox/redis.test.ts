@@ -8,6 +8,7 @@ import { findOnPath, installRedis, redisServer, type Machine } from '../../sandb
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
 
 const silent = () => undefined;
 
@@ -175,7 +176,7 @@ describe('an embedded Redis', () => {
     );
     const listener = createServer().listen(0, '127.0.0.1');
     onTestFinished(() => void listener.close());
-    await vi.waitFor(() => {
+    await waitFor(() => {
       expect(listener.listening).toBe(true);
     });
     const { port } = listener.address() as { port: number };

@@ -4,7 +4,7 @@ import { access, readdir, readFile, stat } from 'node:fs/promises';
 import { createServer, type AddressInfo, connect } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { Redis } from 'ioredis';
-import { describe, expect, it, onTestFinished, vi, expectTypeOf } from 'vitest';
+import { describe, expect, it, onTestFinished, expectTypeOf } from 'vitest';
 import { startSandbox as startInternal } from '../../sandbox/sandbox.ts';
 import {
   startSandbox,
@@ -23,6 +23,7 @@ import { temporaryFolder } from '../support/program.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { connectApns } from './apns-client.ts';
 import { connectFcm } from './fcm-client.ts';
+import { waitFor } from '../support/wait.ts';
 
 const SANDBOX = new URL('../../sandbox/sandbox.ts', import.meta.url).href;
 const YEAR_MS = 365 * 86_400_000;
@@ -114,7 +115,7 @@ describe('close', () => {
     sandbox.fcm.script('ab', [hang, late]);
     const requests = [apns.post(), apns.post(), fcm.send({ token: 'ab' }), fcm.send({ token: 'ab' })];
     const ends = Promise.allSettled(requests);
-    await vi.waitFor(() => expect(sandbox.journal.all).toHaveLength(5));
+    await waitFor(() => expect(sandbox.journal.all).toHaveLength(5));
     await sandbox.close();
     expect((await ends).map(({ status }) => status)).toEqual(Array(4).fill('rejected'));
     expect([sandbox.apns.openConnections, sandbox.fcm.openConnections]).toEqual([0, 0]);

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { expect, it, test, vi } from 'vitest';
+import { expect, it, test } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import { APNS_REASONS, type ApnsReason } from '../../sandbox/apns/reasons.ts';
 import { parseScript, parseScriptText, type ScriptedAnswer } from '../../sandbox/answers.ts';
@@ -10,6 +10,7 @@ import { makePush } from '../support/push.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { connectApns, verdict } from './apns-client.ts';
 import { connectFcm, connectFcmHttp2, rpcError, verdict as fcmVerdict } from './fcm-client.ts';
+import { waitFor } from '../support/wait.ts';
 
 /** Sends one alert to each token in turn, and gives the statuses. */
 async function statusesOf(sandbox: Sandbox, platform: 'apns' | 'fcm', tokens: readonly string[]): Promise<number[]> {
@@ -144,7 +145,7 @@ test('a connection or only a stream is reset, with the alert or without; or no a
   expect(sandbox.fcm.counts.connections).toBe(1);
   await expect(client.send({ token: 'ab' })).rejects.toThrow('ECONNRESET');
   const hanging = (await connectFcmHttp2(sandbox)).send({ token: 'ab' }).catch(() => 'no answer');
-  await vi.waitFor(() => expect(sandbox.journal.all).toHaveLength(5));
+  await waitFor(() => expect(sandbox.journal.all).toHaveLength(5));
   expect(sandbox.journal.all.map(({ accepted, reason }) => [accepted, reason])).toEqual([
     ...[
       [false, 'reset'],

@@ -1,12 +1,13 @@
 import { PassThrough } from 'node:stream';
 import fc from 'fast-check';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { renderTable } from '../../scripts/dead-letters.ts';
 import { factsOf } from '../../src/dead-letters/facts.ts';
 import { barText, createProgress, say, confirm } from '../../src/terminal/progress.ts';
 import { cut, table, widthOf } from '../../src/terminal/text.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { openTerminal, type TestTerminal } from '../support/terminal.ts';
+import { waitFor } from '../support/wait.ts';
 
 const ROWS = [
   ['id', 'reason', 'message'],
@@ -97,7 +98,7 @@ function streamTo(terminal: TestTerminal): NodeJS.WriteStream {
 }
 
 const shownIn = (terminal: TestTerminal, pattern: RegExp) =>
-  vi.waitFor(async () => expect((await terminal.lines()).join('\n')).toMatch(pattern));
+  waitFor(async () => expect((await terminal.lines()).join('\n')).toMatch(pattern));
 
 test('no line is lost above a bar, and the bar leaves nothing behind', async () => {
   const terminal = openTerminal(60);

@@ -5,6 +5,7 @@ import { MAX_JOB_TEXT, readableFields, unreadableFault } from '../../src/queue/r
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openWorkerBench, type WorkerBench } from '../support/worker.ts';
+import { waitFor } from '../support/wait.ts';
 
 /** What other clients were seen to write, or a hand at redis-cli: the field of the job's hash and its text. */
 const POISON: readonly (readonly [name: string, field: string, text: string])[] = [
@@ -85,7 +86,7 @@ it('12 MB with a million keys are refused before they are read, and nobody reads
   const [letter] = await lettersOf(bench.deadQueue, 1);
   expect(letter?.message).toBe(`expected job data of at most ${MAX_JOB_TEXT} characters, found ${text.length}`);
   expect(String(letter?.notification)).toMatch(/^\{"data":\{"k0":1,.{1900,2100} \(\d+ characters\)$/);
-  await vi.waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(1));
+  await waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(1));
   const metrics = await (await fetch(`${worker.url.replace(/\/metrics$/, '')}/metrics`)).text();
   expect(Number(/nodejs_eventloop_lag_max_seconds ([\d.e-]+)/.exec(metrics)?.[1])).toBeLessThan(1);
 });

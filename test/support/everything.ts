@@ -16,6 +16,9 @@ const WITH_EVERYTHING = {
   ...{ LOCK_DURATION: '1s', BACKOFF_BASE: '100ms', ATTEMPTS: '2', DEAD_LETTER_MAX_COUNT: '3', METRICS_PORT: '0' },
 };
 
+/** It only ends a test that fails anyway: two other test files may run meanwhile, each with processes of its own. */
+const PATIENCE_MS = 60_000;
+
 /** Where everything is done. */
 export interface EverythingOptions {
   /** Variables of the worker, the commands and the servers: REDIS_URL, QUEUE_PREFIX, and whatever else they need. */
@@ -70,7 +73,7 @@ export async function doEverything({ env, target, outcomesRead }: EverythingOpti
   // What an operator does.
   await run('recipient', 'block', 'blocked', '--for', '1h', '--reason', 'asked');
   await producer.enqueue(makeNotification({ id: 'held', recipientId: 'blocked', category: 'news' }));
-  await vi.waitFor(async () => expect(await producer.status('held')).toMatchObject({ rule: 'block' }), 10_000);
+  await vi.waitFor(async () => expect(await producer.status('held')).toMatchObject({ rule: 'block' }), PATIENCE_MS);
   await run('why', 'held');
   await run('recipient', 'show', 'blocked');
   await run('recipient', 'limit', 'blocked', '--rules', '5/1m');
@@ -83,7 +86,7 @@ export async function doEverything({ env, target, outcomesRead }: EverythingOpti
   // Dead letters, more than are kept; a job that lasts longer than half of its lock.
   bench.sandbox.setAnswers([{ platform: 'apns', reason: 'BadDeviceToken' }]);
   for (let at = 0; at < 6; at++) await producer.enqueue(makeNotification({ id: `d${at}`, recipientId: `r${at}` }));
-  await vi.waitFor(async () => expect(await total()).toBeGreaterThan(2), 10_000);
+  await vi.waitFor(async () => expect(await total()).toBeGreaterThan(2), PATIENCE_MS);
   await run('status');
   await run('status', 'd0');
   await run('why', 'd0');
@@ -101,7 +104,7 @@ export async function doEverything({ env, target, outcomesRead }: EverythingOpti
   const hangUp = new AbortController(); // the stream of outcomes has no end
   const authorization = `Bearer ${api.secrets.all}`;
   await fetch(`${api.url}/v1/outcomes`, { headers: { authorization }, signal: hangUp.signal });
-  if (outcomesRead !== undefined) await vi.waitFor(outcomesRead, 10_000);
+  if (outcomesRead !== undefined) await vi.waitFor(outcomesRead, PATIENCE_MS);
   hangUp.abort();
   const web = await openConsole(env);
   for (const path of ['/', '/recipients/api', '/dead-letters', '/search?q=api-1', '/audit']) {
@@ -114,7 +117,7 @@ export async function doEverything({ env, target, outcomesRead }: EverythingOpti
   await vi.waitFor(
     async () =>
       expect(await producer.status('refused')).toMatchObject({ state: 'waiting', until: expect.any(Number) as number }),
-    10_000,
+    PATIENCE_MS,
   );
   expect((await fetch(`${replica.url}/readyz`)).status).toBe(200);
   await fetch(`${replica.url}/metrics`);

@@ -145,7 +145,7 @@ export async function openFaultBench({
 export const KEPT = { gapViolations: 0, windowViolations: 0, duplicates: 0 };
 
 /** How long a test may take; it only ends one that would fail anyway. */
-export const PATIENCE = { timeout: 90_000 };
+export const PATIENCE = { timeout: 180_000 };
 
 /** Waits until the assertions pass, also through a Redis that does not answer for now. */
 export function eventually<T>(facts: () => T | Promise<T>, withinMs = SETTLED_WITHIN_MS): Promise<T> {

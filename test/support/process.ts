@@ -8,6 +8,9 @@ import { onTestFinished } from 'vitest';
 const END_WITH_PARENT = new URL('end-with-parent.ts', import.meta.url).href;
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
+/** It only ends a test that fails anyway, however busy the machine is. */
+const PATIENCE_MS = 60_000;
+
 export interface ProcessOptions {
   /** The script and its flags: `['scripts/redis.ts', '--help']`, relative to the repository. */
   readonly args: readonly string[];
@@ -85,8 +88,9 @@ export function startProcess({ args, env = {}, cwd = ROOT, input = '' }: Process
 
   return {
     pid: child.pid ?? 0,
-    waitForLine: (pattern, timeoutMs = 20_000) => give(nextLine(pattern), `line like ${String(pattern)}`, timeoutMs),
-    waitForExit: async (timeoutMs = 20_000) => {
+    waitForLine: (pattern, timeoutMs = PATIENCE_MS) =>
+      give(nextLine(pattern), `line like ${String(pattern)}`, timeoutMs),
+    waitForExit: async (timeoutMs = PATIENCE_MS) => {
       const [code, signal] = await give(closed, 'exit', timeoutMs);
       return { code, signal, ...output };
     },

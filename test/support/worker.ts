@@ -8,8 +8,6 @@ import { openSandbox } from './providers.ts';
 import { connectRedis, redisEnv, testPrefix } from './redis.ts';
 
 const WORKER = 'workers/notifications.ts';
-/** Ends a test that would fail anyway, however busy the machine is. */
-const READY_MS = 60_000;
 
 /** Both queues as a plain BullMQ client sees them, under a prefix of their own, and a way to start workers on them. */
 export type WorkerQueues = Omit<WorkerBench, 'sandbox'>;
@@ -31,7 +29,7 @@ export function openWorkerQueues(providerEnv: Readonly<Record<string, string>>):
     env,
     startWorker: async (more = {}, nodeFlags = [], program = WORKER) => {
       const worker = startProcess({ args: [...nodeFlags, program], env: { ...env, ...more } });
-      const line = JSON.parse(await worker.waitForLine(/"msg":"ready"/, READY_MS)) as { metrics: string };
+      const line = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
       return { ...worker, url: line.metrics };
     },
   };

@@ -13,6 +13,7 @@ import { connectRedis, queueEnv } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
 import { WITHIN } from '../support/waiting.ts';
 import { openWorkerBench } from '../support/worker.ts';
+import { waitFor } from '../support/wait.ts';
 
 describe('jobs of a plain BullMQ client', () => {
   it('are delivered, with no options at all', async () => {
@@ -193,7 +194,7 @@ describe('SIGTERM', () => {
     const worker = await startWorker();
     sandbox.apns.setDefault({ kind: 'accept', delayMs: 800 });
     const { id = '' } = await queue.add('push', makeNotification());
-    await vi.waitFor(async () => expect(await queue.getActiveCount()).toBe(1));
+    await waitFor(async () => expect(await queue.getActiveCount()).toBe(1));
     // The line "ready" has the ids that the job locks have.
     const lock = await connectRedis().get(lockKeyOf(queue, id));
     const { workerIds } = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { workerIds: string[] };
@@ -223,7 +224,7 @@ describe('SIGTERM', () => {
     const device = makeDevice();
     sandbox.apns.script(device.token, [{ kind: 'hang' }]);
     await queue.add('push', makeNotification({ devices: [device] }));
-    await vi.waitFor(() => expect(sandbox.journal.all.map(({ token }) => token)).toContain(device.token));
+    await waitFor(() => expect(sandbox.journal.all.map(({ token }) => token)).toContain(device.token));
     worker.kill('SIGTERM');
     expect((await worker.waitForExit()).code).toBe(0);
     expect(await queue.getActiveCount()).toBe(0);
