@@ -74,6 +74,8 @@ export interface Run {
   /** Processor time of the worker's process, in milliseconds; NaN if the system does not report it. */
   readonly cpuMsPerJob: number;
   readonly commands: CommandStats;
+  /** How often it has waited for replicas (WAIT), for each measured job. */
+  readonly waitsPerJob: number;
   /** Commands that clients sent, for each job; undefined if they were not counted. */
   readonly commandsPerJob: number | undefined;
 }
@@ -103,6 +105,7 @@ export async function runOnce(options: RunOptions): Promise<Run> {
         providersBusy: count.cpuMs / tookMs,
         cpuMsPerJob: cpuMs / jobs,
         commands,
+        waitsPerJob: (commands.get('wait')?.calls ?? 0) / jobs,
         commandsPerJob:
           counted === 0
             ? undefined

@@ -138,6 +138,9 @@ export function figuresOf({ plain, pushpacer }: Omit<CaseResult, 'case'>) {
     /** Commands that the worker sends to Redis for each job. */
     plainCommands: plain[0]?.commandsPerJob ?? NaN,
     commands: pushpacer[0]?.commandsPerJob ?? NaN,
+    /** How often it waits for replicas, for each job. */
+    plainWaits: plain[0]?.waitsPerJob ?? NaN,
+    waits: pushpacer[0]?.waitsPerJob ?? NaN,
     /** Processor time of the providers' process over wall time: medians. */
     plainProvidersBusy: median(plain, 'providersBusy'),
     providersBusy: median(pushpacer, 'providersBusy'),

@@ -135,6 +135,7 @@ describe('throughput', () => {
         providersBusy: 0.5,
         cpuMsPerJob: 1,
         commands: new Map(),
+        waitsPerJob: 0,
         commandsPerJob: 3,
       }));
     expect(figuresOfPairs({ plain: runs([100, 200, 400]), pushpacer: runs([50, 50, 300]) })).toMatchObject({
