@@ -74,8 +74,7 @@ export async function measureReplicas(layout: Layout, { idleMs, notifications }:
   parts.defer(async () => {
     await replicas.stop();
   });
-  await sleep(SETTLING_MS);
-  const connections = ((await clients(servers)) - before) / workers;
+  const connections = ((await settledClients(servers)) - before) / workers;
   const [startedAt, cpuBefore, usedBefore] = [performance.now(), await cpuOf(masters), await usedOf(masters)];
   await sleep(idleMs);
   const [took, cpu, used] = [performance.now() - startedAt, await cpuOf(masters), await usedOf(masters)];
@@ -100,8 +99,10 @@ const JOBS_AT_ONCE = 4;
 const BATCHES = 5;
 /** So many for each shard worker before the measured ones, until V8 has compiled the code of a job. */
 const WARM_UP = 50;
-/** Connections of a start that are closed soon are gone then, and the first writes of a worker done. */
+/** Connections of a start that are closed soon are gone when their number has stayed for so long, and the first writes of a worker done. */
 const SETTLING_MS = 3_000;
+const SETTLED_LIMIT_MS = 60_000;
+const LOOK_MS = 100;
 const DELIVERED_LIMIT_MS = 120_000;
 /** After the last alert workers write its end. */
 const ENDING_MS = 1_000;
@@ -169,6 +170,19 @@ async function clients({ masters }: Servers): Promise<number> {
   return sumOf(await Promise.all(masters.map(clientsOf)));
 }
 
+/** How many there are, when that has not changed for a while. */
+async function settledClients(servers: Servers): Promise<number> {
+  const startedAt = performance.now();
+  let [count, sinceMs] = [await clients(servers), startedAt];
+  while (performance.now() - sinceMs < SETTLING_MS) {
+    if (performance.now() - startedAt > SETTLED_LIMIT_MS) throw new Error('the number of connections does not settle');
+    await sleep(LOOK_MS);
+    const next = await clients(servers);
+    if (next !== count) [count, sinceMs] = [next, performance.now()];
+  }
+  return count;
+}
+
 function sumOf(numbers: readonly number[]): number {
   return numbers.reduce((sum, number) => sum + number, 0);
 }
@@ -192,7 +206,8 @@ async function openCluster(): Promise<Servers> {
   const masters = cluster.nodes.map(({ url }) => new Redis(url));
   const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
   const connection = new Cluster(nodes, { redisOptions: { maxRetriesPerRequest: null } });
-  // Its connections are there before the workers' are counted.
+  // Its connections are there before the workers' are counted. It knows no nodes before its first answer.
+  await connection.ping();
   for (const node of connection.nodes('master')) await node.ping();
   return {
     url: cluster.url,
