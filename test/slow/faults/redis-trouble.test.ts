@@ -102,6 +102,11 @@ it(
   },
 );
 
+/** How far the stream of writes has come, in bytes. */
+function offsetIn(info: string, name: string): number {
+  return Number(new RegExp(String.raw`^${name}:(\d+)`, 'm').exec(info)?.[1]);
+}
+
 /** For so long after the master's death its replica is read-only. */
 const UNPROMOTED_MS = 5_000;
 
@@ -121,14 +126,17 @@ it('a replica that is promoted late is used within seconds after that, and nothi
   await bench.delivered(12);
 
   // No more is written until the replica has heard of all: what it had not heard of would be lost.
-  await atMaster.call('CLIENT', 'PAUSE', 5_000, 'WRITE');
-  expect(await atMaster.wait(1, 2_000)).toBe(1);
+  await atMaster.call('CLIENT', 'PAUSE', 60_000, 'WRITE');
+  await eventually(async () => {
+    const written = offsetIn(await atMaster.info('replication'), 'master_repl_offset');
+    expect(offsetIn(await atReplica.info('replication'), 'slave_repl_offset')).toBeGreaterThanOrEqual(written);
+  });
   proxy.leadTo(replica.port);
   process.kill(master.pid, 'SIGKILL');
   await Promise.all(workers.map((worker) => worker.waitForLine(/READONLY/)));
   await eventually(async () => {
     expect(await troubleOf(producer)).toMatchObject({ name: 'RedisAwayError', trouble: 'not-now' });
-  }, 5_000);
+  });
   const before = bench.alerts();
   await sleep(UNPROMOTED_MS);
   expect(bench.alerts()).toBe(before);
@@ -167,6 +175,21 @@ it('a Redis that stands still for 2 s again and again loses nothing, and its pag
   expect(complaints(workers).filter((text) => !OF_STALLS.test(text))).toEqual([]);
 });
 
+/** Asks again and again; answers how long the slowest answer took, in milliseconds. */
+async function slowestPing(redis: Redis, signal: AbortSignal): Promise<number> {
+  let slowestMs = 0;
+  while (!signal.aborted) {
+    const askedAt = performance.now();
+    await redis.ping();
+    slowestMs = Math.max(slowestMs, performance.now() - askedAt);
+    await sleep(20);
+  }
+  return slowestMs;
+}
+
+const REWRITES = 3;
+/** By then the test fails: a notification is lost. */
+const MOST_REWRITES = 200;
 /** Enough that a rewrite takes a while. */
 const FILLING = 200_000;
 const FILL = "for i = 1, ARGV[1] do redis.call('SET', 'filling-' .. i, string.rep('x', 200)) end";
@@ -179,15 +202,26 @@ it('rewriting the append-only file under load loses nothing, and nobody has to c
   const workers = await Promise.all([bench.startWorker(), bench.startWorker()]);
   await bench.add(60);
   await bench.delivered(6);
-  let rewrites = 0;
-  for (; (await bench.queue.getCompletedCount()) < 60 && rewrites < 50; rewrites++) {
+  const over = new AbortController();
+  onTestFinished(() => over.abort());
+  const slowest = slowestPing(connectRedis(redis.url), over.signal);
+  slowest.catch(() => undefined); // the test has failed, and its connection is closed
+  let added = 60;
+  for (let rewrites = 0; rewrites < MOST_REWRITES; rewrites++) {
+    if (rewrites >= REWRITES && (await bench.queue.getCompletedCount()) === added) break;
+    if (rewrites < REWRITES) {
+      await bench.add(12); // alerts go out during each of them, however long they take
+      added += 12;
+    }
     await connection.bgrewriteaof();
     await eventually(async () => expect(await connection.info('persistence')).toMatch(/aof_rewrite_in_progress:0/));
   }
-  expect(rewrites).toBeGreaterThan(1);
   expect(await connection.info('persistence')).toContain('aof_last_bgrewrite_status:ok');
   await allIsWell(bench, workers);
-  expect(complaints(workers)).toEqual([]);
+  over.abort();
+  // A disk that takes a second for a write makes Redis stand still, whether a file is rewritten or not.
+  const isDiskSlow = (await slowest) > 1_000;
+  expect(complaints(workers).filter((text) => !isDiskSlow || !OF_STALLS.test(text))).toEqual([]);
 });
 
 it.each([2, 20])(
