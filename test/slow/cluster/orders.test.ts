@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { killMasterOf, masterOf, mastersOf, moveSlot, waitUntilOk } from '../../../sandbox/redis/cluster-orders.ts';
 import { crc16 } from '../../../src/queue/names.ts';
 import { connectCluster, testCluster } from '../../support/cluster.ts';
+import { connectRedis } from '../../support/redis.ts';
 
 const cluster = testCluster();
 const SLOT = crc16('tag') % 16_384;
@@ -29,8 +30,10 @@ test('a slot moves with its keys, and back', async () => {
 
 test('a killed master is replaced by its replica, and comes back as one', async () => {
   const redis = connectCluster(cluster);
-  await redis.set('{tag}', 'kept');
-  await redis.wait(1, 5_000);
+  const master = connectRedis((await masterOf(cluster, SLOT)).node.url);
+  master.on('error', () => undefined); // it is killed
+  await master.set('{tag}', 'kept');
+  expect(await master.wait(1, 30_000)).toBe(1); // WAIT is about what its own connection has written
   const killed = await killMasterOf(cluster, SLOT);
   await waitUntilOk(cluster, 5);
   expect((await masterOf(cluster, SLOT)).node.port).not.toBe(killed.port);
