@@ -55,6 +55,7 @@ const PROBES: Readonly<Record<string, readonly string[]>> = {
   sadd: ['KEY', ''],
   scard: ['KEY'],
   set: ['KEY', ''],
+  sismember: ['KEY', 'x'],
   smembers: ['KEY'],
   srem: ['KEY', ''],
   time: [],
@@ -91,7 +92,7 @@ const OF_CONNECTION = ['info', 'ping'];
 /** What is sent to the queue's Redis, by BullMQ and by pushpacer. A test compares it with what they really send. */
 const OF_QUEUE = wordsOf(`
   bzpopmin client|setname del eval evalsha exists expire get hdel hexists hget hgetall hincrby hmget hmset hset hstrlen incr
-  lindex llen lpos lpush lrange lrem ltrim persist pexpire pexpireat pttl rpop rpoplpush rpush sadd scard set smembers
+  lindex llen lpos lpush lrange lrem ltrim persist pexpire pexpireat pttl rpop rpoplpush rpush sadd scard set sismember smembers
   srem time type xadd xlen xrange xrevrange xtrim zadd zcard zcount zpopmin zrange zrangebyscore zrank zrem
   zremrangebyrank zremrangebyscore zrevrange zrevrangebyscore zscore
 `);
