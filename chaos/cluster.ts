@@ -30,7 +30,7 @@ export interface ChaosCluster {
   /** Every process that was ever started. */
   readonly pids: readonly number[];
   /**
-   * Kills the master with this slot, after its replica was cut off for `lagMs`. Calls `witness` with the slots just before that, and
+   * Kills the master with this slot, after its replica was cut off for `lagMs`. Calls `witness` with the slots just before both, and
    * `successor` with the new master at once. Resolves when the killed one is back as a replica, and all replicas are in step.
    */
   failOver(options: FailOverOptions): Promise<void>;
@@ -78,12 +78,12 @@ export async function startChaosCluster(say: (line: string) => void): Promise<Ch
     const ticks = startTicks(master, `tick:{${tagIn(ranges)}}`);
     await sleep(TICKS_BEFORE_MS);
     if ((await master.wait(1, PATIENCE_MS)) < 1) throw new Error(`the replica of ${node.url} is not in step`);
+    await witness(ranges); // before the replica is cut off: on a busy machine it takes seconds, and these would all be lost
     if (lagMs > 0) {
       await heir.config('SET', 'masterauth', 'refused'); // so that it cannot connect again
       await master.call('CLIENT', 'KILL', 'TYPE', 'replica');
       await sleep(lagMs);
     }
-    await witness(ranges);
     const at = arrivalInstant();
     process.kill(node.pid, 'SIGKILL');
     await node.ended;
@@ -189,13 +189,23 @@ async function isFollowed(master: ClusterNode): Promise<boolean> {
   return /^slave0:.*state=online/m.test(await withNode(master, (redis) => redis.info('replication')));
 }
 
-async function eventually(problem: string, isSo: () => Promise<boolean>): Promise<void> {
+/** Resolves with what `work` does, again and again until it succeeds: on a busy machine a try to connect may fail. */
+async function persist<T>(problem: string, work: () => Promise<T>): Promise<T> {
   const deadline = performance.now() + PATIENCE_MS;
   for (;;) {
-    if (await isSo().catch(() => false)) return;
-    if (performance.now() > deadline) throw new Error(`${problem} within ${PATIENCE_MS / 1_000} s`);
+    try {
+      return await work();
+    } catch (cause) {
+      if (performance.now() > deadline) throw new Error(`${problem} within ${PATIENCE_MS / 1_000} s`, { cause });
+    }
     await sleep(LOOK_MS);
   }
+}
+
+function eventually(problem: string, isSo: () => Promise<boolean>): Promise<void> {
+  return persist(problem, async () => {
+    if (!(await isSo())) throw new Error(problem);
+  });
 }
 
 interface Links extends AsyncDisposable {
@@ -205,7 +215,7 @@ interface Links extends AsyncDisposable {
 
 async function openLinks(master: ClusterNode, replica: ClusterNode): Promise<Links> {
   const opened = [connectNode(master), connectNode(replica)] as const;
-  await Promise.all(opened.map((redis) => redis.connect()));
+  await Promise.all(opened.map((redis) => persist('a node did not answer', () => redis.connect())));
   return {
     master: opened[0],
     replica: opened[1],
@@ -216,17 +226,20 @@ async function openLinks(master: ClusterNode, replica: ClusterNode): Promise<Lin
   };
 }
 
-async function withNode<T>(node: ClusterNode, work: (redis: Redis) => Promise<T>): Promise<T> {
-  const redis = connectNode(node);
-  try {
-    await redis.connect();
-    return await work(redis);
-  } finally {
-    redis.disconnect();
-  }
+function withNode<T>(node: ClusterNode, work: (redis: Redis) => Promise<T>): Promise<T> {
+  return persist(`${node.url} did not answer`, async () => {
+    const redis = connectNode(node);
+    try {
+      await redis.connect();
+      return await work(redis);
+    } finally {
+      redis.disconnect();
+    }
+  });
 }
 
 function connectNode({ url }: ClusterNode): Redis {
-  const redis = new Redis(url, { lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0 });
+  const options = { lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0, showFriendlyErrorStack: true };
+  const redis = new Redis(url, options);
   return redis.on('error', () => undefined); // the command that failed says it
 }

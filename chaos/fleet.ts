@@ -11,8 +11,8 @@ import type { LogLine, Logs } from './logs.ts';
 
 /** The workers, each at a numbered place. A worker that is killed or restarted is replaced at its place. */
 export interface Fleet {
-  /** Freezes the worker, calls `witness` (which reads the jobs that it has), kills it, and starts another one. */
-  kill(place: number, witness: () => Promise<void>): Promise<void>;
+  /** Freezes the worker, calls `witness` (which reads the jobs that it has) with its log, kills it, and starts another one. */
+  kill(place: number, witness: (log: string) => Promise<void>): Promise<void>;
   /**
    * Freezes it for a while, and calls `witness`, which reads the jobs that it has. On a busy machine that takes long: then it stays frozen
    * until they are read, 2 s longer at most, and not for so long that it loses its job locks where it would have kept them.
@@ -88,7 +88,7 @@ export async function startFleet({ count, env, logFolder }: FleetOptions): Promi
       strike(place, async (worker) => {
         killed.add(worker);
         worker.signal('SIGSTOP');
-        await witness();
+        await witness(basename(worker.logFile));
         worker.signal('SIGKILL');
         await worker.ended;
         places[place] = await start();
@@ -209,6 +209,8 @@ export interface Incident {
   readonly until: number;
   /** The notifications that workers had at that time. */
   readonly ids: ReadonlySet<string>;
+  /** The name of the log of the worker that was killed. */
+  readonly log?: string;
 }
 
 /** A worker that was frozen for a while (SIGSTOP). Instants are epoch milliseconds. */

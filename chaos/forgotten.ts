@@ -6,7 +6,7 @@ import { shardOf } from '../src/queue/names.ts';
 import { SHARDS, slotOfRecipient, slotOfShard, type Failover } from './cluster.ts';
 import type { Incident } from './fleet.ts';
 import type { Logs } from './logs.ts';
-import type { Enqueued } from './queue.ts';
+import type { Enqueued, Span } from './queue.ts';
 import { refOf } from './workload.ts';
 
 /**
@@ -64,7 +64,7 @@ interface ForgottenParts {
   readonly prefix: string;
   readonly enqueued: ReadonlyMap<string, Enqueued>;
   readonly logs: Logs;
-  readonly canceledAt: ReadonlyMap<string, number>;
+  readonly canceledAt: ReadonlyMap<string, Span>;
   /** Workers waited for a replica after each admission, so that none may be lost. */
   readonly waits: boolean;
 }
@@ -108,10 +108,15 @@ export function whatWasForgotten({ failovers, prefix, enqueued, logs, canceledAt
       const recipientId = recipientOf(id);
       return failovers.some((one) => {
         if (!hasRecipient(one, recipientId) && !hasShard(one, prefix, recipientId)) return false;
-        const isIn = (at: number): boolean => at >= one.keptUntil - SEEN_WITHIN_MS && at <= one.at + SEEN_WITHIN_MS;
+        const meets = ({ from, until }: Span): boolean =>
+          until >= one.keptUntil - SEEN_WITHIN_MS && from <= one.at + SEEN_WITHIN_MS;
+        // A cancel has several steps: its answer may come long after the failover.
+        const wasCanceled = (other: string): boolean => meets(canceledAt.get(other) ?? { from: NaN, until: NaN });
         const others = byRecipient.get(recipientId ?? '') ?? [];
         if (one.admissions.some((lost) => others.includes(lost.id))) return true;
-        return others.some((other) => isIn(canceledAt.get(other) ?? NaN) || (passes.get(other) ?? []).some(isIn));
+        return others.some(
+          (other) => wasCanceled(other) || (passes.get(other) ?? []).some((at) => meets({ from: at, until: at })),
+        );
       });
     },
   };

@@ -124,9 +124,9 @@ async function injectFault(fault: Fault, targets: Targets, recorded: Recorded, s
   const wait = (ms: number): Promise<void> => sleep(ms, undefined, { signal });
   switch (fault.kind) {
     case 'kill-worker':
-      return fleet.kill(fault.worker, async () => {
+      return fleet.kill(fault.worker, async (log) => {
         const at = arrivalInstant();
-        incidents.push({ kind: 'kill', at, until: at, ids: new Set((await queue.inHand()).keys()) });
+        incidents.push({ kind: 'kill', log, at, until: at, ids: new Set((await queue.inHand()).keys()) });
       });
     case 'restart-worker':
       return fleet.restart(fault.worker);

@@ -221,8 +221,14 @@ interface EnqueuedAll {
   readonly enqueued: ReadonlyMap<string, Enqueued>;
   /** Notification → the last answer to its cancel: whether it was canceled. */
   readonly cancels: ReadonlyMap<string, boolean>;
-  /** When that answer came. */
-  readonly canceledAt: ReadonlyMap<string, number>;
+  /** When that cancel was asked for, and when its answer came. */
+  readonly canceledAt: ReadonlyMap<string, Span>;
+}
+
+/** From one instant to another: epoch milliseconds. */
+export interface Span {
+  readonly from: number;
+  readonly until: number;
 }
 
 interface EnqueueOptions {
@@ -240,7 +246,7 @@ export async function enqueue(workload: Workload, options: EnqueueOptions): Prom
   const { queue, signal, onEnqueued } = options;
   const enqueued = new Map<string, Enqueued>();
   const cancels = new Map<string, boolean>();
-  const canceledAt = new Map<string, number>();
+  const canceledAt = new Map<string, Span>();
   const canceling: Promise<void>[] = [];
   const { prefix, target } = queue;
   const producer = createProducer({ ...target, prefix });
@@ -265,8 +271,13 @@ export async function enqueue(workload: Workload, options: EnqueueOptions): Prom
         if (cancelAfterMs === undefined) continue;
         const cancel = async (): Promise<void> => {
           await sleep(cancelAfterMs, undefined, { signal });
-          cancels.set(input.id, (await insist(() => producer.cancel({ id: input.id }), signal)).canceled === 1);
-          canceledAt.set(input.id, arrivalInstant());
+          let from = 0;
+          const ask = () => {
+            from = arrivalInstant();
+            return producer.cancel({ id: input.id });
+          };
+          cancels.set(input.id, (await insist(ask, signal)).canceled === 1);
+          canceledAt.set(input.id, { from, until: arrivalInstant() });
         };
         canceling.push(cancel());
       }

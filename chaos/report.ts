@@ -23,13 +23,19 @@ export interface Judged {
   readonly troubles: Readonly<Record<string, readonly string[]>>;
 }
 
+/** The last lines of a log are lost with its process: those of this time. */
+const LOST_LOG_MS = 250;
+
 /**
- * Whether a worker that was killed may have sent this: it had the job, and it did not live to log who sent it. The log line of a pass
- * is written at its end, and the last 100 ms of a log are lost with its process.
+ * The logs of workers that were killed and may have sent this: they had the job, or had just ended it, and did not live to log who sent
+ * it. The log line of a pass is written at its end.
  */
-function wasKilled(incidents: Facts['injected']['incidents']): (id: string, at: number) => boolean {
-  const kills = incidents.filter(({ kind }) => kind === 'kill');
-  return (id, at) => kills.some((kill) => at <= kill.at && kill.ids.has(id));
+function killedOf(incidents: Facts['injected']['incidents']): (id: string, at: number) => string[] {
+  return (id, at) =>
+    incidents.flatMap((kill) => {
+      const mayHaveSent = at <= kill.at && (kill.ids.has(id) || kill.at - at < LOST_LOG_MS);
+      return kill.log !== undefined && mayHaveSent ? [kill.log] : [];
+    });
 }
 
 /** Computes the result from the facts alone. */
@@ -42,7 +48,7 @@ export function judgeRun(facts: Facts, { seed, seconds, cluster }: JudgeOptions)
   const { suspects, forgotten: lostNotifications, ...balance } = countBalance(enqueued, entries, ends, forgotten);
   const { bursts, burstsAfterFreeze, burstsAfterStall, burstsAfterFailover, ...pacing } = judgePacing(
     enqueued,
-    facts.delays.counted(entries, ({ data }) => refOf(data), wasKilled(injected.incidents)),
+    facts.delays.counted(entries, ({ data }) => refOf(data), killedOf(injected.incidents)),
     POLICIES,
     thaws,
     forgotten,

@@ -16,7 +16,7 @@ import { SHARDS, startChaosCluster, type ChaosCluster } from './cluster.ts';
 import { startFleet, startKillableRedis, type KillableRedis } from './fleet.ts';
 import { inject, type Injected } from './inject.ts';
 import { readDelays, readLogs, samplePages, type Logs } from './logs.ts';
-import { drain, openChaosQueue, type ChaosTarget, type Ends, enqueue, type Enqueued } from './queue.ts';
+import { drain, openChaosQueue, type ChaosTarget, type Ends, enqueue, type Enqueued, type Span } from './queue.ts';
 
 export interface RunOptions {
   readonly seed: number;
@@ -40,7 +40,7 @@ export interface Facts {
   readonly ends: Ends;
   /** Notification → the last answer to its cancel. */
   readonly cancels: ReadonlyMap<string, boolean>;
-  readonly canceledAt: ReadonlyMap<string, number>;
+  readonly canceledAt: ReadonlyMap<string, Span>;
   /** The queue's prefix. */
   readonly prefix: string;
   readonly injected: Injected;

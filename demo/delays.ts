@@ -118,17 +118,17 @@ export class WorkerDelays {
   /**
    * The entries, their `delayMs` counted from the instant at which they may have left: their worker looked at the clock then.
    *
-   * @param isUnknown whether the worker that sent this may have been killed before it could log that: then it may be any of them
+   * @param killedOf workers that may have sent this too, and were killed before they could log that
    */
   counted<Entry extends JournalEntry & { readonly delayMs?: number }>(
     entries: readonly Entry[],
     idOf: (entry: Entry) => string,
-    isUnknown: (id: string, at: number) => boolean = () => false,
+    killedOf: (id: string, at: number) => readonly string[] = () => [],
   ): Entry[] {
     return entries.map((entry) => {
       const id = idOf(entry);
-      const senders = isUnknown(id, entry.at) ? this.#standstills.keys() : (this.#senders.get(id) ?? []);
-      const leftAt = this.#leftAt([...senders], entry.at - (entry.delayMs ?? 0), entry.at);
+      const senders = [...(this.#senders.get(id) ?? []), ...killedOf(id, entry.at)];
+      const leftAt = this.#leftAt(senders, entry.at - (entry.delayMs ?? 0), entry.at);
       return { ...entry, delayMs: entry.at - leftAt };
     });
   }

@@ -3,6 +3,7 @@ import { countBalance } from '../../chaos/balance.ts';
 import { slotOfRecipient, slotOfShard } from '../../chaos/cluster.ts';
 import { underWay, whatWasForgotten, type Forgetting } from '../../chaos/forgotten.ts';
 import { countDuplicates, judgePacing } from '../../chaos/judge.ts';
+import type { Span } from '../../chaos/queue.ts';
 import { shardOf } from '../../src/queue/names.ts';
 import { enqueuedOf, entryOf } from './facts.ts';
 
@@ -21,9 +22,11 @@ interface Given {
   readonly acknowledgedAt?: number;
   /** When a worker logged a pass of it. */
   readonly passAt?: number;
-  readonly canceledAt?: number;
+  readonly canceledAt?: number | Span;
   readonly waits?: boolean;
 }
+
+const spanOf = (at: number | Span): Span => (typeof at === 'number' ? { from: at, until: at } : at);
 
 function given({ failovers = [failover], acknowledgedAt = 0, passAt, canceledAt, waits = false }: Given) {
   const enqueued = new Map(
@@ -32,7 +35,7 @@ function given({ failovers = [failover], acknowledgedAt = 0, passAt, canceledAt,
   const lines = passAt === undefined ? [] : [{ at: passAt, id: 'a' }];
   const forgotten = whatWasForgotten({
     ...{ failovers, prefix: PREFIX, enqueued, logs: new Map([['worker-0.log', lines]]), waits },
-    canceledAt: new Map(canceledAt === undefined ? [] : [['a', canceledAt]]),
+    canceledAt: new Map(canceledAt === undefined ? [] : [['a', spanOf(canceledAt)]]),
   });
   return { enqueued, forgotten };
 }
@@ -122,6 +125,8 @@ describe('what waits together', () => {
     [{ passAt: 10_501 }, false],
     [{ canceledAt: 9_900 }, true],
     [{ canceledAt: 9_299 }, false],
+    [{ canceledAt: { from: 9_000, until: 15_000 } }, true],
+    [{ canceledAt: { from: 10_501, until: 15_000 } }, false],
     [{ canceledAt: 14_000, failovers: [{ ...failover, admissions: [{ id: 'a', at: 9_900 }] }] }, true],
     [{ canceledAt: 14_000, failovers: [{ ...failover, admissions: [{ id: 'c', at: 9_900 }] }] }, false],
     [{ passAt: 9_900, failovers: [elsewhere] }, false],
