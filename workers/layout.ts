@@ -70,6 +70,17 @@ export async function watchLayout(
   return { current: () => layout, stop };
 }
 
+/**
+ * How many jobs of this queue a worker may have at once, of those that WORKER_CONCURRENCY allows: they are shared among the queues of
+ * one layout. In a change the queues of two layouts are consumed, and in `prepare` all jobs are in those of the first, so each layout
+ * gets as many: a worker may have up to twice as many then.
+ */
+export function placesIn(prefix: string, { prefixes, next = [], former }: Layout, concurrency: number): number {
+  const layouts = [prefixes, next, former[0] ?? []].filter((each) => each.includes(prefix));
+  const queues = Math.min(...layouts.map(({ length }) => length));
+  return Math.max(1, Math.ceil(concurrency / queues));
+}
+
 const OTHER_NUMBER =
   'QUEUE_SHARDS is not the number of shards that the queue has: the record in Redis holds, and is followed; set QUEUE_SHARDS to ' +
   'that number, or change the number: pushpacer reshard --to <number>';

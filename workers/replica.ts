@@ -16,7 +16,7 @@ import { openMs, startBreakers } from './breakers.ts';
 import { startConsumer, watchLocks, type Consumer } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
 import { serveReplica, showShared, startReplicaPresence } from './pages.ts';
-import { sweepFormer, watchLayout } from './layout.ts';
+import { placesIn, sweepFormer, watchLayout } from './layout.ts';
 import { createPasses } from './passes.ts';
 import { watchReach } from './reach.ts';
 import { connect, LIMITER_TIMEOUT_MS, openQueues, type ConnectOptions } from './redis.ts';
@@ -141,8 +141,8 @@ async function compose(
   };
   const process = await createPasses(config, { ...passParts, signal: graceOver.signal });
   const { lockMs, maxStalls, outcomesMax } = config;
-  const concurrency = Math.max(1, Math.ceil(config.concurrency / shards.length));
   for (const shard of shards) {
+    const concurrency = placesIn(shard.prefix, layout.current(), config.concurrency);
     const consumer = await startConsumer({
       ...{ connection: redis, shard, concurrency, lockMs, maxStalls, outcomesMax },
       ...{ log, process, onLockLost, onDiedUnseen: (outcome) => metrics.diedUnseen(outcome) },
