@@ -33,12 +33,14 @@ interface WatchParts {
   readonly onQueuesChanged: (() => void) | undefined;
   /** For so long it is read again where Redis cannot answer now: a master of a cluster is away. */
   readonly timeoutMs: number;
+  /** How often it is looked at; 5 s. */
+  readonly everyMs?: number;
 }
 
 /** Reads the layout now, and looks every 5 s whether it is another one. */
 export async function watchLayout(
   { queue }: Pick<Config, 'queue'>,
-  { connection, log, onQueuesChanged, timeoutMs }: WatchParts,
+  { connection, log, onQueuesChanged, timeoutMs, everyMs = LOOK_EVERY_MS }: WatchParts,
 ): Promise<LayoutWatch> {
   let layout = await insist(() => openLayout(connection, queue), timeoutMs);
   const { version, prefixes } = layout;
@@ -46,11 +48,16 @@ export async function watchLayout(
     const facts = { QUEUE_SHARDS: queue.shards, shards: prefixes.length, version };
     log.warn(facts, version === 0 ? NOT_NEW : OTHER_NUMBER);
   }
+  const sparing = createSparing(ABANDONED_EVERY_MS);
   let looking: Promise<void> | undefined;
+  let looksWithoutCommand = 0;
 
   async function look(): Promise<void> {
     const next = await openLayout(connection, queue);
-    if (next.version === layout.version) return;
+    if (next.version === layout.version) {
+      await lookForCommand();
+      return;
+    }
     const areSame = isDeepStrictEqual(consumedPrefixes(next).toSorted(), consumedPrefixes(layout).toSorted());
     if (!areSame && onQueuesChanged !== undefined) {
       stop();
@@ -61,11 +68,20 @@ export async function watchLayout(
     log.info({ version: next.version, phase: next.phase, shards: next.prefixes.length }, FOLLOWED);
   }
 
+  /** What a killed command only prepared nobody else ends: it may be given up too. Two looks, since it may be started just now. */
+  async function lookForCommand(): Promise<void> {
+    const { phase, next } = layout;
+    const isAlone = phase === 'prepare' && (await connection.exists(`${layoutKey(queue.prefix)}:lease`)) === 0;
+    looksWithoutCommand = isAlone ? looksWithoutCommand + 1 : 0;
+    if (looksWithoutCommand < 2 || sparing(ABANDONED) === undefined) return;
+    log.warn({ from: layout.prefixes.length, to: next?.length }, ABANDONED);
+  }
+
   const timer = setInterval(() => {
     looking ??= look()
       .catch(() => undefined) // the connection's owner logs that Redis is away
       .finally(() => (looking = undefined));
-  }, LOOK_EVERY_MS).unref();
+  }, everyMs).unref();
   const stop = (): void => clearInterval(timer);
   return { current: () => layout, stop };
 }
@@ -86,6 +102,11 @@ const OTHER_NUMBER =
   'that number, or change the number: pushpacer reshard --to <number>';
 const NOT_NEW =
   'QUEUE_SHARDS is only for a new queue, and there is one with 1 shard: it is used; change the number: pushpacer reshard --to <number>';
+const ABANDONED =
+  'a reshard is prepared, and no command goes on with it: notifications are still added to the former queues, and workers take those ' +
+  'of both; go on: pushpacer reshard --to <to>; or give it up: pushpacer reshard --to <from>';
+/** How often each worker says so. */
+const ABANDONED_EVERY_MS = 600_000;
 const FOLLOWED = 'the record of the queues has changed, and is followed';
 
 /** How often one of all workers looks into former queues. */

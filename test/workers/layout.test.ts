@@ -1,8 +1,10 @@
-import { expect, test } from 'vitest';
-import type { Layout } from '../../src/queue/layout.ts';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { createLog } from '../../src/observe/log.ts';
+import { takeLease, type Layout } from '../../src/queue/layout.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
+import { watchLayout } from '../../workers/layout.ts';
 import { makeNotification } from '../support/push.ts';
-import { connectRedis } from '../support/redis.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
 
 const PATIENT = { timeout: 15_000, interval: 20 };
@@ -24,4 +26,27 @@ test.each<[string, Phase]>([
   await startHere({ WORKER_CONCURRENCY: '6' });
   let most = 0;
   await expect.poll(async () => (most = Math.max(most, await queue.getActiveCount())), PATIENT).toBe(6);
+});
+
+test('a reshard that is prepared is logged when no command goes on with it, and not while one does', async () => {
+  const [redis, prefix, lines] = [connectRedis(), testPrefix(), [] as string[]];
+  const log = createLog('info', { write: (line) => void lines.push(line) });
+  const layout: Layout = {
+    version: 2,
+    phase: 'prepare',
+    prefixes: [prefix],
+    next: shardPrefixes(prefix, 2),
+    former: [],
+  };
+  await redis.set(layoutKey(prefix), JSON.stringify(layout));
+  const lease = await takeLease(redis, prefix, 60_000);
+  const parts = { ...{ connection: redis, log, onQueuesChanged: undefined, timeoutMs: 1_000 }, everyMs: 20 };
+  const watch = await watchLayout({ queue: { prefix, shards: 1 } }, parts);
+  onTestFinished(() => watch.stop());
+  const reads = vi.spyOn(redis, 'get');
+  await expect.poll(() => reads.mock.calls.length, PATIENT).toBeGreaterThan(5);
+  expect(lines.join('')).not.toContain('no command');
+  await lease?.release();
+  await expect.poll(() => lines.join(''), PATIENT).toContain('no command goes on');
+  expect(JSON.parse(lines.at(-1) ?? '')).toMatchObject({ level: 'warn', from: 1, to: 2 });
 });
