@@ -8,21 +8,38 @@ const AGAIN_MS = 5_000;
 
 /** As `startReplica`, and composes the replica anew in this process when other queues are to be consumed. */
 export async function startFollowing(config: Config, log: Logger, options: StartOptions): Promise<Replica> {
+  /** Set too while a replica is still being composed: the record may change at any time. */
+  let isChangeWanted = false;
   let changing: Promise<void> | undefined;
-  let isStopped = false;
-  const start = (of: Config): Promise<Replica> =>
-    startReplica(of, log, {
-      ...options,
-      onQueuesChanged: () => {
-        changing ??= change().finally(() => (changing = undefined));
-      },
-    });
+  let [isStarted, isStopped] = [false, false];
+
+  const start = (of: Config): Promise<Replica> => {
+    isChangeWanted = false; // it reads the record anew
+    const onQueuesChanged = (): void => {
+      isChangeWanted = true;
+      follow();
+    };
+    return startReplica(of, log, { ...options, onQueuesChanged });
+  };
   let current = await start(config);
+  isStarted = true;
+  follow();
+
+  function follow(): void {
+    if (isStarted && !isStopped && isChangeWanted) changing ??= change();
+  }
 
   async function change(): Promise<void> {
-    log.info('the queues have changed: jobs under way are finished within SHUTDOWN_GRACE, then the others are taken');
-    const { url } = current;
-    await current.stop();
+    while (isChangeWanted && !isStopped) {
+      log.info('the queues have changed: jobs under way are finished within SHUTDOWN_GRACE, then the others are taken');
+      const { url } = current;
+      await current.stop();
+      await startAgain(url);
+    }
+    changing = undefined;
+  }
+
+  async function startAgain(url: string | undefined): Promise<void> {
     while (!isStopped) {
       try {
         current = await start(await configNow(url));

@@ -51,9 +51,11 @@ export async function watchLayout(
   const sparing = createSparing(ABANDONED_EVERY_MS);
   let looking: Promise<void> | undefined;
   let looksWithoutCommand = 0;
+  let isStopped = false;
 
   async function look(): Promise<void> {
     const next = await openLayout(connection, queue);
+    if (isStopped) return;
     if (next.version === layout.version) {
       await lookForCommand();
       return;
@@ -82,7 +84,10 @@ export async function watchLayout(
       .catch(() => undefined) // the connection's owner logs that Redis is away
       .finally(() => (looking = undefined));
   }, everyMs).unref();
-  const stop = (): void => clearInterval(timer);
+  const stop = (): void => {
+    isStopped = true;
+    clearInterval(timer);
+  };
   return { current: () => layout, stop };
 }
 

@@ -1,9 +1,13 @@
+import { once } from 'node:events';
+import { createServer, type AddressInfo } from 'node:net';
 import { Queue } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
 import { homeOf, readLayout, type Layout } from '../../../src/queue/layout.ts';
 import { layoutKey, QUEUE, shardPrefixes } from '../../../src/queue/names.ts';
+import { readWorkers } from '../../../src/queue/workers.ts';
 import { makeNotification } from '../../support/push.ts';
 import { connectRedis } from '../../support/redis.ts';
+import { startProcess } from '../../support/process.ts';
 import { openWorkerBench } from '../../support/worker.ts';
 
 const PATIENT = { timeout: 60_000, interval: 100 };
@@ -69,3 +73,34 @@ test('a change whose command was killed while it moved is ended by the workers',
   await expect.poll(() => stateAt(homeOf('teacher-42', { prefixes: two }), 'before'), PATIENT).toBe('completed');
   expect(await redis.exists(`${prefix}:moving`, ...two.map((of) => `${of}:moved`))).toBe(0);
 }, 120_000);
+
+/** An endpoint that takes connections and says nothing, as behind a firewall: a start waits 5 s for it. */
+async function openSilentEndpoint(): Promise<string> {
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined);
+    onTestFinished(() => void socket.destroy());
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => void server.close());
+  return `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+test('a worker follows a change that comes while it starts, and one that comes while it is composed anew', async () => {
+  const { prefix, redis, env, write } = await open();
+  const [two, three, four] = [2, 3, 4].map((shards) => shardPrefixes(prefix, shards)) as [string[], string[], string[]];
+  await write({ version: 1, phase: 'steady', prefixes: two, former: [] });
+  const worker = startProcess({
+    args: ['workers/notifications.ts'],
+    env: { ...env, APNS_ENDPOINT: await openSilentEndpoint() },
+  });
+  // It says so when it has read the record, and then waits for APNs.
+  await worker.waitForLine(/"shards":2,.*QUEUE_SHARDS is not the number/, 60_000);
+  await write({ version: 2, phase: 'steady', prefixes: three, former: [two] });
+  await worker.waitForLine(/"shards":3,.*QUEUE_SHARDS is not the number/, 60_000);
+  await write({ version: 3, phase: 'steady', prefixes: four, former: [three, two] });
+  await worker.waitForLine(/"shards":4,.*QUEUE_SHARDS is not the number/, 60_000);
+  const seen = async () => (await readWorkers(redis, prefix)).workers.map(({ layout }) => layout);
+  await expect.poll(seen, PATIENT).toEqual([3]);
+  worker.kill('SIGTERM');
+  expect((await worker.waitForExit()).code).toBe(0);
+}, 180_000);
