@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
+import { Cluster, type Redis } from 'ioredis';
 import type { Config } from '../src/config/config.ts';
 import { errorChain } from '../src/domain/redact.ts';
 import { within } from '../src/domain/time.ts';
@@ -15,6 +16,7 @@ import {
   type Connection,
   type RedisTrouble,
 } from '../src/redis/connection.ts';
+import { isNotNow } from '../src/redis/deadline.ts';
 import { addressOf } from '../src/redis/target.ts';
 
 /** How long the limiter and the quotas wait for an answer of Redis before the job is put back. */
@@ -109,14 +111,21 @@ const LOST: Readonly<Record<RedisTrouble, string>> = {
   tls: 'no TLS with Redis as configured: jobs wait, and it is tried again; look at the certificate, and at redis:// or rediss://',
 };
 
-/** As `whenReady`, but a connection that failed is tried again. */
+/**
+ * As `whenReady`, but a connection that failed is tried again. A client of a cluster asks one node whether the cluster is whole, and
+ * waits for its answer without an end, such as while that node loads its data. So if two tries find it there, it begins anew, and asks
+ * any node.
+ */
 async function untilReady(connection: Connection, timeoutMs: number, signal: AbortSignal): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   let lastError: Error | undefined;
+  let wasAsking = false;
   const keepLast = (error: Error): void => {
     lastError = error;
   };
-  connection.on('error', keepLast);
+  const nodes = new Map<string, Redis>();
+  const keepNode = (node: Redis): void => void nodes.set(`${node.options.host}:${node.options.port}`, node);
+  connection.on('error', keepLast).on('+node', keepNode);
   try {
     for (;;) {
       signal.throwIfAborted();
@@ -125,15 +134,36 @@ async function untilReady(connection: Connection, timeoutMs: number, signal: Abo
         return;
       } catch (error) {
         if (error instanceof RedisAwayError && isLasting(error.trouble)) throw error;
-        if (lastError === undefined) connection.emit('error', (error as Error).cause ?? error); // nobody else reports it
+        const refusal = await refusalOf(nodes.values());
+        if (lastError === undefined) connection.emit('error', refusal ?? (error as Error).cause ?? error); // nobody else reports it
         // "No answer within 1500 ms" does not say why: the last error of the connection does.
-        if (performance.now() > deadline) throw new RedisAwayError(addressOf(connection), lastError);
+        if (performance.now() > deadline) throw new RedisAwayError(addressOf(connection), refusal ?? lastError);
+        const isAsking = connection instanceof Cluster && connection.status === 'connect';
+        if (isAsking && wasAsking) connection.disconnect(true);
+        wasAsking = isAsking;
         await sleep(RETRY_MS);
       }
     }
   } finally {
-    connection.off('error', keepLast);
+    connection.off('error', keepLast).off('+node', keepNode);
   }
+}
+
+/** What a node of a cluster says that cannot work now: it loads its data, say. Undefined where none says so in time. */
+async function refusalOf(nodes: Iterable<Redis>): Promise<Error | undefined> {
+  const asked = Array.from(nodes, async (node) => {
+    const own = node.duplicate({ enableReadyCheck: false, enableOfflineQueue: true, retryStrategy: null });
+    own.on('error', () => undefined); // the command that failed says it
+    try {
+      await within(own.ping(), TRY_MS);
+    } catch (error) {
+      if (isNotNow(error)) return error as Error;
+    } finally {
+      own.disconnect();
+    }
+    return undefined;
+  });
+  return (await Promise.all(asked)).find((error) => error !== undefined);
 }
 
 /** The queues of one shard. */
