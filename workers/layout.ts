@@ -33,6 +33,8 @@ interface WatchParts {
   readonly onQueuesChanged: (() => void) | undefined;
   /** For so long it is read again where Redis cannot answer now: a master of a cluster is away. */
   readonly timeoutMs: number;
+  /** Fires when the start is no longer wanted. */
+  readonly signal: AbortSignal;
   /** How often it is looked at; 5 s. */
   readonly everyMs?: number;
 }
@@ -40,9 +42,9 @@ interface WatchParts {
 /** Reads the layout now, and looks every 5 s whether it is another one. */
 export async function watchLayout(
   { queue }: Pick<Config, 'queue'>,
-  { connection, log, onQueuesChanged, timeoutMs, everyMs = LOOK_EVERY_MS }: WatchParts,
+  { connection, log, onQueuesChanged, timeoutMs, signal, everyMs = LOOK_EVERY_MS }: WatchParts,
 ): Promise<LayoutWatch> {
-  let layout = await insist(() => openLayout(connection, queue), timeoutMs);
+  let layout = await insist(() => openLayout(connection, queue), timeoutMs, signal);
   const { version, prefixes } = layout;
   if (prefixes.length !== queue.shards) {
     const facts = { QUEUE_SHARDS: queue.shards, shards: prefixes.length, version };

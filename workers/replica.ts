@@ -70,8 +70,8 @@ async function compose(
   const connections = await connect(config, log, connecting, closing);
   const { queue: redis, limiter: limiterRedis } = connections;
   const { prefix } = config.queue;
-  const { onQueuesChanged, timeoutMs } = connecting;
-  const layout = await watchLayout(config, { connection: redis, log, onQueuesChanged, timeoutMs });
+  const { onQueuesChanged, timeoutMs, signal } = connecting;
+  const layout = await watchLayout(config, { connection: redis, log, onQueuesChanged, timeoutMs, signal });
   closing.defer(() => layout.stop());
   const shards = openQueues(redis, consumedPrefixes(layout.current()), closing);
   const queues = shards.map(({ queue }) => queue);

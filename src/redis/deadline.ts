@@ -131,15 +131,26 @@ function isRefusal(cause: unknown): cause is Error {
 
 const AGAIN_MS = 250;
 
-/** Calls `work` again, four times a second, as long as Redis says that it cannot now. Rejects with the last error after `forMs`. */
-export async function insist<T>(work: () => Promise<T>, forMs: number): Promise<T> {
+/**
+ * Calls `work` again, four times a second, as long as Redis says that it cannot now. Rejects with the last error after `forMs`, and
+ * with the signal's reason as soon as it aborts, whatever `work` waits for.
+ */
+export async function insist<T>(work: () => Promise<T>, forMs: number, signal?: AbortSignal): Promise<T> {
   const deadline = performance.now() + forMs;
   for (;;) {
+    signal?.throwIfAborted();
     try {
-      return await work();
+      return await (signal === undefined ? work() : unlessAborted(work(), signal));
     } catch (error) {
       if (!isNotNow(error) || performance.now() + AGAIN_MS > deadline) throw error;
-      await sleep(AGAIN_MS);
+      await sleep(AGAIN_MS, undefined, { signal }).catch(() => undefined);
     }
   }
+}
+
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = (): void => reject(signal.reason as Error);
+  signal.addEventListener('abort', abort);
+  return Promise.race([work, promise]).finally(() => signal.removeEventListener('abort', abort));
 }

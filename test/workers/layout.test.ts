@@ -1,7 +1,9 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { takeLease, type Layout } from '../../src/queue/layout.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
+import type { Connection } from '../../src/redis/connection.ts';
 import { watchLayout } from '../../workers/layout.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
@@ -40,7 +42,8 @@ test('a reshard that is prepared is logged when no command goes on with it, and 
   };
   await redis.set(layoutKey(prefix), JSON.stringify(layout));
   const lease = await takeLease(redis, prefix, 60_000);
-  const parts = { ...{ connection: redis, log, onQueuesChanged: undefined, timeoutMs: 1_000 }, everyMs: 20 };
+  const { signal } = new AbortController();
+  const parts = { connection: redis, log, onQueuesChanged: undefined, timeoutMs: 1_000, signal, everyMs: 20 };
   const watch = await watchLayout({ queue: { prefix, shards: 1 } }, parts);
   onTestFinished(() => watch.stop());
   const reads = vi.spyOn(redis, 'get');
@@ -49,4 +52,36 @@ test('a reshard that is prepared is logged when no command goes on with it, and 
   await lease?.release();
   await expect.poll(() => lines.join(''), PATIENT).toContain('no command goes on');
   expect(JSON.parse(lines.at(-1) ?? '')).toMatchObject({ level: 'warn', from: 1, to: 2 });
+});
+
+test.each<[string, () => Promise<Connection>]>([
+  [
+    'does not answer',
+    async () => {
+      const redis = await startEmbeddedRedis();
+      const connection = connectRedis(redis.url).on('error', () => undefined);
+      await connection.ping();
+      await redis.close();
+      return connection;
+    },
+  ],
+  [
+    'says that it cannot now',
+    async () => {
+      const connection = connectRedis();
+      const refused = Object.assign(new Error('CLUSTERDOWN Hash slot not served'), { name: 'ReplyError' });
+      vi.spyOn(connection, 'get').mockRejectedValue(refused);
+      return Promise.resolve(connection);
+    },
+  ],
+])('a start that is no longer wanted does not wait for the record where Redis %s', async (_, open) => {
+  const connection = await open();
+  const log = createLog('silent', { write: () => undefined });
+  const stopping = new AbortController();
+  const parts = { connection, log, onQueuesChanged: undefined, timeoutMs: 25_000, signal: stopping.signal };
+  const reading = watchLayout({ queue: { prefix: testPrefix(), shards: 1 } }, parts);
+  const began = performance.now();
+  stopping.abort();
+  await expect(reading).rejects.toBe(stopping.signal.reason);
+  expect(performance.now() - began).toBeLessThan(10_000);
 });
