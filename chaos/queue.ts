@@ -279,7 +279,9 @@ export async function enqueue(workload: Workload, options: EnqueueOptions): Prom
           cancels.set(input.id, (await insist(ask, signal)).canceled === 1);
           canceledAt.set(input.id, { from, until: arrivalInstant() });
         };
-        canceling.push(cancel());
+        const canceled = cancel();
+        canceled.catch(() => undefined); // it is waited for at the end
+        canceling.push(canceled);
       }
       onEnqueued(enqueued.size);
       await sleep(TICK_MS, undefined, { signal });
