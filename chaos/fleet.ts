@@ -203,7 +203,7 @@ async function untilReady(logFile: string, alive: () => boolean): Promise<string
 
 /** A fault after which the notifications that workers had may alert a second time. */
 export interface Incident {
-  readonly kind: 'kill' | 'stop' | 'redis';
+  readonly kind: 'kill' | 'stop' | 'redis' | 'lock';
   /** When the fault began, and until when these notifications may still have been sent; epoch milliseconds. */
   readonly at: number;
   readonly until: number;
@@ -267,6 +267,16 @@ export function stopsWithoutRedis(freezes: readonly Freeze[], logs: Logs): Incid
       (line) => line.at >= thawedAt - 1 && line.at <= thawedAt + LOGGED_WITHIN_MS,
     );
     return { kind: 'stop', at, until: at, ids: new Set(lines.flatMap(({ id }) => id ?? [])) };
+  });
+}
+
+/** Longer than a job lock lasts, and until another worker has the job. */
+const LOCK_MS = 20_000;
+
+/** Jobs that went to another worker, as the one that had them says: on a busy machine it did not renew their job locks in time. */
+export function lostLocks(logs: Logs): Incident[] {
+  return [...logs.values()].flat().flatMap(({ at, lostJobs = [] }) => {
+    return lostJobs.length === 0 ? [] : [{ kind: 'lock', at: at - LOCK_MS, until: at, ids: new Set(lostJobs) }];
   });
 }
 

@@ -298,7 +298,7 @@ const ANSWER_MS = 1_500;
 export function countDuplicates(parts: DuplicatesParts): Duplicates {
   const { enqueued, entries, incidents, forgotten = NOTHING } = parts;
   const explain = excuses(parts);
-  const explainedBy = { answer: 0, kill: 0, stop: 0, redis: 0, cut: 0 };
+  const explainedBy = { answer: 0, kill: 0, stop: 0, redis: 0, lock: 0, cut: 0 };
   const unexplained: string[] = [];
   let changedIds = 0;
   let forgottenEnds = 0;

@@ -10,6 +10,8 @@ export interface LogLine {
   readonly at: number;
   /** The notification whose pass ended. */
   readonly id?: string;
+  /** The notifications whose job locks the worker did not renew in time. */
+  readonly lostJobs?: readonly string[];
   /** Of the line `ready`: BullMQ's ids of this process, which are the holders of its job locks. */
   readonly workerIds?: readonly string[];
   /** The trouble of a circuit breaker that opened or stayed open, and the answer that did it. */
@@ -53,13 +55,19 @@ export function parseLog(text: string): LogLine[] {
   });
 }
 
-function lineOf({ time, jobId, outcome, workerIds, platform, trouble, code }: Record<string, unknown>): LogLine {
+/** Of the worker's line about them (workers/consumer.ts). */
+const LOCKS_LOST = /\bjobs? went to other workers\b/;
+
+function lineOf({ time, jobId, jobIds, outcome, workerIds, msg, ...line }: Record<string, unknown>): LogLine {
+  const { platform, trouble, code } = line;
   const isPass = typeof jobId === 'string' && outcome !== undefined;
   // The line of a breaker that closed has no code.
   const isBreaker = typeof platform === 'string' && typeof trouble === 'string' && typeof code === 'string';
   return {
     at: Date.parse(String(time)),
     ...(isPass && { id: notificationIdOf(jobId) }),
+    ...(Array.isArray(jobIds) &&
+      LOCKS_LOST.test(String(msg)) && { lostJobs: (jobIds as string[]).map(notificationIdOf) }),
     ...(Array.isArray(workerIds) && { workerIds: workerIds as string[] }),
     ...(isBreaker && { breaker: { platform, trouble, code } }),
   };

@@ -4,7 +4,7 @@ import { longestMs } from '../demo/providers-process.ts';
 import { countBalance, unknownRequests, judgeWaiting } from './balance.ts';
 import { POLICIES, refOf } from './workload.ts';
 import type { Fault } from './faults.ts';
-import { stopsWithoutRedis, thawsOf } from './fleet.ts';
+import { lostLocks, stopsWithoutRedis, thawsOf } from './fleet.ts';
 import { underWay, whatWasForgotten } from './forgotten.ts';
 import {
   countDuplicates,
@@ -57,6 +57,7 @@ export function judgeRun(facts: Facts, { seed, seconds, cluster }: JudgeOptions)
     ...injected.incidents,
     ...stopsWithoutRedis(injected.freezes, logs),
     ...underWay(failovers, prefix, enqueued, entries),
+    ...lostLocks(logs),
   ];
   const inHand = new Set([...incidents, ...thaws].flatMap(({ ids }) => [...ids]));
   const { unexplained, explainedBy, forgottenEnds, ...duplicates } = countDuplicates({

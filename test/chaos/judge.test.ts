@@ -1,5 +1,5 @@
 import { expect, it, describe } from 'vitest';
-import type { Thaw } from '../../chaos/fleet.ts';
+import { lostLocks, type Thaw } from '../../chaos/fleet.ts';
 import {
   checks,
   type ChaosResult,
@@ -8,6 +8,7 @@ import {
   type DuplicatesParts,
   judgePacing,
 } from '../../chaos/judge.ts';
+import { parseLog } from '../../chaos/logs.ts';
 import { judge } from '../../sandbox/judge.ts';
 import { completedOf, enqueuedOf, entryOf, OTHER_TOKEN, TOKEN } from './facts.ts';
 
@@ -39,7 +40,7 @@ const good: ChaosResult = {
   duplicateBound: 2,
   unexplainedDuplicates: 0,
   changedIds: 0,
-  duplicatesBy: { answer: 1, kill: 1, stop: 0, redis: 0, cut: 0 },
+  duplicatesBy: { answer: 1, kill: 1, stop: 0, redis: 0, lock: 0, cut: 0 },
   unknownRequests: 0,
   breakersOpened: { auth: 2, outage: 0 },
   breakersByOneDevice: 0,
@@ -170,6 +171,20 @@ describe('a second acceptance', () => {
     expect(count({ thaws: [thaw('b', 900)] })).toMatchObject({ unexplainedDuplicates: 1 });
     expect(count({ thaws: [thaw('a', 1_001)] })).toMatchObject({ unexplainedDuplicates: 1 });
     expect(count({ thaws: [thaw('a', 700)] })).toMatchObject({ unexplainedDuplicates: 1 });
+  });
+
+  it('is explained where the worker says that it did not renew the lock of its own job in time', () => {
+    const says = (jobIds: readonly string[], time: number) => ({
+      ...{ level: 'warn', time: new Date(time).toISOString(), jobs: 1, jobIds },
+      msg: 'locks were not renewed in time, since Redis did not answer or this process was busy: 1 job went to other workers, or will',
+    });
+    const lost = (...line: Parameters<typeof says>) =>
+      lostLocks(new Map([['worker-0.log', parseLog(JSON.stringify(says(...line)))]]));
+    expect(count({ incidents: lost(['a#r1'], 9_500) })).toMatchObject({
+      ...{ unexplainedDuplicates: 0, explainedBy: { lock: 1 } },
+    });
+    expect(count({ incidents: lost(['b'], 9_500) })).toMatchObject({ unexplainedDuplicates: 1 });
+    expect(count({ incidents: lost(['a'], 400) })).toMatchObject({ unexplainedDuplicates: 1 });
   });
 
   it('may come out of an outage of Redis that the first one fell into', () => {
