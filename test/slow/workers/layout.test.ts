@@ -59,7 +59,7 @@ test('what appears in a former queue is moved and delivered, and a worker says s
   const worker = await startWorker();
   await add(prefix, 'late');
   await expect.poll(() => stateAt(homeOf('teacher-42', { prefixes: two }), 'late'), PATIENT).toBe('completed');
-  expect(await worker.waitForLine(/notifications were added to former queues/)).toMatch(/"moved":1/);
+  expect(await worker.waitForLine(/notifications of former queues were moved/)).toMatch(/"moved":1/);
 }, 120_000);
 
 test('a change whose command was killed while it moved is ended by the workers', async () => {
