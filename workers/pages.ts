@@ -23,7 +23,9 @@ import { isAnswered, type WedgeWatch } from './wedge.ts';
 
 export interface PagesParts {
   /** The queue's and the limiter's. */
-  readonly connections: readonly Pick<Connection, 'ping'>[];
+  readonly connections: readonly Pick<Connection, 'exists'>[];
+  /** One in each hash slot without which it takes no jobs. On a cluster their masters must answer: a PING goes to any node. */
+  readonly keys: readonly string[];
   readonly consumers: readonly Consumer[];
   readonly metrics: Metrics;
   /** What has credentials here, with its breaker unless that is closed. */
@@ -39,7 +41,7 @@ const ANSWER_TIMEOUT_MS = 1_000;
 /** `/metrics`, `/healthz` and `/readyz` of this replica. */
 export function serveReplica(
   address: { readonly host: string; readonly port: number },
-  { connections, consumers, metrics, services, reach, wedge, log }: PagesParts,
+  { connections, keys, consumers, metrics, services, reach, wedge, log }: PagesParts,
 ): Promise<MetricsServer> {
   const pages = {
     metrics: async () => ({ contentType: metrics.registry.contentType, body: await metrics.registry.metrics() }),
@@ -48,7 +50,8 @@ export function serveReplica(
       return wedged && { reason: 'wedged', message: WEDGED, ...wedged };
     },
     ready: async () => {
-      const redis = (await Promise.all(connections.map(answers))).every(Boolean);
+      const asked = connections.flatMap((connection) => keys.map((key) => answers(connection, key)));
+      const redis = (await Promise.all(asked)).every(Boolean);
       const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
       // An open breaker, or a provider that cannot be reached, does not make it unready: a new one could not send either.
       const providers = describeProviders(services(), reach.unreached(), Date.now());
@@ -102,8 +105,8 @@ function describeUnreached({ host, failure: { cause, forMs } }: UnreachedServer,
   return { host, cause, since: new Date(at - forMs).toISOString(), forMs: Math.round(forMs) };
 }
 
-function answers(connection: Pick<Connection, 'ping'>): Promise<boolean> {
-  return isAnswered(connection.ping(), ANSWER_TIMEOUT_MS);
+function answers(connection: Pick<Connection, 'exists'>, key: string): Promise<boolean> {
+  return isAnswered(connection.exists(key), ANSWER_TIMEOUT_MS);
 }
 
 export interface PresenceParts {

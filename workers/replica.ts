@@ -12,6 +12,7 @@ import { createMetrics } from '../src/observe/metrics.ts';
 import { createClockMetrics } from '../src/observe/shared-metrics.ts';
 import { createAccounts, startRotation, type Accounts } from './accounts.ts';
 import { consumedPrefixes } from '../src/queue/layout.ts';
+import { layoutKey } from '../src/queue/names.ts';
 import { openMs, startBreakers } from './breakers.ts';
 import { startConsumer, watchLocks, type Consumer } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
@@ -118,7 +119,8 @@ async function compose(
   // Before the first job is taken: a replica whose pages cannot be served must not take any.
   const wedge = watchWedge({ consumers, queues, connection: redis, log, boundMs: connecting.wedgedAfterMs });
   closing.defer(() => wedge.stop());
-  const pageParts = { connections: [redis, limiterRedis], consumers, metrics, services, reach, wedge, log };
+  const keys = [layoutKey(prefix), ...queues.map((queue) => queue.toKey('meta'))];
+  const pageParts = { connections: [redis, limiterRedis], keys, consumers, metrics, services, reach, wedge, log };
   const pages = config.metrics && (await serveReplica(config.metrics, pageParts));
   if (pages) closing.defer(() => pages.close());
 

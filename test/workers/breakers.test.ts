@@ -102,6 +102,7 @@ it('a worker that waits for a provider is ready, and says what it waits for', as
     { host: '127.0.0.1', port: 0 },
     {
       connections: [connectRedis()],
+      keys: [`${testPrefix()}:key`],
       consumers: [consumer],
       services: () => [
         ['apns', refused],
