@@ -49,6 +49,8 @@ interface FailOverOptions {
   /** How long the killed one stays away, when its replica has taken over. */
   readonly awayMs: number;
   readonly witness: (ranges: Master['ranges']) => Promise<unknown>;
+  /** Called while the replica is cut off: it knows nothing of what is written then. */
+  readonly whileCut?: () => Promise<unknown>;
   readonly successor: (failover: Failover, master: Redis) => Promise<unknown>;
 }
 
@@ -70,7 +72,7 @@ export async function startChaosCluster(say: (line: string) => void): Promise<Ch
   const pids = cluster.nodes.map(({ pid }) => pid);
   const { nodes } = cluster;
 
-  async function failOver({ slot, lagMs, awayMs, witness, successor }: FailOverOptions): Promise<void> {
+  async function failOver({ slot, lagMs, awayMs, witness, whileCut, successor }: FailOverOptions): Promise<void> {
     const { node, ranges } = await masterOf(cluster, slot, PATIENCE_MS);
     const replica = await replicaOf(nodes, node);
     await using links = await openLinks(node, replica);
@@ -84,6 +86,7 @@ export async function startChaosCluster(say: (line: string) => void): Promise<Ch
       await heir.config('SET', 'masterauth', 'refused'); // so that it cannot connect again
       await master.call('CLIENT', 'KILL', 'TYPE', 'replica');
       await sleep(lagMs);
+      await whileCut?.();
     }
     const at = arrivalInstant();
     process.kill(node.pid, 'SIGKILL');

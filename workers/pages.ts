@@ -23,8 +23,8 @@ import { isAnswered, type WedgeWatch } from './wedge.ts';
 
 export interface PagesParts {
   /** The queue's and the limiter's. */
-  readonly connections: readonly Pick<Connection, 'exists'>[];
-  /** One in each hash slot without which it takes no jobs. On a cluster their masters must answer: a PING goes to any node. */
+  readonly connections: readonly AskedConnection[];
+  /** One in each hash slot without which it takes no jobs. On a cluster their masters must answer. */
   readonly keys: readonly string[];
   readonly consumers: readonly Consumer[];
   readonly metrics: Metrics;
@@ -50,8 +50,7 @@ export function serveReplica(
       return wedged && { reason: 'wedged', message: WEDGED, ...wedged };
     },
     ready: async () => {
-      const asked = connections.flatMap((connection) => keys.map((key) => answers(connection, key)));
-      const redis = (await Promise.all(asked)).every(Boolean);
+      const redis = (await Promise.all(connections.map((connection) => answers(connection, keys)))).every(Boolean);
       const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
       // An open breaker, or a provider that cannot be reached, does not make it unready: a new one could not send either.
       const providers = describeProviders(services(), reach.unreached(), Date.now());
@@ -105,8 +104,12 @@ function describeUnreached({ host, failure: { cause, forMs } }: UnreachedServer,
   return { host, cause, since: new Date(at - forMs).toISOString(), forMs: Math.round(forMs) };
 }
 
-function answers(connection: Pick<Connection, 'exists'>, key: string): Promise<boolean> {
-  return isAnswered(connection.exists(key), ANSWER_TIMEOUT_MS);
+type AskedConnection = Pick<Connection, 'isCluster' | 'exists' | 'ping'>;
+
+/** A cluster's client sends a PING to any node. */
+function answers(connection: AskedConnection, keys: readonly string[]): Promise<boolean> {
+  const asking = connection.isCluster ? Promise.all(keys.map((key) => connection.exists(key))) : connection.ping();
+  return isAnswered(asking, ANSWER_TIMEOUT_MS);
 }
 
 export interface PresenceParts {

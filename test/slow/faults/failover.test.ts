@@ -52,8 +52,9 @@ function prefixApart(): string {
   }
 }
 
-function failOverAt(cluster: ChaosCluster, slot: number, before: () => Promise<unknown>): Promise<void> {
-  return cluster.failOver({ slot, lagMs: 50, awayMs: 0, witness: before, successor: () => Promise.resolve() });
+function failOverAt(cluster: ChaosCluster, slot: number, whileCut: () => Promise<unknown>): Promise<void> {
+  const nothing = () => Promise.resolve();
+  return cluster.failOver({ slot, lagMs: 50, awayMs: 0, witness: nothing, whileCut, successor: nothing });
 }
 
 it(
