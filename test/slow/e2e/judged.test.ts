@@ -40,13 +40,11 @@ it('the demo keeps every promise, as counted at the providers', async () => {
   const { result, deadLetters, report, code } = await runDemo();
   expect(result).toMatchObject({
     notifications: 440,
-    delivered: 415,
     deadLettered: 10,
     expired: 3,
     dropped: 1,
     canceled: 4,
     merged: 4,
-    superseded: 3,
     lost: 0,
     duplicates: 0,
     gapViolations: 0,
@@ -56,6 +54,10 @@ it('the demo keeps every promise, as counted at the providers', async () => {
     workers: 4,
     replayed: 1,
   });
+  // Of five scores of a match the last one arrives, and one before it, unless another worker asks for the last one first.
+  const { delivered = NaN, superseded = NaN } = result;
+  expect([3, 4]).toContain(superseded);
+  expect(delivered + superseded).toBe(418);
   expect(Object.groupBy(deadLetters, ({ reason }) => reason)).toMatchObject({
     invalid: { length: 5 },
     'bad-token': { length: 3 },
