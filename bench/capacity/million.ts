@@ -70,7 +70,9 @@ export function runMillion(size: MillionSize, { counters, dir, say }: Surroundin
       const startAt = Date.now() + leadMs;
       const dueAt = (index: number): number => Math.round(startAt + (1_000 * index) / size.perSecond);
       await block(stage, batch, size.due, dueAt);
-      await stage.enqueue(linesOf(batch, size.due, line, dueAt));
+      await stage.enqueue(linesOf(batch, size.due, { dueAt }));
+      await untilDelayed(0, parts); // before the rest is there: the workers ask in any order, and who asks first is due first
+      await stage.enqueue(linesOf(batch, size.due, { from: 1, to: line }));
       await then();
       if (Date.now() > startAt) say(`what is due is late: it began ${Date.now() - startAt} ms before all was put back`);
       return untilDue(size.due, dueAt(size.due), parts, () => counters.report());
@@ -84,7 +86,7 @@ export function runMillion(size: MillionSize, { counters, dir, say }: Surroundin
     const parked = openers * size.line;
     say(`enqueues ${count(parked + openers)} for ${count(openers)} people; the first of each is sent, the others wait`);
     const startAt = performance.now();
-    const enqueuing = stage.enqueue(linesOf('line', openers, size.line + 1), (done) => {
+    const enqueuing = stage.enqueue(linesOf('line', openers, { to: size.line + 1 }), (done) => {
       if (done % 50_000 === 0) say(`enqueued ${count(done)}`);
     });
     const fewWait = untilDelayed(parked / 10, parts, false).then(() => memoryOf(all));
@@ -126,21 +128,24 @@ function modelBytes({ recipients, line, due }: MillionSize): number {
   return recipients * line * each + sent * (MEASURED.deliveredBytes + bytesOfRecipient(1) + 2 * aKey);
 }
 
-/** The alerts of each recipient, in lines: first the first of all, then the second of all. The first says when it is due. */
-function* linesOf(
-  batch: string,
-  recipients: number,
-  line: number,
-  dueAt?: (index: number) => number,
-): Generator<EnqueueInput> {
-  for (let place = 0; place < line; place += 1) {
+interface Places {
+  /** Default: 0 to 1, the first of each line. */
+  readonly from?: number;
+  readonly to?: number;
+  /** Each says when it is due. */
+  readonly dueAt?: (index: number) => number;
+}
+
+/** The alerts of each recipient at these places of its line: first the first of all, then the second of all. */
+function* linesOf(batch: string, recipients: number, { from = 0, to = 1, dueAt }: Places): Generator<EnqueueInput> {
+  for (let place = from; place < to; place += 1) {
     for (let index = 0; index < recipients; index += 1) {
       yield {
         id: `${batch}-${place * recipients + index}`,
         recipientId: recipientOf(batch, index),
         devices: [deviceOf('fcm', index)],
         alert: ALERT,
-        ...(place === 0 && dueAt !== undefined && { data: { due: String(dueAt(index)) } }),
+        ...(dueAt !== undefined && { data: { due: String(dueAt(index)) } }),
       };
     }
   }
@@ -191,7 +196,9 @@ async function untilDue(due: number, lastAt: number, { workers }: Parts, report:
     const found = await report();
     if (found.late.count >= due) return found;
     for (const worker of workers) await worker.expectAlive();
-    if (Date.now() > lastAt + STUCK_MS) throw new Error(`expected ${due} due alerts, found ${found.late.count}`);
+    if (Date.now() > lastAt + STUCK_MS) {
+      throw new Error(`expected ${due} due alerts, found ${found.late.count} of ${found.accepted} that arrived`);
+    }
     await sleep(POLL_MS);
   }
 }
