@@ -293,6 +293,8 @@ export interface DuplicatesParts extends Pick<Injected, 'incidents' | 'cuts'> {
 const TRANSIT_MS = 500;
 /** A request whose answer was cut off may have been accepted this long before: the slowest answers take nearly a second. */
 const ANSWER_MS = 1_500;
+/** A worker knows of a reset within this time: mostly at once, but after 1.5 s where Node does not say so, and later on a busy machine. */
+const NOTICED_MS = 3_000;
 
 /** Counts second acceptances. Each must be explained by something that happened to the same notification. */
 export function countDuplicates(parts: DuplicatesParts): Duplicates {
@@ -378,13 +380,12 @@ function cutsOf({ cuts, entries, ends, enqueued }: DuplicatesParts): (entry: Jou
         attempt.device === `${platform}#${index}` &&
         attempt.at >= at &&
         attempt.at < before &&
-        attempt.at < at + ANSWER_MS + TRANSIT_MS &&
         attempt.error.startsWith('reset'),
     );
-    return (
-      failed.length > 0 &&
-      all.some((cut) => cut.platform === platform && cut.at >= at - TRANSIT_MS && cut.at <= at + ANSWER_MS)
+    const meanwhile = all.filter(
+      (cut) => cut.platform === platform && cut.at >= at - TRANSIT_MS && cut.at <= at + ANSWER_MS,
     );
+    return meanwhile.some((cut) => failed.some((attempt) => attempt.at <= cut.at + NOTICED_MS));
   };
 }
 

@@ -14,6 +14,8 @@ export interface SendOrder {
   readonly since?: number;
   /** The process does nothing for so long, from when the request has left. */
   readonly blockMs?: number;
+  /** The process does nothing for so long before the send; what its sockets get meanwhile it reads afterwards. */
+  readonly blockFirstMs?: number;
 }
 
 export type SendingMessage =
@@ -45,7 +47,8 @@ const provider = await openProvider();
 const report = (message: SendingMessage): void => void process.send?.(message);
 const block = (forMs: number): void => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
 
-process.on('message', ({ id, sendInMs, since, blockMs }: SendOrder) => {
+process.on('message', ({ id, sendInMs, since, blockMs, blockFirstMs }: SendOrder) => {
+  if (blockFirstMs !== undefined) block(blockFirstMs);
   const from = since === undefined ? performance.now() : since - performance.timeOrigin;
   const prepared = provider.prepare(makePush({ platform }));
   if (prepared.kind !== 'ready') throw new Error('the push was refused');

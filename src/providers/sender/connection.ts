@@ -34,6 +34,10 @@ export interface ConnectionOptions {
 
 /** How long the answer to a PING may take. */
 const PING_TIMEOUT_MS = 5_000;
+/** How often it is looked at whether the socket was reset without a word. */
+const LOOK_MS = 250;
+/** A PING is sent where an answer is due, and no request ended for so many looks: a second, four times the 99th percentile of answers. */
+const SILENT_LOOKS = 4;
 
 export interface ConnectionEvents {
   /** It carries requests from now on. */
@@ -59,6 +63,10 @@ export class Connection {
   #lastStreamId = Infinity;
   #pinging: NodeJS.Timeout | undefined;
   #isPinging = false;
+  /** At the last look: the bytes that had been written, and whether frames waited. */
+  #seen = { written: NaN, waits: false };
+  /** At so many looks in turn an answer was due. Its PING is sent once, since servers do not like many. */
+  #silentLooks = 0;
 
   constructor(options: ConnectionOptions, events: ConnectionEvents) {
     this.#options = options;
@@ -82,6 +90,7 @@ export class Connection {
     const giveUp = setTimeout(() => {
       this.#destroy(connectTimeout(options.connectTimeoutMs));
     }, options.connectTimeoutMs);
+    const looking = setInterval(() => this.#look(), LOOK_MS).unref();
     session.on('error', (error: Error) => {
       this.#destroy(error);
     });
@@ -101,6 +110,7 @@ export class Connection {
     // A session that is destroyed during its handshake was seen to emit no `close`; its socket always does.
     socket.on('close', () => {
       clearTimeout(giveUp);
+      clearInterval(looking);
       clearInterval(this.#pinging);
       this.#destroy();
     });
@@ -139,6 +149,7 @@ export class Connection {
 
   giveBack(): void {
     this.#inUse -= 1;
+    this.#silentLooks = 0;
     if (this.#state === 'open') this.#events.onFree();
   }
 
@@ -183,8 +194,30 @@ export class Connection {
 
   #open(): void {
     this.#state = 'open';
+    this.#silentLooks = 0;
     this.#pinging = setInterval(() => this.ping(), this.#options.pingEveryMs).unref();
     this.#events.onOpen();
+  }
+
+  /**
+   * Ends it if it was reset and Node does not say so. Where a write is the first to meet the reset, and one more follows before the
+   * socket is read, Node (24.21) neither writes nor reads there any more, and emits nothing. Then a PING cannot be written either, so
+   * that a frame waits, on a socket without a peer.
+   */
+  #look(): void {
+    const { outboundQueueSize } = this.#session.state;
+    if (outboundQueueSize === undefined) return; // TLS has not begun, or all is over
+    const { bytesWritten: written } = this.#socket;
+    const seen = this.#seen;
+    const waits = outboundQueueSize > 0;
+    this.#seen = { written, waits };
+    // The peer is asked for only when frames are stuck: Node keeps the first answer that it gets.
+    if (waits && seen.waits && seen.written === written && this.#socket.remoteAddress === undefined) {
+      this.#destroy(new Error('the connection was reset'));
+      return;
+    }
+    this.#silentLooks = this.#inUse > 0 || this.isConnecting ? this.#silentLooks + 1 : 0;
+    if (this.#silentLooks === SILENT_LOOKS) this.ping();
   }
 
   #destroy(error?: Error): void {
