@@ -224,7 +224,7 @@ export interface Freeze {
   readonly thawedAt: number;
   /**
    * Notification → holder of its job lock, for all jobs that workers had during the freeze. Empty if Redis did not answer before
-   * the thaw.
+   * the thaw; then the worker's log says what it had.
    */
   readonly holders: ReadonlyMap<string, string>;
 }
@@ -249,7 +249,7 @@ const LOGGED_WITHIN_MS = 12_000;
 /** What may have been sent late after each freeze. */
 export function thawsOf(freezes: readonly Freeze[], logs: Logs): Thaw[] {
   return freezes.map((freeze) => ({
-    ids: inHandOf(freeze, logs.get(freeze.log) ?? []),
+    ids: freeze.holders.size > 0 ? inHandOf(freeze, logs.get(freeze.log) ?? []) : loggedAfter(freeze, logs),
     // SIGCONT came no earlier than this.
     from: freeze.at + freeze.forMs,
     until: freeze.thawedAt + AFTER_THAW_MS,
@@ -257,17 +257,23 @@ export function thawsOf(freezes: readonly Freeze[], logs: Logs): Thaw[] {
 }
 
 /**
- * Freezes during which Redis could not be asked for the jobs, because it was paused or away. Then the worker's own log is used:
- * after the thaw it has the passes that the freeze interrupted.
+ * Freezes during which Redis could not be asked for the jobs: it was paused or away, or this machine was too busy. Then the worker's
+ * own log is used: after the thaw it has the passes that the freeze interrupted.
  */
 export function stopsWithoutRedis(freezes: readonly Freeze[], logs: Logs): Incident[] {
   const unknown = freezes.filter(({ holders, forMs }) => holders.size === 0 && forMs >= HARMLESS_STOP_MS);
-  return unknown.map(({ log, at, thawedAt }) => {
-    const lines = (logs.get(log) ?? []).filter(
-      (line) => line.at >= thawedAt - 1 && line.at <= thawedAt + LOGGED_WITHIN_MS,
-    );
-    return { kind: 'stop', at, until: at, ids: new Set(lines.flatMap(({ id }) => id ?? [])) };
+  return unknown.map((freeze) => {
+    const { at } = freeze;
+    return { kind: 'stop', at, until: at, ids: loggedAfter(freeze, logs) };
   });
+}
+
+/** The notifications whose passes the worker logged after the thaw: those that the freeze interrupted, and some that came later. */
+function loggedAfter({ log, at, forMs, thawedAt }: Freeze, logs: Logs): ReadonlySet<string> {
+  const lines = (logs.get(log) ?? []).filter(
+    (line) => line.at >= at + forMs - 1 && line.at <= thawedAt + LOGGED_WITHIN_MS,
+  );
+  return new Set(lines.flatMap(({ id }) => id ?? []));
 }
 
 /** Longer than a job lock lasts, and until another worker has the job. */

@@ -233,9 +233,16 @@ describe('what a frozen worker had in hand', () => {
     expect(thawOf(ready('third'))?.ids).toEqual(new Set());
   });
 
-  it('is nothing where Redis did not answer, or the worker left no log', () => {
-    expect(thawOf(ready('first'), { holders: new Map() })?.ids).toEqual(new Set());
+  it('is what it logs after the thaw where Redis did not answer', () => {
+    const log = [{ at: 900, id: 'before' }, ...ready('first'), { at: 60_000, id: 'long-after' }];
+    expect(thawOf(log, { holders: new Map() })?.ids).toEqual(new Set(['c']));
+    // It goes on before this run has written down that it does.
+    expect(thawOf([{ at: 1_505, id: 'e' }], { holders: new Map() })?.ids).toEqual(new Set(['e']));
+  });
+
+  it('is nothing where the worker left no log', () => {
     expect(thawOf(ready('first'), { log: 'worker-2.log' })?.ids).toEqual(new Set());
+    expect(thawOf(ready('first'), { log: 'worker-2.log', holders: new Map() })?.ids).toEqual(new Set());
   });
 });
 
