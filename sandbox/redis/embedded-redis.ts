@@ -170,7 +170,7 @@ async function untilItAnswers(
   ended: Promise<void>,
   timeoutMs: number,
 ): Promise<string | undefined> {
-  const probe = new Redis({ host: '127.0.0.1', port, maxRetriesPerRequest: null, retryStrategy: () => 20 });
+  const probe = new Redis({ host: '127.0.0.1', port, maxRetriesPerRequest: null, retryStrategy: () => POLL_MS });
   probe.on('error', () => undefined); // refused until the server listens
   const timer = new AbortController();
   try {
@@ -189,12 +189,23 @@ async function untilItAnswers(
   }
 }
 
-/** The process id of the server that answers. */
+/** The process id of the server that answers, once it does not load data: its own file, or its master's as a replica. */
 async function whoAnswers(probe: Redis): Promise<number> {
-  await probe.ping();
+  while (!(await isLoaded(probe))) await setTimeout(POLL_MS);
   return Number(/^process_id:(\d+)/m.exec(await probe.info('server'))?.[1]);
 }
 
+async function isLoaded(probe: Redis): Promise<boolean> {
+  try {
+    await probe.ping();
+    return true;
+  } catch (error) {
+    if (String(error).includes('LOADING')) return false;
+    throw error;
+  }
+}
+
+const POLL_MS = 20;
 const ANSWER_TIMEOUT_MS = 5_000;
 
 /** A Redis to work on: the caller's own, or an embedded one. */
