@@ -12,7 +12,7 @@ import { main as enqueue } from '../../scripts/enqueue.ts';
 import { main as recipient } from '../../scripts/recipient.ts';
 import { main as replay } from '../../scripts/replay.ts';
 import { createProducer, createRedisLimiter, LimiterUnavailableError, RedisAwayError } from '../../src/index.ts';
-import { isLasting, troubleOf } from '../../src/redis/diagnosis.ts';
+import { isLasting, troubleOf, wasNotCarried } from '../../src/redis/diagnosis.ts';
 import { signCertificate, type Certificate } from '../../sandbox/loopback/certificates.ts';
 import { startEmbeddedRedis, openRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { notification } from '../queue/support.ts';
@@ -241,4 +241,20 @@ it.each([
 ])('%s is %s', (error, trouble) => {
   expect(troubleOf(error)).toBe(trouble);
   expect(isLasting(troubleOf(error))).toBe(!['away', 'not-now'].includes(trouble));
+});
+
+it('what ioredis gives up in the middle of a pipeline has got no answer', async () => {
+  const redis = new Redis(await redisPort(), '127.0.0.1', { maxRetriesPerRequest: null });
+  onTestFinished(() => redis.disconnect());
+  const own = await redis.client('ID');
+  // On a cluster the status stays `ready` when the connection to one node closes, and the error alone can tell.
+  const [[, first], , [last]] = (await redis
+    .pipeline()
+    .ping()
+    .call('CLIENT', 'KILL', 'ID', own, 'SKIPME', 'no')
+    .ping()
+    .exec()) as [[null, string], unknown, [Error | null]];
+  expect(first).toBe('PONG');
+  expect(last?.name).toBe('AbortError');
+  expect(wasNotCarried(last)).toBe(true);
 });

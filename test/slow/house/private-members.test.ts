@@ -57,7 +57,7 @@ const TEXTS: readonly (readonly [file: string, texts: RegExp])[] = [
   ['src/queue/bullmq-internals.ts', /Missing lock|Lock mismatch|more than allowable limit/],
   [
     'src/redis/diagnosis.ts',
-    /Command timed out|Stream isn't writeable|Unknown RESP type|MaxRetriesPerRequestError|lastNodeError|previousErrors/,
+    /Command (?:timed out|aborted due)|Stream isn't writeable|Unknown RESP type|MaxRetriesPerRequestError|lastNodeError|previousErrors/,
   ],
 ];
 
