@@ -262,10 +262,12 @@ export function thawsOf(freezes: readonly Freeze[], logs: Logs): Thaw[] {
  */
 export function stopsWithoutRedis(freezes: readonly Freeze[], logs: Logs): Incident[] {
   const unknown = freezes.filter(({ holders, forMs }) => holders.size === 0 && forMs >= HARMLESS_STOP_MS);
-  return unknown.map((freeze) => {
-    const { at } = freeze;
-    return { kind: 'stop', at, until: at, ids: loggedAfter(freeze, logs) };
-  });
+  return unknown.map((freeze) => ({
+    kind: 'stop',
+    at: freeze.at,
+    until: freeze.at,
+    ids: loggedAfter(freeze, logs),
+  }));
 }
 
 /** The notifications whose passes the worker logged after the thaw: those that the freeze interrupted, and some that came later. */

@@ -88,10 +88,8 @@ export function wasNotCarried(cause: unknown): boolean {
   return NO_ANSWER.has(cause.message) || cause.message.startsWith("Stream isn't writeable");
 }
 
-const NO_ANSWER = new Set([
-  ...['Command timed out', 'Connection is closed.'],
-  'Command aborted due to connection close', // the rest of a pipeline that was answered in part
-]);
+/** The last one is of a pipeline that was answered in part. */
+const NO_ANSWER = new Set(['Command timed out', 'Connection is closed.', 'Command aborted due to connection close']);
 
 /** If a transaction failed, the error of the command that made it fail. */
 export function causeOf(error: unknown): unknown {
