@@ -155,13 +155,32 @@ export function targetFaults(target: RedisTarget): Fault[] {
 function connectCluster(redisUrl: string, options: ConnectionOptions): Cluster {
   // The cluster gives the addresses of further nodes without credentials, so those of the first URL are used for all.
   const shared = sharedBy(redisUrl);
-  return new Cluster(nodesOf(redisUrl, REDIS_PORT), {
+  const cluster = new Cluster(nodesOf(redisUrl, REDIS_PORT), {
     redisOptions: { ...options, ...shared },
     enableOfflineQueue: options.enableOfflineQueue ?? true,
     clusterRetryStrategy: (times) => Math.min(times * 200, 2_000),
     // No DNS look-up with TLS: the certificate would be compared with the address instead of the host name.
     ...(shared.tls && { dnsLookup: (address, found) => found(null, address) }),
   });
+  return handleAsking(cluster);
+}
+
+/**
+ * While a slot moves, ioredis sends a command on to the new master after an ASKING, and does not look at the answer to that. If the
+ * connection closes first, that rejection, which nobody handles, would end the process. The command itself is sent again.
+ */
+function handleAsking(cluster: Cluster): Cluster {
+  cluster.on('+node', (node: Redis) => {
+    const asking = node.asking.bind(node);
+    node.asking = () => {
+      const answer = asking();
+      answer.catch(() => undefined);
+      return answer;
+    };
+  });
+  const duplicate: (...args: Parameters<Cluster['duplicate']>) => Cluster = cluster.duplicate.bind(cluster);
+  cluster.duplicate = (...args) => handleAsking(duplicate(...args)); // BullMQ makes its connection for blocking commands so
+  return cluster;
 }
 
 const MASTERS_CONNECTED = new WeakMap<Connection, Promise<unknown>>();

@@ -2,12 +2,13 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Cluster } from 'ioredis';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { killMasterOf, waitUntilOk } from '../../../sandbox/redis/cluster-orders.ts';
+import { killMasterOf, masterOf, mastersOf, moveSlot, waitUntilOk } from '../../../sandbox/redis/cluster-orders.ts';
 import { crc16, shardPrefixes, SLOTS } from '../../../src/queue/names.ts';
 import { createProducer } from '../../../src/queue/producer.ts';
 import {
   connectLimiter,
   connectProducer,
+  connectWorker,
   RedisAwayError,
   whenReady,
   type Connection,
@@ -15,7 +16,8 @@ import {
 } from '../../../src/redis/connection.ts';
 import { testCluster } from '../../support/cluster.ts';
 import { makeNotification } from '../../support/push.ts';
-import { testPrefix } from '../../support/redis.ts';
+import { connectRedis, testPrefix } from '../../support/redis.ts';
+import { waitFor } from '../../support/wait.ts';
 
 const cluster = testCluster();
 
@@ -98,5 +100,58 @@ describe('a master that takes connections and does not answer, as while it loads
     for (let call = 0; call < 20; call++) await whenReady(connection, 10_000);
     expect(await connection.set(key ?? '', 'x')).toBe('OK');
     expect(performance.now() - startedAt).toBeLessThan(10_000);
+  });
+});
+
+/** As BullMQ makes its connection for blocking commands. */
+function duplicateOf(connection: Cluster): Cluster {
+  onTestFinished(() => connection.disconnect());
+  return connection.duplicate(undefined, { redisOptions: { connectionName: 'blocking' } });
+}
+
+describe('a master that dies while it takes over a slot', () => {
+  const own = testCluster({ masters: 3, replicas: 0, nodeTimeoutMs: 60_000 });
+  const SLOT = crc16('moving') % SLOTS;
+
+  test.each([
+    ['a worker', (target: RedisTarget): Connection => connectWorker(target)],
+    [
+      "a worker's blocking commands",
+      (target: RedisTarget): Connection => duplicateOf(connectWorker(target) as Cluster),
+    ],
+    ['a limiter', (target: RedisTarget): Connection => connectLimiter(target, 5_000)],
+    ['a producer', (target: RedisTarget): Connection => connectProducer(target)],
+  ])('ends no process by a command of %s that was sent on to it', async (_, connect) => {
+    const unhandled: unknown[] = [];
+    const collect = (error: unknown): void => void unhandled.push(error);
+    process.on('unhandledRejection', collect);
+    onTestFinished(() => void process.off('unhandledRejection', collect));
+    const connection = connect({ redisUrl: own.url, cluster: true }).on('error', () => undefined) as Cluster;
+    onTestFinished(() => connection.disconnect());
+    await whenReady(connection, 5_000);
+    const source = await masterOf(own, SLOT);
+    const target = (await mastersOf(own)).find(({ id }) => id !== source.id)?.node;
+    if (target === undefined) throw new Error('only one master');
+    await Promise.all(connection.nodes('master').map((node) => node.ping()));
+    const atSource = connectRedis(source.node.url);
+    await atSource.config('RESETSTAT');
+
+    const answers: Promise<unknown>[] = [];
+    await moveSlot(own, SLOT, target, {
+      betweenMasters: async () => {
+        process.kill(target.pid, 'SIGSTOP');
+        answers.push(...Array.from({ length: 3 }, () => connection.get('{moving}')));
+        await waitFor(async () =>
+          expect(await atSource.info('commandstats')).toMatch(/cmdstat_get:.*rejected_calls=3,/),
+        );
+        await sleep(100); // the commands are on their way to the other master now
+        process.kill(target.pid, 'SIGKILL');
+        await target.ended;
+        await Promise.allSettled(answers);
+        await target.restart();
+      },
+    });
+    await waitUntilOk(own, own.nodes.length);
+    expect(unhandled).toEqual([]);
   });
 });
