@@ -13,12 +13,12 @@ import {
   WrongServerError,
   type RedisTrouble,
 } from './diagnosis.ts';
+import { whenMastersConnected } from './cluster.ts';
 import { isNotNow } from './deadline.ts';
 import {
   addressOf,
   openConnection,
   placesOf,
-  whenMastersConnected,
   type Connection,
   type ConnectionOptions,
   type RedisTarget,

@@ -1,6 +1,6 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { faultOf, InputError, type Fault } from '../domain/faults.ts';
-import { within } from '../domain/time.ts';
+import { steady } from './cluster.ts';
 
 /**
  * Writes all commands of one turn of the event loop to the socket together. ioredis makes a system call for each command, which was
@@ -162,49 +162,7 @@ function connectCluster(redisUrl: string, options: ConnectionOptions): Cluster {
     // No DNS look-up with TLS: the certificate would be compared with the address instead of the host name.
     ...(shared.tls && { dnsLookup: (address, found) => found(null, address) }),
   });
-  return handleAsking(cluster);
-}
-
-/**
- * While a slot moves, ioredis sends a command on to the new master after an ASKING, and does not look at the answer to that. If the
- * connection closes first, that rejection, which nobody handles, would end the process. The command itself is sent again.
- */
-function handleAsking(cluster: Cluster): Cluster {
-  cluster.on('+node', (node: Redis) => {
-    const asking = node.asking.bind(node);
-    node.asking = () => {
-      const answer = asking();
-      answer.catch(() => undefined);
-      return answer;
-    };
-  });
-  const duplicate: (...args: Parameters<Cluster['duplicate']>) => Cluster = cluster.duplicate.bind(cluster);
-  cluster.duplicate = (...args) => handleAsking(duplicate(...args)); // BullMQ makes its connection for blocking commands so
-  return cluster;
-}
-
-const MASTERS_CONNECTED = new WeakMap<Connection, Promise<unknown>>();
-/** A master that loads its data is asked for as long as that takes: the others do not wait for it. */
-const MASTERS_WAIT_MS = 1_000;
-
-/**
- * Resolves when the connections to the masters of a cluster are ready, or have failed, or took too long; never later than `mostMs`, and
- * at once if that was so before. ioredis connects to a node with the first command for it. Without an offline queue it holds back the
- * commands that follow until that connection is ready, and then sends them 100 ms later, in any order. This waits once for each
- * connection of ours: the order is not kept at a master that comes back, or takes the place of another one, later.
- */
-export async function whenMastersConnected(connection: Connection, mostMs: number): Promise<void> {
-  if (!(connection instanceof Cluster) || connection.options.enableOfflineQueue !== false) return;
-  const masters = (): Promise<unknown> => Promise.all(connection.nodes('master').map(connected));
-  const connecting = MASTERS_CONNECTED.get(connection) ?? within(masters(), MASTERS_WAIT_MS);
-  MASTERS_CONNECTED.set(connection, connecting);
-  await within(connecting, mostMs);
-}
-
-async function connected(node: Redis): Promise<void> {
-  if (node.status === 'wait') void node.connect().catch(() => undefined);
-  if (node.status === 'ready' || node.status === 'end') return;
-  await new Promise((resolve) => node.once('ready', resolve).once('end', resolve));
+  return steady(cluster);
 }
 
 function connectSentinel(redisUrl: string, { name, password }: SentinelTarget, options: ConnectionOptions): Redis {

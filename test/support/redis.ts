@@ -1,5 +1,6 @@
 import { Cluster, Redis } from 'ioredis';
 import { inject, onTestFinished } from 'vitest';
+import { steady } from '../../src/redis/cluster.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -37,10 +38,11 @@ function connectNodes(text: string): Redis {
   const { username = '', password = '', protocol } = urls[0] ?? {};
   const signIn = { ...(username !== '' && { username }), ...(password !== '' && { password }) };
   const tls = protocol === 'rediss:' && { tls: {} };
-  return new AllNodes(
+  const cluster = new AllNodes(
     urls.map(({ hostname, port }) => ({ host: hostname, port: Number(port) })),
     { redisOptions: { maxRetriesPerRequest: null, ...signIn, ...tls } },
-  ) as unknown as Redis;
+  );
+  return steady(cluster) as unknown as Redis;
 }
 
 class AllNodes extends Cluster {

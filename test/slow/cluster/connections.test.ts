@@ -76,6 +76,19 @@ test(
   },
 );
 
+test('a connection that is opened anew while it closes is closed first', async () => {
+  const connection = connectWorker(target()).on('error', () => undefined) as Cluster;
+  onTestFinished(() => connection.disconnect());
+  await whenReady(connection, 5_000);
+  await Promise.all(connection.nodes('master').map((node) => node.ping()));
+  const told: string[] = [];
+  for (const status of ['end', 'ready']) connection.on(status, () => told.push(status));
+  connection.disconnect();
+  await connection.connect();
+  expect(await connection.get('x')).toBeNull();
+  expect(told).toEqual(['end', 'ready']);
+});
+
 describe('a master that takes connections and does not answer, as while it loads its data', () => {
   const own = testCluster({ masters: 3, replicas: 0, nodeTimeoutMs: 60_000 });
 
