@@ -13,7 +13,7 @@ import {
 export interface ProducerOptions extends RedisTarget {
   /**
    * A connection that the caller opens and closes, in place of `redisUrl`, `cluster` and `sentinel`. Its own settings decide
-   * how long a command may wait.
+   * how long a command may wait. Of a cluster it has a fault of ioredis that is handled otherwise (docs/limiter.md, at its end).
    */
   readonly connection?: Connection | undefined;
   /** The worker's `QUEUE_PREFIX`: up to 64 characters without spaces and colons. Default, also for an empty text: `{pushpacer}`. */
