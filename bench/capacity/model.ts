@@ -35,8 +35,10 @@ export interface Constants {
   readonly clusterKeyBytes: number;
   /** What a master keeps for replicas that come back: Redis's own default of `repl-backlog-size`. */
   readonly backlogBytes: number;
-  /** Memory of the machine that a busy worker has. */
+  /** Memory of the machine that a busy worker has, at most. */
   readonly workerBytes: number;
+  /** More for each notification that it put back until a slot within a day: it notes when that is due. By `--row million`. */
+  readonly notedBytes: number;
   /** Scripts that a worker has Redis run: asks of the limiter, and steps of the queue. */
   readonly scriptsAtOnce: number;
   readonly scriptsDeferred: number;
@@ -94,7 +96,8 @@ export const MEASURED: Constants = {
   shardBytes: 461_128,
   clusterKeyBytes: 16,
   backlogBytes: 1_048_576,
-  workerBytes: 430e6,
+  workerBytes: 450e6,
+  notedBytes: 80,
   scriptsAtOnce: 2,
   scriptsDeferred: 5,
   replicatedBytes: { enqueue: 1_200, atOnce: 1_560, deferred: 3_490 },
@@ -204,6 +207,7 @@ export interface Needs {
   readonly mostPerSecond: number;
   readonly mostPerSecondAShard: number;
   readonly workers: { readonly byCore: number; readonly byAnswers: number; readonly needed: number };
+  /** Of each worker, at most. */
   readonly workerBytes: number;
   /** At most: of one worker, and of all that are needed. */
   readonly connections: Connections & { readonly aWorker: Connections };
@@ -255,7 +259,7 @@ export function needsOf(plan: Plan, constants: Constants = MEASURED): Needs {
     mostPerSecond,
     mostPerSecondAShard: mostPerSecond / plan.shards,
     workers: { byCore, byAnswers, needed },
-    workerBytes: constants.workerBytes,
+    workerBytes: constants.workerBytes + (waitingOf(plan) * plan.waits * constants.notedBytes) / needed,
     connections: { aWorker, all: needed * aWorker.all, aNode: needed * aWorker.aNode },
     network: { redisIn, redisOut, provider, replica, perSecond },
   };
@@ -266,6 +270,11 @@ function placesOf({ concurrency, shards }: Pick<Plan, 'concurrency' | 'shards'>)
   return shards * Math.ceil(concurrency / shards);
 }
 
+/** How many of the message to all wait at the peak. */
+function waitingOf({ recipients, aheadMs, broadcastMs }: Plan): number {
+  return recipients * Math.min(1, aheadMs / broadcastMs);
+}
+
 /** Bytes of Redis at the peak, when as much of the message to all waits as may wait. */
 function memoryOf(plan: Plan, perSecond: number, constants: Constants): Memory {
   const more = payloadCopies(plan, constants);
@@ -274,7 +283,7 @@ function memoryOf(plan: Plan, perSecond: number, constants: Constants): Memory {
   const { recipients, alerts } = withinWindow(plan);
   const parts = {
     recipients: recipients * (bytesOfRecipient(alerts, constants) + aKey),
-    waiting: plan.recipients * Math.min(1, plan.aheadMs / plan.broadcastMs) * waitingBytes(plan, constants),
+    waiting: waitingOf(plan) * waitingBytes(plan, constants),
     completed: Math.min(plan.completed * shards, perSecond * HOUR_S) * (constants.deliveredBytes + more + aKey),
     deadLetters: plan.deadLetters * (constants.deadLetterBytes + more + aKey),
     history: plan.history * constants.storyBytes,
