@@ -113,7 +113,7 @@ export function runMillion(size: MillionSize, { counters, dir, say }: Surroundin
         const noted = (MEASURED.notedBytes * parked) / WORKERS;
         // A worker that has had few jobs yet still grows by its work.
         const kind = waiting >= LEAST_WAITING ? 'bytes' : 'time';
-        const model = (rssOfFew[index] ?? NaN) + 0.9 * noted;
+        const model = (rssOfFew[index] ?? NaN) + 0.9 * noted; // a tenth was noted by then
         checks.push({ name: `${name}, after a tenth of it`, kind, measured, model });
         checks.push({ name, kind: 'bound', measured, model: MEASURED.workerBytes + noted });
       }

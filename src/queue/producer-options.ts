@@ -13,7 +13,8 @@ import {
 export interface ProducerOptions extends RedisTarget {
   /**
    * A connection that the caller opens and closes, in place of `redisUrl`, `cluster` and `sentinel`. Its own settings decide
-   * how long a command may wait. Of a cluster it has a fault of ioredis that is handled otherwise (docs/limiter.md, at its end).
+   * how long a command may wait. If it is a Cluster, ioredis may end the process while a slot moves: docs/limiter.md says how to
+   * prevent that.
    */
   readonly connection?: Connection | undefined;
   /** The worker's `QUEUE_PREFIX`: up to 64 characters without spaces and colons. Default, also for an empty text: `{pushpacer}`. */
