@@ -1,5 +1,5 @@
 import type { Job } from 'bullmq';
-import { createDeadLetters } from '../src/dead-letters/store.ts';
+import { createDeadLetters, type DeadLettersOptions } from '../src/dead-letters/store.ts';
 import type { Outcome } from '../src/domain/outcome.ts';
 import { within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
@@ -35,6 +35,8 @@ export interface ConsumerOptions {
   readonly outcomesMax: number;
   readonly log: Logger;
   readonly process: (job: Job, lock: JobLock, place: Place) => Promise<unknown>;
+  /** Gives back what a notification held that failed without a pass. */
+  readonly giveBack: DeadLettersOptions['giveBack'];
   /** Called with a job that another worker has by now, or may take. */
   readonly onLockLost: LockWatch['lost'];
   /** Called with a notification that became a dead letter although no pass decided that. */
@@ -58,6 +60,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   const deadLetters = createDeadLetters({
     ...shard,
     outcomesMax: options.outcomesMax,
+    giveBack: options.giveBack,
     onDiedUnseen(jobId, outcome, message) {
       log.warn({ jobId, ...outcome, message }, 'dead-lettered');
       options.onDiedUnseen(outcome);

@@ -3,16 +3,17 @@ import type { Queue } from 'bullmq';
 import type { Breakers } from '../src/breaker/breaker.ts';
 import type { Config } from '../src/config/config.ts';
 import { createCancelProcessor } from '../src/delivery/cancel.ts';
-import type { ReplyEvent } from '../src/delivery/context.ts';
+import { readProgress, type ReplyEvent } from '../src/delivery/context.ts';
 import { createProcessor } from '../src/delivery/deliver.ts';
+import { giveBack } from '../src/delivery/slot.ts';
 import type { Recording } from '../src/delivery/story.ts';
 import { accountOf, serviceOfDevice, tokenOf } from '../src/domain/device.ts';
-import { countedAs, type CountedApart } from '../src/domain/limits.ts';
+import type { CountedApart } from '../src/domain/limits.ts';
 import { needsOperator } from '../src/domain/outcome.ts';
 import { errorChain } from '../src/domain/redact.ts';
 import { apartOptions, forEachKind, type WaitingLimiter } from '../src/limiter/limiter.ts';
 import { paceOf } from '../src/limiter/pace.ts';
-import { createCanceledLook, createCanceller } from '../src/limiter/redis/canceller.ts';
+import { createCanceller, createEndLook } from '../src/limiter/redis/canceller.ts';
 import { createClock, keepClock } from '../src/limiter/redis/clock.ts';
 import { recipientKeys } from '../src/limiter/redis/keys.ts';
 import { createWaitingLimiter, type WaitingLimiterOptions } from '../src/limiter/redis/redis-limiter.ts';
@@ -25,7 +26,7 @@ import { lastMovedTo } from '../src/queue/bullmq-internals.ts';
 import { cancelWaiting } from '../src/queue/cancel.ts';
 import { createCancellationIndex } from '../src/queue/cancellation-index.ts';
 import { createHistory } from '../src/queue/history.ts';
-import { redelay } from '../src/queue/job-lock.ts';
+import { redelay, type Due } from '../src/queue/job-lock.ts';
 import { homesOf, type Layout } from '../src/queue/layout.ts';
 import { CANCEL, destinationOf } from '../src/queue/names.ts';
 import { createOutcomes, reportInvalidToken, type Outcomes } from '../src/queue/outcomes.ts';
@@ -54,8 +55,11 @@ interface PassParts {
   readonly env: Environment;
 }
 
-/** What a pass does with its job: a notification is delivered, a job named `cancel` cancels what waits. */
-export async function createPasses(config: Config, parts: PassParts): Promise<ConsumerOptions['process']> {
+/** What a pass does with its job: a notification is delivered, a job named `cancel` cancels what waits; and what ended without a pass. */
+export async function createPasses(
+  config: Config,
+  parts: PassParts,
+): Promise<Pick<ConsumerOptions, 'process' | 'giveBack'>> {
   const { connections, accounts, breakers, queues, layout, onLockLost, signal, metrics, log, closing, env } = parts;
   const { policy, categories, quietHours, apartRules, maxWaitMs, maxPending, retry, atMostOnce } = config;
   const { prefix } = config.queue;
@@ -76,7 +80,7 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
 
   const canceller = { redis: connections.limiter, timeoutMs: LIMITER_TIMEOUT_MS };
   const deciders = forEachKind(prefix, (of) => createCanceller({ ...canceller, prefix: of }));
-  const looks = forEachKind(prefix, (of) => createCanceledLook({ ...canceller, prefix: of }));
+  const looks = forEachKind(prefix, (of) => createEndLook({ ...canceller, prefix: of }));
   const cancelParts = { connection: connections.queue, queues, homes, deciders };
   const cancelJob = createCancelProcessor((target) => cancelWaiting(target, cancelParts), { log, metrics });
 
@@ -84,19 +88,22 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
   const recording = recordingOf(config, parts);
   const spans = { destination: destinationOf(prefix), isParent: config.tracesAreChildren };
   const tracing = wantsTraces(env) ? await openTracing(spans, (message) => log.warn(message)) : undefined;
+  const waiting = {
+    limiter: limiterOf({ ...limiterParts, policy, categories, quietHours, prefix }),
+    apart: { background: apart('background'), liveactivity: apart('liveactivity') },
+    toleranceMs: paceOf(policy).toleranceMs,
+    redelay: async (recipientId: string, due: readonly Due[]) => {
+      await redelay(among(queues, homes(recipientId)), due);
+    },
+  };
   const deliverJob = createProcessor({
+    ...waiting,
     ...(outcomes && { outcomes }),
     ...(recording && { recording }),
     ...(tracing && { tracing }),
-    limiter: limiterOf({ ...limiterParts, policy, categories, quietHours, prefix }),
-    apart: { background: apart('background'), liveactivity: apart('liveactivity') },
     overallGapMs: policy.minGapMs,
-    toleranceMs: paceOf(policy).toleranceMs,
     index: createCancellationIndex(connections.queue, layout),
-    isCanceled: ({ notification, jobId }) => looks[countedAs(notification)](notification.recipientId, jobId),
-    redelay: async (recipientId, due) => {
-      await redelay(among(queues, homes(recipientId)), due);
-    },
+    endOf: ({ kind, ...ending }) => looks[kind](ending),
     quotas: accounts.quotas,
     providers: accounts.providers,
     ...{ breakers, maxWaitMs, maxPending, retry, atMostOnce, signal, onLockLost, log, metrics },
@@ -104,7 +111,13 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
     random: Math.random,
     onReply: createReplyListener(prefix, parts),
   });
-  return (job, lock, place) => (job.name === CANCEL ? cancelJob(job, lock) : deliverJob(job, lock, place));
+  return {
+    process: (job, lock, place) => (job.name === CANCEL ? cancelJob(job, lock) : deliverJob(job, lock, place)),
+    giveBack: async (failed) => {
+      const progress = readProgress(failed.progress);
+      return (await giveBack({ ...failed, progress }, true, waiting)).progress.digest;
+    },
+  };
 }
 
 /** The queues with these prefixes, in their order. */

@@ -141,13 +141,13 @@ async function compose(
     closing,
     env,
   };
-  const process = await createPasses(config, { ...passParts, signal: graceOver.signal });
+  const passes = await createPasses(config, { ...passParts, signal: graceOver.signal });
   const { lockMs, maxStalls, outcomesMax } = config;
   for (const shard of shards) {
     const concurrency = placesIn(shard.prefix, layout.current(), config.concurrency);
     const consumer = await startConsumer({
       ...{ connection: redis, shard, concurrency, lockMs, maxStalls, outcomesMax },
-      ...{ log, process, onLockLost, onDiedUnseen: (outcome) => metrics.diedUnseen(outcome) },
+      ...{ log, ...passes, onLockLost, onDiedUnseen: (outcome) => metrics.diedUnseen(outcome) },
     });
     consumers.push(consumer);
     closing.defer(() => within(consumer.close(), ABORT_MS));

@@ -43,10 +43,19 @@ export function deadLetterOf(job: JobFields, now: number): DeadLetter {
     ...verdictOf(job),
     attempts: attemptsOf(job.progress),
     deadAt: job.finishedOn ?? now,
+    enqueuedAt: originOf(job.opts).firstEnqueuedAt ?? job.timestamp,
     generation: generationOf(job.opts),
+    ...digestIn(job.progress),
     ...(delivered.length > 0 && { delivered }),
     ...storyIn(job.progress, job.opts, job.timestamp),
   };
+}
+
+/** What the digest is made of that the job, or the dead letter, is to send. Nothing for a notification alone. */
+function digestIn(holder: unknown): Pick<DeadLetter, 'digest'> {
+  const { count, own } = objectOr(valueAt(holder, 'digest'));
+  if (typeof count !== 'number' || typeof own !== 'boolean' || (count === 1 && own)) return {};
+  return { digest: { count, own } };
 }
 
 /** The story of a job, or of a dead letter. Nothing where no pass was recorded, and nobody said who enqueued it, or in which trace. */
@@ -77,16 +86,17 @@ function wasBeingSent(progress: unknown): boolean {
 }
 
 /**
- * The first progress of a replayed job: devices that were alerted before are marked as delivered, so they are skipped; and its story
- * goes on. delivery/context.ts reads it.
+ * The first progress of a replayed job: devices that were alerted before are marked as delivered, so they are skipped; a digest is sent
+ * for all that are in it; and its story goes on. delivery/context.ts reads it.
  */
 export function replayProgress(
-  { delivered = [], story, reason, message, deadAt }: DeadLetter,
+  { delivered = [], digest, story, reason, message, deadAt }: DeadLetter,
   now: number,
 ): object | undefined {
   const isRecorded = story?.passes !== undefined;
-  if (delivered.length === 0 && !isRecorded) return undefined;
+  if (delivered.length === 0 && digest === undefined && !isRecorded) return undefined;
   return {
+    ...(digest && { digest }),
     ...(delivered.length > 0 && { devices: Object.fromEntries(delivered.map((label) => [label, 'delivered'])) }),
     ...(isRecorded &&
       withPass(story, { at: now, result: 'replayed', reason, message: message.slice(0, MOST_TEXT), deadAt })),
@@ -108,14 +118,16 @@ export function readStored(id: string, buriedAt: number, data: unknown): StoredD
 export function readDeadLetter(data: unknown): DeadLetter {
   if (!isObject(data) || !('notification' in data) || !isReason(data['reason']))
     return { ...FOREIGN, notification: data };
-  const { notification, reason, message, deadAt, delivered, story } = data;
+  const { notification, reason, message, deadAt, enqueuedAt, delivered, story } = data;
   return {
     notification,
     reason,
     message: typeof message === 'string' ? message : reason,
     attempts: attemptsOf(data),
     deadAt: isInstant(deadAt) ? deadAt : 0,
+    ...(isInstant(enqueuedAt) && { enqueuedAt }),
     generation: generationOf(data),
+    ...digestIn(data),
     ...(Array.isArray(delivered) && { delivered: delivered.filter((label) => typeof label === 'string') }),
     ...(isObject(story) && storyIn(story, story, isInstant(deadAt) ? deadAt : 0)),
   };

@@ -44,21 +44,39 @@ export interface DeadLettersOptions {
   readonly now?: () => number;
   /** About how many outcomes their stream keeps; 0 (the default): there is no stream. */
   readonly outcomesMax?: number;
+  /**
+   * Gives back what a notification holds while it waits that failed without a pass: it stalled too often. Answers what its digest is made
+   * of if nobody else leads it, and must not reject. Default: nothing is given back; a slot is free again a minute after its time.
+   */
+  readonly giveBack?: ((failed: Failed) => Promise<DeadLetter['digest']>) | undefined;
   /** Called with each dead letter that no pass of a worker decided on: its job stalled too often, or BullMQ could not run it. */
   readonly onDiedUnseen?: (jobId: string, outcome: Outcome, message: string) => void;
+}
+
+/** A job that failed without a pass. */
+export interface Failed {
+  readonly jobId: string;
+  readonly data: unknown;
+  readonly progress: unknown;
+  /** When its notification was enqueued first: epoch milliseconds. */
+  readonly firstEnqueuedAt: number;
 }
 
 /** How many are read at once. */
 const PAGE = 100;
 
 export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
-  const { queue, deadQueue, now = Date.now, outcomesMax = 0, onDiedUnseen } = options;
+  const { queue, deadQueue, now = Date.now, outcomesMax = 0, giveBack, onDiedUnseen } = options;
   const moves = createMoves(queue, deadQueue, outcomesMax);
 
   async function bury(jobId: string): Promise<boolean> {
     const job = await readJob(queue, jobId);
     if (job === undefined) return false;
-    const data = deadLetterOf(job, now());
+    const { data: notification, progress } = job;
+    const firstEnqueuedAt = originOf(job.opts).firstEnqueuedAt ?? job.timestamp;
+    // Before the move: the job does not run any more, and a process that is killed in between leaves it here.
+    const digest = isDecided(job) ? undefined : await giveBack?.({ jobId, data: notification, progress, firstEnqueuedAt });
+    const data = { ...deadLetterOf(job, now()), ...(digest && { digest }) };
     // The id is taken if a producer has used it again, an hour or more after its first dead letter.
     const ids = (attempt: number) => (attempt === 0 ? jobId : `${jobId}#d${attempt}`);
     const outcome = outcomeOf(jobId, job, data);
@@ -93,7 +111,8 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
       if (newer !== undefined) return Promise.reject(new NewerFormatError(newer));
       const { notification: data } = letter;
       const generation = letter.generation + 1;
-      const origin = originOf(letter.story);
+      const { enqueuedAt } = letter;
+      const origin = { ...(enqueuedAt !== undefined && { firstEnqueuedAt: enqueuedAt }), ...originOf(letter.story) };
       const options = { attempts: 0, removeOnComplete: KEEP_COMPLETED, removeOnFail: false, generation, ...origin };
       const priority = valueAt(data, 'priority') === 'high' ? PRIORITY.high : PRIORITY.normal;
       const progress = replayProgress(letter, now());

@@ -4,10 +4,12 @@ import type { BreakerAnswer, Breakers } from '../breaker/breaker.ts';
 import { type Account, type Service, accountOf, serviceOfDevice, tokenOf } from '../domain/device.ts';
 import type { Fault } from '../domain/faults.ts';
 import { newerThanKnown, type Newer } from '../domain/format.ts';
-import type { CountedApart } from '../domain/limits.ts';
+import type { CountedApart, PlaceInLimits } from '../domain/limits.ts';
 import { parseNotification, type Device, type Notification, type ParsedNotification } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, type Result } from '../domain/outcome.ts';
+import { originOf } from '../domain/story.ts';
 import type { WaitingLimiter, SlotId } from '../limiter/limiter.ts';
+import type { EndLook } from '../limiter/redis/canceller.ts';
 import type { PassTrace } from '../observe/tracing.ts';
 import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
 import type { JobLock, Due } from '../queue/job-lock.ts';
@@ -34,6 +36,8 @@ export interface Context {
   readonly passes: number;
   /** When the job was added: epoch milliseconds. */
   readonly enqueuedAt: number;
+  /** The same of a replay's first job: with the id it names the notification. */
+  readonly firstEnqueuedAt: number;
   /** Attempts of the passes before this one. */
   readonly attemptsBefore: number;
   /** How often the job came back because a worker did not renew its lock (BullMQ's count). */
@@ -45,6 +49,8 @@ export interface Context {
   readonly signal: AbortSignal;
   /** The last pass asked for a slot and certainly sent nothing: if it was given a slot, that slot is unused. */
   readonly isSlotUnused: boolean;
+  /** The limiter was asked for a slot in this pass, so it has said whether the notification ends without one. */
+  isAsked: boolean;
   /** What the job remembers. A step replaces it; it is saved at the end of the pass. */
   progress: Progress;
   /** Its span; undefined where no traces are wanted. */
@@ -127,7 +133,7 @@ export interface Tried {
 
 /** The context at the beginning of a pass. */
 export function createContext(
-  job: Pick<Job, 'id' | 'data' | 'progress' | 'timestamp' | 'stalledCounter' | 'attemptsStarted'>,
+  job: Pick<Job, 'id' | 'data' | 'progress' | 'timestamp' | 'stalledCounter' | 'attemptsStarted' | 'opts'>,
   lock: JobLock,
   signal: AbortSignal,
   place: Place,
@@ -147,6 +153,7 @@ export function createContext(
     newer,
     passes: job.attemptsStarted,
     enqueuedAt: job.timestamp,
+    firstEnqueuedAt: originOf(job.opts).firstEnqueuedAt ?? job.timestamp,
     stalls: job.stalledCounter,
     lock,
     place,
@@ -154,6 +161,7 @@ export function createContext(
     // A worker that died after the ask may have sent.
     isSlotUnused: progress.unsent === true && job.stalledCounter === 0,
     attemptsBefore: progress.tries,
+    isAsked: false,
     progress,
     trace: undefined,
     breakerAnswers: undefined,
@@ -227,8 +235,13 @@ const progressSchema = z.object({
   dueAt: z.number().optional(),
   /** By account: when a quota that had no room has room for it, as promised; epoch milliseconds. */
   quotaAt: z.record(z.string(), z.number()).optional(),
-  /** Since when it has been deferred because a breaker is open or a provider cannot be reached; epoch milliseconds. */
+  /**
+   * Since when it has been deferred because a breaker is open or a provider cannot be reached; epoch milliseconds. Later by the
+   * time in which no worker took it.
+   */
   heldSince: z.number().optional(),
+  /** When it was last deferred for that; epoch milliseconds. */
+  heldAt: z.number().optional(),
   /** The span of its last pass that was traced, as W3C Trace Context. */
   traceparent: z.string().optional(),
   /** Its passes, where HISTORY_MAX is set; read by domain/story.ts. Any fault in them must not cost the rest, so they are not checked here. */
@@ -305,7 +318,7 @@ export function timeLeftMs({ notification }: Pick<Context, 'notification'>, { no
 }
 
 /** What delivery needs of a limiter. */
-export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'cancel' | 'moveUp'>;
+export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'release' | 'moveUp'>;
 
 /** What the pipeline works with; the same for every pass. */
 export interface DeliverParts {
@@ -323,6 +336,8 @@ export interface DeliverParts {
   readonly breakers: Breakers;
   /** Of this worker; other workers have their own. */
   readonly turns: Turns;
+  /** Of this worker; other workers have their own. */
+  readonly moveUps: MoveUps;
   readonly retry: RetryPolicy;
   /** A slot further ahead than this is not reserved: the notification becomes a dead letter. Milliseconds. */
   readonly maxWaitMs: number;
@@ -336,8 +351,8 @@ export interface DeliverParts {
   readonly random: () => number;
   /** Called with each reply. The pass waits for the promise that it returns, which must not reject. */
   readonly onReply: (event: ReplyEvent) => void | Promise<void>;
-  /** Whether the notification was canceled; asks the limiter for nothing. Rejects where the limiter does not answer. */
-  readonly isCanceled: (pass: { readonly notification: Notification; readonly jobId: string }) => Promise<boolean>;
+  /** How the notification is to end without being sent; asks the limiter for nothing. Rejects where the limiter does not answer. */
+  readonly endOf: (place: PlaceInLimits & { readonly jobId: string; readonly enqueuedAt: number }) => ReturnType<EndLook>;
   /** Changes the due times of the recipient's delayed jobs: their slots have moved. */
   readonly redelay: (recipientId: string, due: readonly Due[]) => Promise<unknown>;
 }
@@ -375,3 +390,11 @@ export interface Turns {
 
 /** May be called more than once. */
 export type EndTurn = () => void;
+
+/**
+ * One line moves up at a time, and once more for all that gave back their slots meanwhile: of a thousand that are canceled each would
+ * move all those behind it.
+ */
+export interface MoveUps {
+  run(line: string, work: () => Promise<void>): Promise<void>;
+}

@@ -26,6 +26,8 @@ import { leadMs } from './slot.ts';
 const MAX_AMBIGUOUS_RETRIES = 2;
 /** A notification that was deferred for longer, because its provider is down or refuses the credentials, is given up. */
 const MAX_DEFERRED_MS = 86_400_000;
+/** Of the time since the last try so much counts: if it was longer, no worker was there to try. */
+const MAX_BETWEEN_TRIES_MS = 3_600_000;
 /** The longest wait after a stall. */
 const MAX_STALL_WAIT_MS = 60_000;
 /** The provider could not be reached. */
@@ -141,8 +143,12 @@ export function onRefused({ notification }: Context, { rule, because }: Refused)
   return rule === 'quiet' && because !== 'max-pending' ? notification.onQuiet : notification.onThrottle;
 }
 
-/** `onThrottle: silence` would deliver it now without a slot, but `onQuiet: delay` makes it wait for the end of the quiet time. */
+/**
+ * `onThrottle` would drop it now, or deliver it without a slot, but `onQuiet: delay` makes it wait for the end of the quiet time. The
+ * limits decide then.
+ */
 export function untilQuietEnds(context: Context, { quietMs = 0 }: Refused, parts: DeliverParts): Result {
+  if (quietMs >= timeLeftMs(context, parts)) return expired(context);
   const ruleUntil = Math.round(parts.now() + quietMs);
   return untilDue(context, { waitMs: quietMs, rule: 'quiet', ruleUntil }, quietMs, parts);
 }
@@ -271,14 +277,15 @@ function retryOrGiveUp(context: Context, failed: readonly Tried[], parts: Delive
   return { kind: 'retried', waitMs: Math.max(backoff, afterTrialMs), code };
 }
 
-/** The notification is not the cause of the failure: it is deferred at no attempt, for a day at most. */
+/** The notification is not the cause of the failure: it is deferred at no attempt, for a day at most in which workers tried it. */
 function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: DeliverParts): Result {
   const { progress } = context;
   const now = parts.now();
-  const heldSince = progress.heldSince ?? now;
+  const { heldSince: since, heldAt = now } = progress;
+  const heldSince = since === undefined ? now : since + Math.max(0, now - heldAt - MAX_BETWEEN_TRIES_MS);
   const wasSent = tried.some(({ reply }) => reply.unsent !== true);
   const unreached = tried.length > 0 && !wasSent ? progress.unreached + 1 : progress.unreached;
-  context.progress = { ...progress, heldSince, unreached, rule: undefined };
+  context.progress = { ...progress, heldSince, heldAt: now, unreached, rule: undefined };
   const breaker = soonestBreaker(openServices(context), parts);
   if (now - heldSince > MAX_DEFERRED_MS) {
     const isSetUp = needsOperator(breaker?.trouble) || tried.some(({ reply }) => reply.setUp === true);

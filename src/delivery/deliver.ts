@@ -15,6 +15,7 @@
  */
 import type { Job } from 'bullmq';
 import { NewerFormatError } from '../domain/format.ts';
+import { placeOf } from '../domain/limits.ts';
 import type { Completion, Result } from '../domain/outcome.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -32,11 +33,11 @@ import { ack, attemptsOf, completionOf, createPassLog, endOf, isNewer, noteKey, 
 import { encode, encodeAgain, reserveStreams } from './ready.ts';
 import { askBreakers, releaseTrials } from './replies.ts';
 import { endInterrupted, mayHaveAlerted, prepareSend, send } from './send.ts';
-import { cancelReservation, createTurns, moveUp, refundSlot, takeSlot } from './slot.ts';
+import { createMoveUps, createTurns, moveUp, refundSlot, release, takeSlot } from './slot.ts';
 import { keptStoryOf, passOf, recorded, wokenLateMs, type Recording } from './story.ts';
 import { beginTrace, endTrace } from './trace.ts';
 
-export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
+export interface ProcessorParts extends Omit<DeliverParts, 'turns' | 'moveUps'> {
   readonly log: Logger;
   readonly metrics: Pick<Metrics, 'passEnded' | 'woken' | 'unprioritised' | 'newerJob'>;
   /** Which jobs wait under which cancellation key. */
@@ -55,7 +56,7 @@ export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
 
 /** What BullMQ's worker does with each job that is a notification: one pass, logged and counted, then reported to BullMQ. */
 export function createProcessor(given: ProcessorParts) {
-  const parts = { ...given, turns: createTurns() };
+  const parts = { ...given, turns: createTurns(), moveUps: createMoveUps() };
   const { metrics, outcomes, recording, tracing, signal, index, now } = parts;
   const log = createPassLog(parts);
   return async (job: Job, lock: JobLock, place: Place): Promise<Completion> => {
@@ -105,8 +106,16 @@ export function createProcessor(given: ProcessorParts) {
   };
 }
 
-/** One pass, from top to bottom. Each step writes what it found to the context; each result is decided in decide.ts. */
+/** One pass. What the notification holds is given back or handed on if it ends here, whichever step ended it. */
 export async function deliver(context: Context, parts: DeliverParts): Promise<Result> {
+  const found = await pass(context, parts);
+  const result = context.isAsked ? found : await unlessEnded(context, found, parts);
+  await release(context, result, parts);
+  return result;
+}
+
+/** The steps from top to bottom. Each writes what it found to the context; each result is decided in decide.ts. */
+async function pass(context: Context, parts: DeliverParts): Promise<Result> {
   if (context.newer !== undefined) return decide.newer(context, parts);
   const stalled = decide.stalledAgain(context, parts);
   if (stalled !== undefined) return stalled;
@@ -117,16 +126,16 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<Re
   let endTurn: EndTurn | undefined;
   try {
     if (openDevices(context).length === 0) return decide.finished(context);
-    if (timeLeftMs(context, parts) <= 0) return await expire(context, parts);
+    if (timeLeftMs(context, parts) <= 0) return decide.expired(context);
     const early = decide.beforeSendAfter(context, parts);
-    if (early !== undefined) return await unlessCanceled(context, early, parts);
+    if (early !== undefined) return early;
 
     endTurn = await parts.turns.take(context.notification.recipientId);
     await askBreakers(context, parts);
     encode(context, parts);
     await reserveStreams(context, parts);
-    if (context.ready.length === 0) return await unlessCanceled(context, decide.afterSend(context, parts), parts);
-    if (timeLeftMs(context, parts) <= 0) return await expire(context, parts); // the steps before may have waited
+    if (context.ready.length === 0) return decide.afterSend(context, parts);
+    if (timeLeftMs(context, parts) <= 0) return decide.expired(context); // the steps before may have waited
 
     // The ask makes the limiter forget the unused slot. If another worker has the job by now, it may be sending in that slot.
     if (context.isSlotUnused && !(await context.lock.isValid())) return decide.LOCK_LOST;
@@ -144,13 +153,10 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<Re
     }
     if (answer.kind === 'reserved') return decide.requeued(context, answer, parts);
     if (answer.kind === 'refused') {
-      const { onQuiet } = context.notification;
-      if (decide.onRefused(context, answer) !== 'silence') {
-        const result = decide.refused(context, answer, parts);
-        await cancelReservation(context, parts);
-        return result;
-      }
-      if (onQuiet === 'delay' && answer.quietMs !== undefined) return decide.untilQuietEnds(context, answer, parts);
+      const instead = decide.onRefused(context, answer);
+      const waitsForDay = context.notification.onQuiet === 'delay' && answer.quietMs !== undefined;
+      if (waitsForDay && instead !== 'delay') return decide.untilQuietEnds(context, answer, parts);
+      if (instead !== 'silence') return decide.refused(context, answer, parts);
       context.isSilent = true;
       encodeAgain(context, true, parts); // nobody is alerted, so it needs no slot
       await prepareSend(context, parts);
@@ -172,24 +178,15 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<Re
   }
 }
 
-/** It expires before it is admitted: a slot that is reserved ahead is given back. */
-async function expire(context: Context, parts: DeliverParts): Promise<Result> {
-  await cancelReservation(context, parts);
-  return decide.expired(context);
-}
-
 /**
- * `canceled` in place of a result that puts the job back, if the notification was canceled. For passes that do not ask for a slot,
- * because of `sendAfter` or an open breaker: the limiter's answer to an ask says it, but the next ask may come only after the limiter
- * has forgotten it.
+ * How the notification ends in place of a result that was found without an ask, if it was canceled, or ended as a part of a digest: the
+ * answer to an ask says it, but this pass did not ask. Else it would be put back, or become a dead letter that a replay sends.
  */
-async function unlessCanceled(context: Context, result: Result, parts: DeliverParts): Promise<Result> {
-  if (result.kind !== 'requeued' && result.kind !== 'deferred') return result;
-  const isCanceled = await parts.isCanceled(context).catch(() => false); // then a later pass looks
-  if (!isCanceled) return result;
-  if (context.progress.requeues > 0) {
-    await cancelReservation(context, parts);
-    await moveUp(context, parts);
-  }
-  return decide.ended(context, { kind: 'ended', how: 'canceled', gaveBackSlot: false });
+async function unlessEnded(context: Context, result: Result, parts: DeliverParts): Promise<Result> {
+  if (context.newer !== undefined || result.kind === 'yielded' || result.kind === 'delivered') return result;
+  const { data, jobId, firstEnqueuedAt: enqueuedAt } = context;
+  const place = placeOf(data);
+  if (place === undefined) return result;
+  const end = await parts.endOf({ ...place, jobId, enqueuedAt }).catch(() => undefined); // then a later pass looks
+  return end === undefined ? result : decide.ended(context, { kind: 'ended', ...end, gaveBackSlot: false });
 }

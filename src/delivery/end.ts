@@ -148,8 +148,7 @@ export async function noteKey(
   if (cancellationKey === undefined || result.kind === 'yielded') return;
   const place = { recipientId, cancellationKey };
   const waitMs = putBackMs(result);
-  // A second cancel of what was canceled is to answer the same; what was merged can still be taken out of its digest.
-  const isKept = result.kind === 'canceled' || result.kind === 'merged';
+  const isKept = result.kind === 'canceled'; // a second cancel is to answer the same
   const noting = waitMs === undefined ? index.ended(place, jobId, isKept) : index.waits(place, jobId, waitMs);
   await noting.catch(() => undefined);
 }
@@ -203,13 +202,12 @@ export async function ack(
 
 /** The return value of a job that completes: how, when the first device accepted it, and how each device ended. */
 export function completionOf(
-  { sentAt, devices, digest, silenced }: Context['progress'],
+  { sentAt, devices, silenced }: Context['progress'],
   completed: Completed,
 ): Completion {
   const isDelivered = completed.outcome === 'delivered';
   return {
     ...completed,
-    ...(isDelivered && digest?.own === false && { forOthers: true }),
     ...(isDelivered && silenced === true && { silenced: true }),
     ...(sentAt !== undefined && { sentAt }),
     devices,

@@ -1,13 +1,15 @@
-import { countedAs } from '../domain/limits.ts';
+import { countedAs, placeOf, type CountedAs } from '../domain/limits.ts';
 import { DEFAULT_DIGEST } from '../domain/notification-schema.ts';
+import type { Result } from '../domain/outcome.ts';
 import { SEND_AFTER, sleepUntil, within } from '../domain/time.ts';
-import type { NotToBeSent, Join, WaitingAsk, Admission, Moved, Standing } from '../limiter/limiter.ts';
+import type { NotToBeSent, Join, WaitingAsk, Admission, Moved, SlotView, Standing } from '../limiter/limiter.ts';
 import type { Due } from '../queue/job-lock.ts';
 import {
   timeLeftMs,
   type Context,
   type DeliverParts,
   type DeliveryLimiter,
+  type MoveUps,
   type Progress,
   type Slot,
   type Turns,
@@ -83,6 +85,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
   let isUnused = context.isSlotUnused;
   let isPrepared = false;
   let aheadMs = 0;
+  context.isAsked = true;
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
     const ask = askOf(context, asks, isUnused, aheadMs, parts);
     const asking = limiter.admit(ask);
@@ -190,6 +193,7 @@ function askOf(context: Context, asks: number, renew: boolean, aheadMs: number, 
     ...(maxPending !== undefined && { maxPending }),
     ...(join !== undefined && { join }),
     ...((onThrottle === 'silence' || onQuiet === 'silence') && { claim: true }),
+    enqueuedAt: context.firstEnqueuedAt,
   };
 }
 
@@ -197,13 +201,14 @@ function mayWait({ notification: { onThrottle } }: Context): boolean {
   return onThrottle !== 'drop' && onThrottle !== 'silence';
 }
 
-/** With which others it waits. A retry joins no digest: what it sent before may have alerted. */
-function joinOf({ notification, enqueuedAt: at }: Context, asks: number): Join | undefined {
+/** With which others it waits. What was to be sent before joins no digest: it may have alerted, or others are in it. */
+function joinOf({ notification, firstEnqueuedAt: at, progress }: Context, asks: number): Join | undefined {
   const { onThrottle, collapseId, digest, category = '', expiresAt: expires } = notification;
   if (onThrottle === 'latest' && collapseId !== undefined) {
     return { kind: onThrottle, key: `${category}:${collapseId}`, at, max: 1 };
   }
-  if (onThrottle !== 'digest' || digest === undefined || asks > 0) return undefined;
+  const wasAdmitted = asks > 0 || progress.digest !== undefined;
+  if (onThrottle !== 'digest' || digest === undefined || wasAdmitted) return undefined;
   return { kind: onThrottle, key: `${category}:${digest.key}`, at, expires, max: digest.maxSize ?? DEFAULT_DIGEST };
 }
 
@@ -218,8 +223,11 @@ export function jobIdOfAsk(askId: string): string | undefined {
 }
 
 /** What does not alert is outside of the limits of alerts. */
-function limiterOf({ notification }: Context, { limiter, apart }: DeliverParts): DeliveryLimiter {
-  const kind = countedAs(notification);
+function limiterOf({ notification }: Context, parts: DeliverParts): DeliveryLimiter {
+  return limiterFor(countedAs(notification), parts);
+}
+
+function limiterFor(kind: CountedAs, { limiter, apart }: Pick<DeliverParts, 'limiter' | 'apart'>): DeliveryLimiter {
   return kind === 'alert' ? limiter : apart[kind];
 }
 
@@ -228,12 +236,65 @@ function scopeOf({ notification: { recipientId, category } }: Context) {
   return { recipientId, ...(category !== undefined && { category }) };
 }
 
-/** Gives back the slot that is reserved ahead for a notification that ends without it. */
-export async function cancelReservation(context: Context, parts: DeliverParts): Promise<void> {
-  const { jobId, progress, notification } = context;
-  const mayReserve = mayWait(context) || notification.onQuiet === 'delay';
-  if (progress.requeues === 0 || !mayReserve) return; // none was reserved
-  await limiterOf(context, parts).cancel({ ...scopeOf(context), id: askId(jobId, progress.asks) });
+/** What is known of a notification that has ended. */
+interface Ended {
+  readonly jobId: string;
+  /** Its job's data. */
+  readonly data: unknown;
+  readonly firstEnqueuedAt: number;
+  readonly progress: Pick<Progress, 'asks' | 'digest'>;
+}
+
+/**
+ * The one place where all that a notification holds while it waits is given back or handed on, on every way out: its slot ahead, its
+ * place in a digest, the lead of it. Answers the progress with what its digest is made of if nobody else leads it: its dead letter is that of
+ * all of them. Where the limiter does not answer, a slot is free again a minute after its time, and the parts of a digest go on
+ * without their leader.
+ */
+export async function giveBack<P extends Ended['progress']>(
+  { jobId, data, firstEnqueuedAt, progress }: Ended & { readonly progress: P },
+  isDead: boolean,
+  parts: Pick<DeliverParts, 'limiter' | 'apart' | 'redelay' | 'toleranceMs'>,
+): Promise<{ readonly progress: P; readonly hadSlot: boolean }> {
+  const place = placeOf(data);
+  if (place === undefined) return { progress, hadSlot: false };
+  const { kind, ...scope } = place;
+  const ending = { ...scope, id: askId(jobId, progress.asks), enqueuedAt: firstEnqueuedAt, isDead };
+  const released = await limiterFor(kind, parts)
+    .release(ending)
+    .catch(() => undefined);
+  const { leader, digest, hadSlot = false } = released ?? {};
+  if (leader !== undefined)
+    await parts.redelay(scope.recipientId, duesOf([leader], parts.toleranceMs)).catch(() => undefined);
+  return { progress: { ...(digest && { digest }), ...progress }, hadSlot };
+}
+
+/** The same for a pass, where it may hold something. The slots of those behind what was canceled move up. */
+export async function release(context: Context, result: Result, parts: DeliverParts): Promise<void> {
+  if (!mayHold(context, result)) return;
+  const { progress, hadSlot } = await giveBack(context, result.kind === 'dead-letter', parts);
+  context.progress = progress;
+  if (hadSlot && result.kind === 'canceled') await moveUp(context, parts);
+}
+
+/** Spares the limiter a call for what was sent in its slot, and for what a worker has for the first time: a refusal writes nothing. */
+function mayHold({ passes, progress, slot, newer }: Context, { kind }: Result): boolean {
+  if (newer !== undefined) return false;
+  switch (kind) {
+    case 'requeued':
+    case 'deferred':
+    case 'retried':
+    case 'yielded':
+      return false;
+    case 'delivered':
+      return (progress.digest?.count ?? 1) > 1 || (slot === undefined && passes > 1);
+    case 'expired':
+    case 'dropped':
+    case 'dead-letter':
+      return passes > 1;
+    default:
+      return true;
+  }
 }
 
 /** Gives the slot back after a send that alerted nobody. Where the limiter does not answer, the slot stays counted. */
@@ -247,12 +308,40 @@ export async function refundSlot(context: Context, parts: DeliverParts): Promise
 export const MOVE_LEAD_MS = 1_000;
 
 /** When the jobs of moved reservations are due: a little before their slots, as when a worker requeues them. */
-export function duesOf(moved: readonly Moved[], toleranceMs: number): Due[] {
+export function duesOf(
+  moved: readonly (SlotView & Partial<Pick<Moved, 'rule' | 'ruleUntil'>>)[],
+  toleranceMs: number,
+): Due[] {
   const earlyMs = leadMs({ toleranceMs });
   return moved.flatMap(({ id, at, rule, ruleUntil }) => {
     const jobId = id === undefined ? undefined : jobIdOfAsk(id);
-    return jobId === undefined ? [] : [{ jobId, at: at - earlyMs, why: { rule, ruleUntil } }];
+    if (jobId === undefined) return [];
+    return [{ jobId, at: at - earlyMs, ...(rule !== undefined && { why: { rule, ruleUntil } }) }];
   });
+}
+
+export function createMoveUps(): MoveUps {
+  /** For each recipient whose line moves up: whether it is to move up once more. */
+  const underWay = new Map<string, { isAgain: boolean }>();
+  return {
+    async run(recipientId, work) {
+      const before = underWay.get(recipientId);
+      if (before !== undefined) {
+        before.isAgain = true;
+        return;
+      }
+      const own = { isAgain: true };
+      underWay.set(recipientId, own);
+      try {
+        while (own.isAgain) {
+          own.isAgain = false;
+          await work();
+        }
+      } finally {
+        underWay.delete(recipientId);
+      }
+    },
+  };
 }
 
 /**
@@ -264,7 +353,7 @@ export async function moveUp(context: Context, parts: DeliverParts): Promise<voi
   const onMoved = async (moved: readonly Moved[]): Promise<void> => {
     await parts.redelay(recipientId, duesOf(moved, parts.toleranceMs));
   };
-  await limiterOf(context, parts)
-    .moveUp(recipientId, { onMoved, leadMs: MOVE_LEAD_MS })
-    .catch(() => undefined);
+  const limiter = limiterOf(context, parts);
+  const work = (): Promise<void> => limiter.moveUp(recipientId, { onMoved, leadMs: MOVE_LEAD_MS });
+  await parts.moveUps.run(`${countedAs(context.notification)} ${recipientId}`, work).catch(() => undefined);
 }

@@ -1,5 +1,5 @@
 import { didYouMean, faultOf, optionFaults, type Fault, type OptionNames, nearest } from './faults.ts';
-import { isObject } from './json.ts';
+import { isObject, objectOr } from './json.ts';
 import { DURATION_FORMAT, formatDuration, parseDuration } from './time.ts';
 
 /** At most `max` alerts in any rolling window of `perMs` milliseconds. */
@@ -205,6 +205,21 @@ export const COUNTED_APART = ['background', 'liveactivity'] as const;
 export function countedAs({ pushType, alert }: { readonly pushType?: unknown; readonly alert?: unknown }): CountedAs {
   if (pushType === 'background') return pushType;
   return pushType === 'liveactivity' && alert === undefined ? pushType : 'alert';
+}
+
+/** Whose limits hold for a notification, and which. */
+export interface PlaceInLimits {
+  readonly recipientId: string;
+  readonly category?: string;
+  readonly kind: CountedAs;
+}
+
+/** The place of any job's data, which may be invalid for this version; undefined if it names no recipient. */
+export function placeOf(data: unknown): PlaceInLimits | undefined {
+  const fields = objectOr(data);
+  const { recipientId, category } = fields;
+  if (typeof recipientId !== 'string' || recipientId === '') return undefined;
+  return { recipientId, ...(typeof category === 'string' && { category }), kind: countedAs(fields) };
 }
 
 /** `10/1m, 100/1h, gap 3s` */

@@ -53,7 +53,7 @@ export type OutcomeName = (typeof OUTCOMES)[number];
  * | dropped     | completed                      | —        |
  * | canceled    | completed                      | —        |
  * | superseded  | completed: a newer one goes in its slot | — |
- * | merged      | completed: it is a part of a digest | — |
+ * | merged      | completed: it is a part of a digest that has gone | — |
  * | requeued    | delayed until its slot         | +0       |
  * | deferred    | delayed until the cause may be gone; logged and counted as `held` | +0 |
  * | retried     | delayed by the backoff         | +1       |
@@ -114,8 +114,15 @@ export interface DeadLetter {
   readonly attempts: readonly FailedAttempt[];
   /** Epoch milliseconds. */
   readonly deadAt: number;
+  /** When the notification was enqueued, before any replay: epoch milliseconds. Absent if an earlier version wrote the dead letter. */
+  readonly enqueuedAt?: number;
   /** How often it was replayed before. */
   readonly generation: number;
+  /**
+   * It is the digest of so many notifications, which ended as `merged`: a replay sends it for all of them. `own` is false if its own
+   * text is not one of them. Absent for a notification alone.
+   */
+  readonly digest?: { readonly count: number; readonly own: boolean };
   /** The devices that were alerted before the rest failed (`apns#0`): a replay skips them. Absent if none was. */
   readonly delivered?: readonly string[];
   /** Its story so far; absent if none was recorded, and nobody said who enqueued it, or in which trace. */
@@ -130,12 +137,8 @@ export interface Completion {
   readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
   /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
   readonly by?: string;
-  /** It was canceled, and a digest of others went in its slot: what was sent has nothing of it. Absent otherwise. */
-  readonly forOthers?: true;
   /** Delivered without sound, vibration or banner, because its producer chose that for the case that it is blocked. Absent otherwise. */
   readonly silenced?: true;
-  /** Epoch milliseconds: when it was canceled, if its job had completed as `merged` before that. Absent otherwise. */
-  readonly endedAt?: number;
   /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
   readonly sentAt?: number;
   /** By label, such as `apns#0`; a device that is not here was not tried to an end. */
@@ -143,7 +146,7 @@ export interface Completion {
 }
 
 /** What became of a notification: one entry of the stream of outcomes. docs/outcomes.md explains the fields. */
-export interface Outcome extends Target, Omit<Completion, 'outcome' | 'endedAt'> {
+export interface Outcome extends Target, Omit<Completion, 'outcome'> {
   readonly id: string;
   /** Absent where the notification has no usable one. */
   readonly recipientId?: string;

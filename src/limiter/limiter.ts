@@ -271,13 +271,36 @@ export interface WaitingAsk extends Ask {
   readonly join?: Join | undefined;
   /** If it is refused it will be sent without a slot: then it is too late to cancel it. Default: false. */
   readonly claim?: boolean | undefined;
+  /**
+   * When the notification was enqueued first: epoch milliseconds. With its job id that names the notification, since an id may be used
+   * again, and a replay is the same notification.
+   */
+  readonly enqueuedAt?: number | undefined;
 }
 
-/** The notification ends without being sent. It gets the same answer whenever it asks within a day. */
+/** A notification that ends, under the id of its next ask. */
+export interface Ending extends SlotId {
+  /** As in its asks. */
+  readonly enqueuedAt: number;
+  /** It becomes a dead letter: whether it was canceled, and what its digest is made of, is kept for its replay. */
+  readonly isDead: boolean;
+}
+
+/** What became of all that a notification held. */
+export interface Released {
+  /** It had a slot ahead, which is free now. */
+  readonly hadSlot: boolean;
+  /** The ask that leads its digest from now on, with its slot; absent if none does, or if that has no slot. */
+  readonly leader?: SlotView;
+  /** Nobody else leads its digest: what that is made of. Absent for none. */
+  readonly digest?: Digest;
+}
+
+/** The notification ends without being sent. It gets the same answer whenever it asks, until it is released. */
 export interface NotToBeSent {
   /** It is not to be sent. */
   readonly kind: 'ended';
-  /** It was canceled; a newer one took its slot; or it is a part of a digest that waits. */
+  /** It was canceled; a newer one took its slot; or it is a part of a digest that has gone. */
   readonly how: 'canceled' | 'superseded' | 'merged';
   /** The job of the newer one, or of the digest; absent for `canceled`. */
   readonly by?: string;
@@ -289,7 +312,7 @@ export interface NotToBeSent {
 export interface Digest {
   /** How many notifications. */
   readonly count: number;
-  /** Whether the one that has the slot is one of them: false if it was canceled, and goes for the others. */
+  /** Whether the one that leads it is one of them. False only if an earlier version canceled it, and let it go for the others. */
   readonly own: boolean;
 }
 
@@ -297,6 +320,11 @@ export interface Digest {
 export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
   /** Asks for a slot. An admission of a digest says what it is made of. */
   admit(ask: WaitingAsk): Promise<(Admission & { readonly digest?: Digest }) | NotToBeSent>;
+  /**
+   * Gives back all that a notification holds while it waits, or hands it on: its slot ahead, and its place in a digest. To be called
+   * on every way out that does not lead through an admission. It is safe to repeat.
+   */
+  release(ending: Ending): Promise<Released>;
   /** Gives each reservation of the recipient the earliest slot that is free, in their order. */
   moveUp(recipientId: string, follow: Follow): Promise<void>;
 }

@@ -299,12 +299,11 @@ async function nameOf(
 }
 
 function statusOfKept(kept: KeptStory): NotificationStatus {
-  const { outcome, by, forOthers, silenced, endedAt, sentAt, waitMs, devices } = kept;
+  const { outcome, by, silenced, endedAt, sentAt, waitMs, devices } = kept;
   if (outcome === 'dead-lettered') return { state: 'unknown' }; // the history has no dead letters
   return {
     ...{ state: 'ended', outcome, endedAt, waitMs, devices },
     ...(by !== undefined && { by }),
-    ...(forOthers && { forOthers }),
     ...(silenced && { silenced }),
     ...(sentAt !== undefined && { sentAt }),
   };

@@ -1,26 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Queue } from 'bullmq';
-import { targetOf } from '../domain/device.ts';
-import { valueAt } from '../domain/json.ts';
-import { countedAs, type CountedAs } from '../domain/limits.ts';
+import { placeOf, type CountedAs, type PlaceInLimits } from '../domain/limits.ts';
 import type { CancelTarget } from '../domain/notification.ts';
-import { outcomeFields, waitOf, type Completion } from '../domain/outcome.ts';
-import { waitsFrom } from '../domain/time.ts';
+import type { Completion } from '../domain/outcome.ts';
+import { originOf } from '../domain/story.ts';
 import type { Canceller } from '../limiter/redis/canceller.ts';
 import type { Connection } from '../redis/connection.ts';
-import { defineQueueScript } from '../redis/scripts.ts';
 import { lockKeyOf } from './bullmq-internals.ts';
 import type { KeyPlace } from './cancellation-index.ts';
 import { redelay } from './job-lock.ts';
-import {
-  CANCEL,
-  cancellationIndexKey,
-  DEAD_LETTERS,
-  jobIdOf,
-  notificationIdOf,
-  outcomesKey,
-  replayIdsOf,
-} from './names.ts';
+import { CANCEL, cancellationIndexKey, DEAD_LETTERS, jobIdOf, replayIdsOf } from './names.ts';
 import { findJob } from './readable.ts';
 
 /** What came of a cancel. */
@@ -44,8 +33,6 @@ export interface CancelParts {
 
 type FindParts = Omit<CancelParts, 'deciders'>;
 
-/** A canceled notification whose job no worker takes is remembered for so long, and at least until its due time. */
-const KEPT_MS = 7 * 86_400_000;
 /** How long to wait for a pass that is under way. */
 const PASS_MS = 2_000;
 const LOOK_MS = 10;
@@ -54,8 +41,8 @@ const AT_ONCE = 100;
 
 /**
  * Cancels what has not been sent. The limiter decides in one step with its admissions: what is canceled gets no slot any more, and
- * for what has a slot it is too late. The job itself stays: it is woken, its next pass asks for a slot, and ends as `canceled`. The
- * job of a part of a digest has ended as `merged` before that; its return value is changed here. It is safe to repeat.
+ * for what has a slot it is too late. The job itself stays: it is woken, its next pass asks for a slot, and ends as `canceled`. It is
+ * safe to repeat.
  */
 export async function cancelWaiting(target: CancelTarget, parts: CancelParts): Promise<Canceled> {
   if ('id' in target) {
@@ -90,67 +77,54 @@ export async function findCancelable(
   parts: FindParts,
 ): Promise<{ readonly waiting: readonly Cancelable[]; readonly tooLate: number }> {
   const { jobs } = 'id' in target ? await findById(target.id, parts) : await findByKey(target, parts);
-  const waiting = jobs.flatMap(({ job }): readonly Cancelable[] => {
-    const stage = stageOf(job);
-    if (stage !== 'waits' && stage !== 'merged') return [];
-    const data = job.data as { readonly recipientId: string; readonly pushType?: unknown; readonly alert?: unknown };
+  const waiting = jobs.flatMap(({ job, place }): readonly Cancelable[] => {
+    if (stageOf(job) !== 'waits') return [];
     const { asks = 0 } = progressOf(job);
-    return [{ jobId: job.id ?? '', recipientId: data.recipientId, countedAs: countedAs(data), asks }];
+    return [{ jobId: job.id ?? '', recipientId: place.recipientId, countedAs: place.kind, asks }];
   });
   return { waiting, tooLate: jobs.length - waiting.length };
 }
 
-async function cancelOne({ queue, job }: Found, parts: CancelParts): Promise<boolean> {
-  const { connection, deciders } = parts;
+async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Promise<boolean> {
   const stage = stageOf(job);
-  if (stage !== 'waits' && stage !== 'merged') return stage === 'canceled';
-  const data = job.data as { readonly recipientId: string; readonly pushType?: unknown; readonly alert?: unknown };
+  if (stage !== 'waits') return stage === 'canceled';
+  const { kind, ...scope } = place;
   const jobId = job.id ?? '';
-  const { asks = 0, dueAt = 0 } = progressOf(job);
-  const keepMs = KEPT_MS + Math.max(0, dueAt - Date.now(), job.timestamp + job.delay - Date.now());
-  const [answer] = await deciders[countedAs(data)].cancel(data.recipientId, [{ jobId, asks, keepMs }]);
-  if (answer?.canceled !== true) return false;
-  // Its job is the digest of others, or has ended as a part of one. However that digest ends, this notification is canceled.
-  const isForOthers = !answer.wake.includes(jobId);
-  const after = await afterPass(queue, jobId, connection);
-  if (after.job !== undefined && after.stage === 'merged') await writeCanceled(queue, after.job);
-  // Also the job itself, where an earlier call could not wake it.
-  const wake = new Set([jobId, ...answer.wake]);
-  await redelay(
-    homesIn(data.recipientId, parts),
-    [...wake].map((id) => ({ jobId: id, at: 0 })),
-  );
-  return isForOthers || after.stage !== 'ended';
+  const { asks = 0 } = progressOf(job);
+  const enqueuedAt = originOf(job.opts).firstEnqueuedAt ?? job.timestamp;
+  const { canceled, leader } = await parts.deciders[kind].cancel({ ...scope, id: `${jobId}/${asks}`, enqueuedAt });
+  if (!canceled) return false;
+  const after = await stageAfterPass(queue, jobId, parts.connection);
+  const leads = leader?.id?.replace(/\/\d+$/, '');
+  await redelay(homesIn(scope.recipientId, parts), [
+    { jobId, at: 0 },
+    ...(leader !== undefined && leads !== undefined ? [{ jobId: leads, at: leader.at }] : []),
+  ]);
+  return after !== 'ended';
 }
 
 /**
- * The job when no pass of it is under way. The limiter forgets an admission after its longest window, but a send may take longer:
- * then the job lock shows that it is under way. Or a pass is about to end as `merged`. A pass that sends nothing ends within
- * milliseconds.
+ * The stage when no pass of the job is under way. The limiter forgets an admission after its longest window, but a send may take longer:
+ * then the job lock shows that it is under way. A pass that sends nothing ends within milliseconds.
  */
-async function afterPass(
-  queue: Queue,
-  jobId: string,
-  connection: Connection,
-): Promise<{ readonly stage: Stage; readonly job: Job<unknown> | undefined }> {
+async function stageAfterPass(queue: Queue, jobId: string, connection: Connection): Promise<Stage> {
   const deadline = performance.now() + PASS_MS;
   for (;;) {
     const isLocked = (await connection.exists(lockKeyOf(queue, jobId))) === 1; // before the job: a pass writes its end, then unlocks
     const job = await findJob(queue, jobId);
     const stage = job === undefined ? 'waits' : stageOf(job);
-    if (stage !== 'waits' || !isLocked || performance.now() > deadline) return { stage, job };
+    if (stage !== 'waits' || !isLocked || performance.now() > deadline) return stage;
     await sleep(LOOK_MS);
   }
 }
 
-/** `merged`: it is a part of a digest, or was. `ended`: it has ended otherwise, or it may have alerted a device. */
-type Stage = 'waits' | 'merged' | 'canceled' | 'ended';
+/** `ended`: it has ended otherwise than as canceled, or it may have alerted a device. */
+type Stage = 'waits' | 'canceled' | 'ended';
 
 function stageOf(job: Job<unknown>): Stage {
   if (job.finishedOn !== undefined) {
-    const { outcome, forOthers } = (job.returnvalue ?? {}) as Partial<Completion>;
-    if (forOthers === true || outcome === 'canceled') return 'canceled';
-    return outcome === 'merged' ? 'merged' : 'ended';
+    const { outcome } = (job.returnvalue ?? {}) as Partial<Completion>;
+    return outcome === 'canceled' ? 'canceled' : 'ended';
   }
   const { devices = {}, ambiguous = 0, trying = [] } = progressOf(job);
   const mayHaveAlerted = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
@@ -163,36 +137,17 @@ interface Progress {
   readonly ambiguous?: number;
   readonly trying?: readonly string[];
   readonly asks?: number;
-  readonly dueAt?: number;
 }
 
 function progressOf({ progress }: Job<unknown>): Progress {
   return typeof progress === 'object' ? progress : {};
 }
 
-const CANCEL_MERGED = defineQueueScript<number>(new URL('cancel-merged.lua', import.meta.url), 2);
-
-/** Writes that a part of a digest is canceled, after it had ended as `merged`. */
-async function writeCanceled(queue: Queue, job: Job<unknown>): Promise<void> {
-  const { id: jobId = '', data, timestamp, opts } = job;
-  const { recipientId, category } = data as { readonly recipientId: string; readonly category?: string };
-  const { generation = 0 } = opts as { readonly generation?: number };
-  const endedAt = Date.now();
-  const outcome = 'canceled';
-  const ended: Completion = { outcome, endedAt, devices: {} };
-  const entry = outcomeFields({
-    ...{ id: notificationIdOf(jobId), recipientId, ...(category !== undefined && { category }), ...targetOf(data) },
-    ...{ outcome, generation, enqueuedAt: timestamp, devices: {} },
-    waitMs: waitOf(waitsFrom(timestamp, data), undefined, endedAt),
-  });
-  const keys = [queue.toKey(jobId), outcomesKey(queue.opts.prefix ?? '')];
-  await CANCEL_MERGED(queue, [...keys, JSON.stringify(ended), ...entry]);
-}
-
 /** A notification's job. */
 interface Found {
   readonly queue: Queue;
   readonly job: Job<unknown>;
+  readonly place: PlaceInLimits;
 }
 
 /** A producer may use an id again. So many more dead letters of an id are looked for: `msg-1#d1`, `msg-1#d2`, … */
@@ -260,9 +215,8 @@ function homesIn(recipientId: string, { queues, homes }: Pick<CancelParts, 'queu
 /** Those that exist, and are notifications whose recipient can be read. */
 async function jobsOf(queue: Queue, jobIds: readonly string[]): Promise<Found[]> {
   const jobs = await Promise.all(jobIds.map((jobId) => findJob(queue, jobId)));
-  return jobs.flatMap((job) =>
-    job !== undefined && job.name !== CANCEL && typeof valueAt(job.data, 'recipientId') === 'string'
-      ? [{ queue, job }]
-      : [],
-  );
+  return jobs.flatMap((job) => {
+    const place = job === undefined || job.name === CANCEL ? undefined : placeOf(job.data);
+    return job === undefined || place === undefined ? [] : [{ queue, job, place }];
+  });
 }

@@ -49,8 +49,6 @@ export type NotificationStatus =
       readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
       /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
       readonly by?: string;
-      /** It was canceled, and a digest of others went in its slot. Absent otherwise. */
-      readonly forOthers?: true;
       /** It was delivered without sound, vibration or banner, because `onThrottle` or `onQuiet` is `silence`. Absent otherwise. */
       readonly silenced?: true;
       /** Epoch milliseconds. */
@@ -167,18 +165,17 @@ async function delayedStatus(
 function endedStatus({ data, returnvalue, timestamp, finishedOn = 0 }: Job<unknown, unknown>): NotificationStatus {
   const ended = (returnvalue ?? {}) as Partial<Completion>;
   // An older worker returned only the outcome.
-  const { outcome = 'delivered', by, forOthers, silenced, endedAt = finishedOn, sentAt, devices = {} } = ended;
+  const { outcome = 'delivered', by, silenced, sentAt, devices = {} } = ended;
   return {
     ...{
       state: 'ended',
       outcome,
       ...(by !== undefined && { by }),
-      ...(forOthers && { forOthers }),
       ...(silenced && { silenced }),
-      endedAt,
+      endedAt: finishedOn,
     },
     ...(sentAt !== undefined && { sentAt }),
-    ...{ waitMs: waitOf(waitsFrom(timestamp, data), sentAt, endedAt), devices },
+    ...{ waitMs: waitOf(waitsFrom(timestamp, data), sentAt, finishedOn), devices },
   };
 }
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Notification } from '../../src/domain/notification.ts';
 import type { QuietHours } from '../../src/domain/quiet-hours.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { none, openBench, POLICY, RECIPIENT, takeDown, type Bench, type Passed } from './support.ts';
+import { enqueuedAtOf, none, openBench, POLICY, RECIPIENT, takeDown, type Bench, type Passed } from './support.ts';
 
 describe('a blocked notification', () => {
   it('is put back for exactly the wait, and sent when it is due', async () => {
@@ -314,6 +314,9 @@ describe('latest', () => {
   });
 });
 
+const cancel = (bench: Bench, { id, recipientId }: Notification, asks = 0) =>
+  bench.canceller.cancel({ recipientId, id: `${id}/${asks}`, enqueuedAt: enqueuedAtOf(id) });
+
 describe('what was canceled', () => {
   it('is not sent, and those behind it move up', async () => {
     const bench = await openBench();
@@ -322,8 +325,7 @@ describe('what was canceled', () => {
     const waiting = await bench.run(canceled);
     await bench.run(behind);
     const [, slot] = (await bench.limiter.inspect(RECIPIENT)).reserved;
-    const [answer] = await bench.canceller.cancel(RECIPIENT, [{ jobId: canceled.id, asks: 0, keepMs: 0 }]);
-    expect(answer).toEqual({ canceled: true, wake: [canceled.id] });
+    expect(await cancel(bench, canceled)).toEqual({ canceled: true });
     expect((await bench.run(canceled, waiting.progress)).outcome).toEqual({ kind: 'canceled' });
     const [moved] = (await bench.limiter.inspect(RECIPIENT)).reserved;
     expect(moved?.id).toBe(`${behind.id}/0`);
@@ -336,8 +338,7 @@ describe('what was canceled', () => {
     const bench = await openBench();
     const sent = make();
     await bench.run(sent);
-    const answers = await bench.canceller.cancel(RECIPIENT, [{ jobId: sent.id, asks: 0, keepMs: 0 }]);
-    expect(answers).toEqual([{ canceled: false, wake: [] }]);
+    expect(await cancel(bench, sent)).toEqual({ canceled: false });
   });
 
   it('may be one that waits for a retry, if no device was alerted', async () => {
@@ -346,8 +347,7 @@ describe('what was canceled', () => {
     fail(bench);
     const { outcome, progress } = await bench.run(failed);
     expect(outcome).toMatchObject({ kind: 'retried' });
-    const request = { jobId: failed.id, asks: progress.asks, keepMs: 0 };
-    expect(await bench.canceller.cancel(RECIPIENT, [request])).toMatchObject([{ canceled: true }]);
+    expect(await cancel(bench, failed, progress.asks)).toEqual({ canceled: true });
     expect((await bench.run(failed, progress)).outcome).toEqual({ kind: 'canceled' });
     expect((await bench.run(make(), none)).outcome).toEqual({ kind: 'delivered' });
   });

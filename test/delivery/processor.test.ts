@@ -45,7 +45,7 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
 
 function failingLimiter(error: Error): DeliverParts['limiter'] {
   const fail = () => Promise.reject(error);
-  return { admit: fail, refund: fail, cancel: fail, moveUp: fail };
+  return { admit: fail, refund: fail, release: fail, moveUp: fail };
 }
 
 it('keeps a notification while the limiter does not answer: nothing is sent, no attempt is spent', async () => {

@@ -10,12 +10,12 @@ import {
   type Progress,
 } from '../../src/delivery/context.ts';
 import { deliver } from '../../src/delivery/deliver.ts';
-import { createTurns } from '../../src/delivery/slot.ts';
+import { createMoveUps, createTurns } from '../../src/delivery/slot.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Result, Trouble } from '../../src/domain/outcome.ts';
 import type { WaitingLimiter } from '../../src/limiter/limiter.ts';
-import { createCanceledLook, createCanceller, type Canceller } from '../../src/limiter/redis/canceller.ts';
+import { createCanceller, createEndLook, type Canceller } from '../../src/limiter/redis/canceller.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import type { SenderOptions } from '../../src/providers/sender/sender.ts';
@@ -93,7 +93,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const prefix = testPrefix();
   const limiter = createWaitingLimiter({ redis, policy: POLICY, prefix });
   const canceller = createCanceller({ redis, prefix });
-  const look = createCanceledLook({ redis, prefix, timeoutMs: 2_000 });
+  const look = createEndLook({ redis, prefix, timeoutMs: 2_000 });
   const backgroundLimiter = createWaitingLimiter({ redis, policy: BACKGROUND_POLICY, prefix: testPrefix() });
   const liveActivityLimiter = createWaitingLimiter({ redis, policy: LIVE_ACTIVITY_POLICY, prefix: testPrefix() });
   const providers = new Map<Platform, Provider>();
@@ -117,11 +117,12 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     apart: { background: backgroundLimiter, liveactivity: liveActivityLimiter },
     overallGapMs: POLICY.minGapMs,
     toleranceMs: 900,
-    isCanceled: ({ notification, jobId }) => look(notification.recipientId, jobId),
+    endOf: look,
     redelay: (_, due) => Promise.resolve(void redelayed.push(...due)),
     providers,
     breakers,
     turns: createTurns(),
+    moveUps: createMoveUps(),
     atMostOnce: false,
     quotas: new Map(),
     maxWaitMs: 3_600_000,
@@ -139,10 +140,20 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   return { sandbox, ...limiters, canceller, breakers, trialEnds, replies, redelayed, parts, run };
 }
 
+const enqueued = new Map<string, number>();
+
+/** When a notification was enqueued: before its first pass, and after those whose first pass came earlier. */
+export function enqueuedAtOf(id: string): number {
+  const at = enqueued.get(id) ?? Math.max(Date.now(), ...enqueued.values()) + 1;
+  enqueued.set(id, at);
+  return at;
+}
+
 /** The context at the beginning of a pass. */
 export function contextOf(data: unknown, progress: Progress = none): Context {
   const id = (data as { id?: string }).id ?? 'job-1';
-  const job = { id, data, progress, timestamp: Date.now(), stalledCounter: 0, attemptsStarted: 1 };
+  const attemptsStarted = progress === none ? 1 : 2;
+  const job = { id, data, progress, timestamp: enqueuedAtOf(id), stalledCounter: 0, attemptsStarted, opts: {} };
   return createContext(job, lockOf(), new AbortController().signal, place);
 }
 

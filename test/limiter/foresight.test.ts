@@ -181,7 +181,7 @@ describe('foresight', () => {
     const full = { 'b/0': 2_000, 'e/0': 4_000 };
     expect([await after('b'), await after('c'), await after('c', 'd')]).toEqual([full, full, full]);
     expect(await after('b', 'c', 'd')).toEqual({ 'e/0': 2_000 });
-    await bench.canceller.cancel(recipientId, [{ jobId: 'b', asks: 0, keepMs: 1_000 }]);
+    await bench.canceller.cancel({ recipientId, id: 'b/0', enqueuedAt: 0 });
     expect(await after('c', 'd')).toEqual({ 'e/0': 2_000 });
   });
 

@@ -1,8 +1,10 @@
-import { describe, expect, it } from 'vitest';
+import type { Redis } from 'ioredis';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { createCanceller } from '../../src/limiter/redis/canceller.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import type { Join, WaitingAsk } from '../../src/limiter/limiter.ts';
+import type { Ending, Join, WaitingAsk } from '../../src/limiter/limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { AHEAD_MS, readRecipient, recipientId } from './support.ts';
@@ -10,25 +12,24 @@ import { AHEAD_MS, readRecipient, recipientId } from './support.ts';
 const POLICY = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 3_000 };
 const MESSAGES = { rules: [{ max: 2, perMs: 60_000 }], minGapMs: 0 };
 
-function open() {
+function open(server: Redis = connectRedis()) {
   const clock = { now: Date.now() + AHEAD_MS };
   const start = clock.now;
-  const redis = onClock(connectRedis(), () => clock.now);
+  const redis = onClock(server, () => clock.now);
   const prefix = testPrefix();
   const limiter = createWaitingLimiter({ redis, policy: POLICY, categories: { messages: MESSAGES }, prefix });
   const canceller = createCanceller({ redis, prefix });
   const ask = (name: string, more: Partial<WaitingAsk> = {}) =>
     limiter.admit({ recipientId, id: `${name}/0`, ...more });
-  const cancel = async (...names: string[]) =>
-    canceller.cancel(
-      recipientId,
-      names.map((jobId) => ({ jobId, asks: 0, keepMs: 1_000 })),
-    );
+  const cancel = (name: string, enqueuedAt = 0) => canceller.cancel({ recipientId, id: `${name}/0`, enqueuedAt });
+  const release = (name: string, more: Partial<Ending> = {}) =>
+    limiter.release({ recipientId, id: `${name}/0`, enqueuedAt: 0, isDead: false, ...more });
+  const block = (ms: number) => limiter.block(recipientId, { until: clock.now + ms, reason: 'a trip' });
   const join = (kind: Join['kind'], more: Partial<Join> = {}): { join: Join } => ({
     join: { kind, key: 'thread', at: clock.now, max: 100, ...more },
   });
   const reserved = async () => (await readRecipient(redis, prefix)).reserved.slots.map(([id]) => id);
-  return { redis, prefix, clock, start, limiter, ask, cancel, join, reserved };
+  return { redis, prefix, clock, start, limiter, ask, cancel, release, block, join, reserved };
 }
 
 describe('latest', () => {
@@ -131,21 +132,22 @@ describe('latest', () => {
 });
 
 describe('digest', () => {
-  it('the first goes at once, the next waits, and what is blocked after it joins it', async () => {
+  it('the first goes at once, the next waits, and what is blocked after it waits for it', async () => {
     const { ask, join, clock, start, reserved } = open();
     const digest = join('digest');
     expect(await ask('1', digest)).not.toHaveProperty('digest');
     expect(await ask('2', digest)).toMatchObject({ kind: 'reserved', at: start + 3_000 });
-    expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
-    expect(await ask('4', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
-    expect(await ask('4', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' }); // its worker died: the same answer
+    expect(await ask('3', digest)).toMatchObject({ kind: 'reserved', at: start + 5_000 }); // after its leader
+    expect(await ask('4', digest)).toMatchObject({ kind: 'reserved', at: start + 5_000 });
+    expect(await ask('4', digest)).toMatchObject({ kind: 'reserved', at: start + 5_000 }); // its worker died: the same answer
     expect(await reserved()).toEqual(['2/0']);
     clock.now = start + 3_000;
     const sent = { kind: 'admitted', at: start + 3_000, digest: { count: 3, own: true } };
     expect(await ask('2', digest)).toMatchObject(sent);
     expect(await ask('2', digest)).toMatchObject({ ...sent, repeated: true });
     expect(await ask('5', digest)).toMatchObject({ kind: 'reserved' });
-    expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
+    clock.now = start + 5_000;
+    for (const part of ['3', '4']) expect(await ask(part, digest)).toMatchObject({ how: 'merged', by: '2' });
   });
 
   it('a full one goes as it is, and the next one begins', async () => {
@@ -153,11 +155,13 @@ describe('digest', () => {
     const digest = join('digest', { max: 2 });
     for (const name of ['1', '2', '3']) await ask(name, digest);
     expect(await ask('4', digest)).toMatchObject({ kind: 'reserved', at: start + 6_000 });
-    expect(await ask('5', digest)).toMatchObject({ kind: 'ended', by: '4' });
+    expect(await ask('5', digest)).toMatchObject({ kind: 'reserved', at: start + 8_000 });
     clock.now = start + 3_000;
     expect(await ask('2', digest)).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
     clock.now = start + 6_000;
+    expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
     expect(await ask('4', digest)).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
+    expect(await ask('5', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '4' });
   });
 
   it.each([undefined, 10_001])('takes nothing that would expire with it too early: %s', async (expiresInMs) => {
@@ -166,12 +170,62 @@ describe('digest', () => {
     await ask('2', join('digest', { expires: start + 10_000 }));
     const later = join('digest', { expires: expiresInMs && start + expiresInMs });
     expect(await ask('3', later)).toMatchObject({ kind: 'reserved', at: start + 6_000 });
-    expect(await ask('4', join('digest', { expires: start + 9_000 }))).toMatchObject({ kind: 'ended', by: '3' });
+    expect(await ask('4', join('digest', { expires: start + 9_000 }))).toMatchObject({ at: start + 8_000 });
     clock.now = start + 3_000;
     expect(await ask('2', join('digest'))).toMatchObject({ kind: 'admitted', digest: { count: 1, own: true } });
   });
 
-  it('nothing joins one whose holder has not come for a minute; what joined it before is not lost', async () => {
+  it('does not count a part that expires before it goes', async () => {
+    const { ask, join, clock, start, block } = open();
+    await ask('1', join('digest'));
+    await ask('2', join('digest'));
+    await ask('3', join('digest', { expires: start + 4_000 }));
+    await ask('4', join('digest'));
+    await block(5_000);
+    clock.now = start + 5_000;
+    expect(await ask('2', join('digest'))).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
+  });
+
+  it.each(['2', '3', '4'])('goes on without %s, whichever leaves it', async (leaving) => {
+    const { ask, join, clock, start, release, reserved } = open();
+    const digest = join('digest');
+    for (const name of ['1', '2', '3', '4']) await ask(name, digest);
+    const left = ['2', '3', '4'].filter((name) => name !== leaving);
+    const [leader = '', part = ''] = left;
+    const released = await release(leaving, { isDead: true });
+    if (leaving === '2') expect(released).toEqual({ hadSlot: false, leader: { id: '3/0', at: start + 3_000 } });
+    else expect(released).toEqual({ hadSlot: false });
+    expect(await reserved()).toEqual([`${leader}/0`]);
+    clock.now = start + 3_000;
+    expect(await ask(leader, digest)).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
+    expect(await ask(part, digest)).toMatchObject({ kind: 'ended', how: 'merged', by: leader });
+    expect(await ask(leaving, digest)).toMatchObject({ kind: 'reserved' }); // its replay is no part of what has gone
+  });
+
+  it('the part that expires last leads it: none of the others expires with it too early', async () => {
+    const { ask, join, release, start } = open();
+    await ask('1', join('digest'));
+    await ask('2', join('digest'));
+    await ask('3', join('digest', { expires: start + 60_000 }));
+    await ask('4', join('digest'));
+    expect(await release('2')).toMatchObject({ leader: { id: '4/0' } });
+    expect(await release('4')).toMatchObject({ leader: { id: '3/0' } });
+    expect(await release('3')).toEqual({ hadSlot: true });
+  });
+
+  it('a part goes in the place of a leader that has not come for two seconds: its job may be gone', async () => {
+    const { ask, join, clock, start } = open();
+    const digest = join('digest');
+    for (const name of ['1', '2', '3', '4']) await ask(name, digest);
+    clock.now = start + 4_999;
+    expect(await ask('3', digest)).toMatchObject({ kind: 'reserved', at: clock.now + 2_000 });
+    clock.now = start + 5_000;
+    expect(await ask('3', digest)).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
+    expect(await ask('4', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '3' });
+    expect(await ask('2', digest)).toMatchObject({ kind: 'reserved' }); // it comes after all, and is not lost
+  });
+
+  it('nothing joins one whose leader has not come for a minute; what joined it before is not lost', async () => {
     const { ask, join, clock, start } = open();
     const digest = join('digest');
     for (const name of ['1', '2', '3']) await ask(name, digest);
@@ -181,6 +235,107 @@ describe('digest', () => {
     expect(await ask('2', digest)).toMatchObject({ kind: 'reserved', at: clock.now + 6_000 });
     clock.now += 6_000;
     expect(await ask('2', digest)).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
+    expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
+  });
+
+  it('a week without workers loses none of it', async () => {
+    const { ask, join, clock } = open();
+    const digest = join('digest');
+    for (const name of ['1', '2', '3', '4']) await ask(name, digest);
+    clock.now += 7 * DAY_MS;
+    expect(await ask('3', digest)).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
+    clock.now += 3_000;
+    expect(await ask('2', digest)).toMatchObject({ kind: 'admitted' });
+    expect(await ask('4', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '3' });
+  });
+
+  it.each([2, 366])('a block of %i days loses none of it', async (days) => {
+    const { ask, join, clock, block } = open();
+    const digest = join('digest');
+    for (const name of ['1', '2', '3', '4']) await ask(name, digest);
+    await block(days * DAY_MS);
+    clock.now += days * DAY_MS;
+    expect(await ask('2', digest)).toMatchObject({ kind: 'admitted', digest: { count: 3, own: true } });
+    expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
+  });
+});
+
+it('a block of two days sends only the newest of `latest`', async () => {
+  const { ask, join, clock, block } = open();
+  await ask('1');
+  await ask('old', join('latest', { at: 1 }));
+  await block(2 * DAY_MS);
+  clock.now += 1.5 * DAY_MS;
+  expect(await ask('new', join('latest', { at: 2 }))).toMatchObject({ kind: 'reserved' });
+  clock.now += 0.5 * DAY_MS;
+  expect(await ask('old', join('latest', { at: 1 }))).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
+  expect(await ask('new', join('latest', { at: 2 }))).toMatchObject({ kind: 'admitted' });
+});
+
+it('the only reservation that a newer one takes over keeps its expiry', async () => {
+  const { redis, prefix, ask, join } = open();
+  const { reserved } = recipientKeys(prefix, recipientId);
+  await ask('1');
+  await ask('old', join('latest', { at: 1 }));
+  const before = await redis.pexpiretime(reserved);
+  await ask('new', join('latest', { at: 2 }));
+  expect(before).toBeGreaterThan(0);
+  expect(await redis.pexpiretime(reserved)).toBe(before);
+});
+
+it('of `latest`, one that was canceled or died makes no older one go without an alert', async () => {
+  const { ask, join, cancel, release, limiter } = open();
+  for (const [name, leaves] of [
+    ['canceled', () => cancel('canceled')],
+    ['dead', () => release('dead', { isDead: true })],
+  ] as const) {
+    await limiter.reset(recipientId);
+    await ask('1');
+    expect(await ask(name, join('latest', { key: name, at: 2 }))).toMatchObject({ kind: 'reserved' });
+    await leaves();
+    expect(await ask(`older than ${name}`, join('latest', { key: name, at: 1 }))).toMatchObject({ kind: 'reserved' });
+  }
+});
+
+describe('an id that is used again', () => {
+  const again = { enqueuedAt: 2 };
+  const before = { enqueuedAt: 1 };
+
+  it('is a new notification, however the one before ended', async () => {
+    const { ask, join, cancel, clock } = open();
+    await ask('first');
+    const digest = join('digest');
+    for (const name of ['leader', 'part']) await ask(name, { ...digest, ...before });
+    await ask('canceled', before);
+    await cancel('canceled', 1);
+    await ask('old', { ...join('latest', { at: 1 }), ...before });
+    await ask('new', { ...join('latest', { at: 2 }), ...before });
+    clock.now += 6_000;
+    expect(await ask('leader', { ...digest, ...before })).toMatchObject({ kind: 'admitted', digest: { count: 2 } });
+    expect(await ask('canceled', before)).toMatchObject({ kind: 'ended', how: 'canceled' });
+    clock.now += 3_600_000;
+    for (const name of ['part', 'canceled', 'old', 'leader']) {
+      clock.now += 60_000;
+      const answer = await ask(name, { ...digest, ...again });
+      expect(answer).toMatchObject({ kind: 'admitted' });
+      expect(answer).not.toHaveProperty('digest');
+    }
+  });
+
+  it('but a replay is the same one: what was canceled or merged stays so', async () => {
+    const { ask, join, cancel, release, clock } = open();
+    await ask('first');
+    for (const name of ['leader', 'part']) await ask(name, { ...join('digest'), ...before });
+    await cancel('dead', 1);
+    await release('dead', { ...before, isDead: true });
+    clock.now += 3_000;
+    await ask('leader', { ...join('digest'), ...before });
+    await release('part', { ...before, isDead: true });
+    expect(await ask('dead#r1', before)).toMatchObject({ kind: 'ended', how: 'canceled' });
+    expect(await ask('dead#d1#r2', before)).toMatchObject({ kind: 'ended', how: 'canceled' });
+    expect(await ask('part#r1', { ...join('digest'), ...before })).toMatchObject({ kind: 'ended', how: 'merged' });
+    clock.now += 3_000;
+    expect(await ask('dead#r1', again)).toMatchObject({ kind: 'admitted' });
   });
 });
 
@@ -188,8 +343,8 @@ describe('cancel', () => {
   it('what is canceled is not admitted, and gives its slot back', async () => {
     const { ask, cancel, limiter, clock, start, reserved } = open();
     for (const name of ['1', '2', '3']) await ask(name);
-    expect(await cancel('2')).toEqual([{ canceled: true, wake: ['2'] }]);
-    expect(await cancel('2')).toEqual([{ canceled: true, wake: ['2'] }]);
+    expect(await cancel('2')).toEqual({ canceled: true });
+    expect(await cancel('2')).toEqual({ canceled: true });
     expect(await ask('2')).toMatchObject({ kind: 'ended', how: 'canceled', gaveBackSlot: true });
     expect(await ask('2')).toMatchObject({ kind: 'ended', how: 'canceled', gaveBackSlot: false });
     expect(await reserved()).toEqual(['3/0']);
@@ -200,21 +355,36 @@ describe('cancel', () => {
 
   it('also what no worker has asked for yet, and a retry', async () => {
     const { ask, cancel, limiter } = open();
-    expect(await cancel('new')).toEqual([{ canceled: true, wake: ['new'] }]);
+    expect(await cancel('new')).toEqual({ canceled: true });
     expect(await ask('new')).toMatchObject({ kind: 'ended', how: 'canceled', gaveBackSlot: false });
     await ask('1');
     await limiter.refund({ recipientId, id: '1/0' });
-    expect(await cancel('1')).toEqual([{ canceled: true, wake: ['1'] }]);
+    expect(await cancel('1')).toEqual({ canceled: true });
     expect(await ask('1', { id: '1/1' })).toMatchObject({ kind: 'ended', how: 'canceled' });
+  });
+
+  it.each(['nächste', 'x'.repeat(200), 'with space'])('also one whose id is stored as a digest: %s', async (name) => {
+    const { ask, cancel, join, clock } = open();
+    await ask('1');
+    await ask(name, { enqueuedAt: 1 });
+    expect(await cancel(name, 1)).toEqual({ canceled: true });
+    expect(await ask(name, { enqueuedAt: 1 })).toMatchObject({ kind: 'ended', how: 'canceled' });
+    await ask('leads', { ...join('digest'), enqueuedAt: 1 });
+    await ask(`${name}!`, { ...join('digest'), enqueuedAt: 1 });
+    await ask('third', { ...join('digest'), enqueuedAt: 1 });
+    expect(await cancel('leads', 1)).toMatchObject({ canceled: true });
+    clock.now += 10_000;
+    const answer = await ask(`${name}!`, { ...join('digest'), enqueuedAt: 1 });
+    expect(answer).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
   });
 
   it('is too late once a slot was given, to whichever of its asks', async () => {
     const { ask, cancel, clock } = open();
     await ask('1');
-    expect(await cancel('1')).toEqual([{ canceled: false, wake: [] }]);
+    expect(await cancel('1')).toEqual({ canceled: false });
     clock.now += 3_000;
     await ask('2', { id: '2/2' });
-    expect(await cancel('2')).toEqual([{ canceled: false, wake: [] }]);
+    expect(await cancel('2')).toEqual({ canceled: false });
   });
 
   it('is too late for what goes without a slot, and for what was superseded', async () => {
@@ -224,46 +394,77 @@ describe('cancel', () => {
     expect(await ask('dropped', { maxWaitMs: 0 })).toMatchObject({ kind: 'refused' });
     await ask('old', join('latest', { at: 1 }));
     await ask('new', join('latest', { at: 2 }));
-    const answers = await cancel('silent', 'dropped', 'old', 'new');
-    expect(answers.map(({ canceled }) => canceled)).toEqual([false, true, false, true]);
+    const canceled = { silent: false, dropped: true, old: false, new: true };
+    for (const [name, expected] of Object.entries(canceled)) expect(await cancel(name)).toEqual({ canceled: expected });
     expect(await ask('silent', { maxWaitMs: 0, claim: true })).toMatchObject({ kind: 'refused' });
   });
 
-  it('takes one notification out of a digest, and the last one ends it', async () => {
-    const { ask, cancel, join, clock, start } = open();
+  it('takes one notification out of a digest, its leader too, and the last one ends it', async () => {
+    const { ask, cancel, join, clock, start, reserved } = open();
     const digest = join('digest');
-    for (const name of ['1', '2', '3', '4']) await ask(name, digest);
-    expect(await cancel('3')).toEqual([{ canceled: true, wake: [] }]);
-    expect(await cancel('3')).toEqual([{ canceled: true, wake: ['3'] }]);
-    expect(await cancel('2')).toEqual([{ canceled: true, wake: [] }]);
-    expect(await cancel('2')).toEqual([{ canceled: true, wake: [] }]);
+    for (const name of ['1', '2', '3', '4', '5']) await ask(name, digest);
+    expect(await cancel('3')).toEqual({ canceled: true });
+    expect(await cancel('2')).toEqual({ canceled: true, leader: { id: '4/0', at: start + 3_000 } });
+    for (const name of ['2', '3'])
+      expect(await ask(name, digest)).toMatchObject({ kind: 'ended', how: 'canceled', gaveBackSlot: false });
     clock.now = start + 3_000;
-    expect(await ask('2', digest)).toMatchObject({ kind: 'admitted', digest: { count: 1, own: false } });
-    expect(await cancel('4', '2')).toEqual([
-      { canceled: false, wake: [] },
-      { canceled: true, wake: [] },
-    ]);
+    expect(await ask('4', digest)).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
+    for (const name of ['4', '5']) expect(await cancel(name)).toEqual({ canceled: false });
 
-    await ask('5', digest);
     await ask('6', digest);
-    expect(await cancel('5', '6')).toEqual([
-      { canceled: true, wake: [] },
-      { canceled: true, wake: ['5'] },
-    ]);
-    expect(await ask('5', digest)).toMatchObject({ kind: 'ended', how: 'canceled', gaveBackSlot: true });
-    expect(await ask('7', digest)).toMatchObject({ kind: 'reserved' });
+    await ask('7', digest);
+    expect(await cancel('6')).toMatchObject({ canceled: true, leader: { id: '7/0' } });
+    expect(await cancel('7')).toEqual({ canceled: true });
+    expect(await ask('7', digest)).toMatchObject({ kind: 'ended', how: 'canceled', gaveBackSlot: true });
+    expect(await reserved()).toEqual([]);
+    expect(await ask('8', digest)).toMatchObject({ kind: 'reserved' });
   });
 });
 
-it('leaves nothing for ever, and forgets what ended a day ago', async () => {
-  const { redis, prefix, ask, cancel, join, clock, start } = open();
+const DAY_MS = 86_400_000;
+
+it('leaves nothing for ever: what has ended is forgotten a day later', async () => {
+  const { redis, prefix, ask, cancel, release, join, clock } = open();
   const { waiting } = recipientKeys(prefix, recipientId);
   await ask('first');
-  await ask('waits', join('digest', { max: 1_000 }));
-  for (let name = 0; name < 150; name++) await ask(`m${name}`, join('digest', { max: 1_000 }));
-  expect(await redis.hlen(waiting)).toBe(153);
-  expect(await redis.pttl(waiting)).toBeGreaterThan(86_000_000);
-  clock.now = start + 2 * 86_400_000;
-  await cancel('x');
-  expect((await redis.hkeys(waiting)).sort()).toEqual(['end:x', 'pruneAt']);
+  const digest = join('digest', { max: 1_000 });
+  for (let name = 0; name < 150; name++) await ask(`m${name}`, digest);
+  expect(await redis.hlen(waiting)).toBeGreaterThan(150);
+  expect(await redis.pttl(waiting)).toBeGreaterThan(399 * DAY_MS);
+  clock.now += 4_000;
+  expect(await ask('m0', digest)).toMatchObject({ kind: 'admitted', digest: { count: 150 } });
+  for (let name = 0; name < 150; name++) {
+    if (name > 0) expect(await ask(`m${name}`, digest)).toMatchObject({ how: 'merged' });
+    await release(`m${name}`);
+  }
+  clock.now += 1.1 * DAY_MS;
+  for (let writes = 0; writes < 20; writes++) {
+    await cancel('x');
+    await release('x');
+  }
+  expect(await redis.hkeys(waiting)).toEqual(['end:x']);
+  expect(await redis.pexpiretime(waiting)).toBe(clock.now + DAY_MS);
+});
+
+it('what waits for one recipient in large numbers does not hold Redis', async () => {
+  const server = await startEmbeddedRedis(); // its statistics are those of this test alone
+  onTestFinished(() => server.close());
+  const { redis, prefix, ask, cancel } = open(connectRedis(server.url));
+  const { waiting } = recipientKeys(prefix, recipientId);
+  const kept = Date.now() + 300 * DAY_MS;
+  for (let from = 0; from < 100_000; from += 10_000) {
+    const fields = Array.from({ length: 10_000 }, (_, at) => [`end:${from + at}`, JSON.stringify({ how: 'canceled', kept })]);
+    await redis.hset(waiting, ...fields.flat());
+  }
+  await redis.config('RESETSTAT');
+  for (const name of ['a', 'b', 'c']) {
+    await ask(name);
+    await cancel(name);
+  }
+  const stats = await redis.info('commandstats');
+  expect(stats).not.toContain('cmdstat_hgetall');
+  const calls = Number(/cmdstat_hscan:calls=(\d+)/.exec(stats)?.[1] ?? 0);
+  expect(calls).toBeGreaterThan(0);
+  expect(calls).toBeLessThanOrEqual(6);
+  expect(await redis.hlen(waiting)).toBeGreaterThan(100_000);
 });

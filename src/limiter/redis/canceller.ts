@@ -1,26 +1,22 @@
 import { createDeadline } from '../../redis/deadline.ts';
 import { defineScript, readScript, type Call } from '../../redis/scripts.ts';
-import type { SlotId } from '../limiter.ts';
+import type { NotToBeSent, SlotId, SlotView } from '../limiter.ts';
 import { GRACE_MS } from '../pace.ts';
-import { categoryKeys, entryOf, memberOf, recipientKeys, type LimiterRedis } from './keys.ts';
+import { categoryKeys, entryOf, idOf, memberOf, jobIdIn, recipientKeys, type LimiterRedis } from './keys.ts';
 import type { Numeric } from './wire.ts';
 
-/** A notification that is to be canceled. */
-interface CancelRequest {
-  /** The id of its job. */
-  readonly jobId: string;
-  /** The number of its next ask (`progress.asks` of the job). */
-  readonly asks: number;
-  /** How long it must be remembered: longer than the job may still wait. Milliseconds; at least a day is taken. */
-  readonly keepMs: number;
+/** A notification that is to be canceled, under the id of its next ask. */
+export interface CancelRequest extends SlotId {
+  /** As in its asks. */
+  readonly enqueuedAt: number;
 }
 
 /** What came of it. */
 interface CancelAnswer {
   /** False if it is too late: it has been admitted, or has ended in another way. */
   readonly canceled: boolean;
-  /** The jobs that end now, and may be woken: its own, or that of the digest of which it was the last part. */
-  readonly wake: readonly string[];
+  /** The ask that leads its digest from now on, with its slot; absent if none does. */
+  readonly leader?: SlotView;
 }
 
 /** Cancels what waits for a slot. Needs no policies, so a producer can do it. */
@@ -29,7 +25,7 @@ export interface Canceller {
    * Decides in one step with the admissions of this recipient: what is canceled is not admitted afterwards. Rejects with
    * LimiterUnavailableError if there was no answer: then call it again, which is safe.
    */
-  cancel(recipientId: string, requests: readonly CancelRequest[]): Promise<CancelAnswer[]>;
+  cancel(request: CancelRequest): Promise<CancelAnswer>;
 }
 
 export interface CancellerOptions {
@@ -46,22 +42,34 @@ const ASKS_AHEAD = 3;
 
 export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerOptions): Canceller {
   const lua = readScript('cancel.lua', import.meta.url);
-  const script: Call<readonly (readonly Numeric[])[]> = defineScript(redis, 'pushpacer:cancel:2', lua, 2);
+  const define = (keys: number): Call<readonly [canceled: Numeric, leader: string, slot: Numeric]> =>
+    defineScript(redis, `pushpacer:cancel:${keys}`, lua, keys);
+  const [script, withCategory] = [define(3), define(5)];
   const answered = createDeadline(timeoutMs);
   return {
-    async cancel(recipientId, requests) {
-      if (requests.length === 0) return [];
-      const { waiting, sent } = recipientKeys(prefix, recipientId);
-      const asked = requests.map(({ jobId, asks, keepMs }) => [jobId, Math.ceil(keepMs), ...sentEntries(jobId, asks)]);
-      const answers = await answered(script(waiting, sent, JSON.stringify(asked)));
-      return answers.map(([canceled, ...wake]) => ({ canceled: Number(canceled) === 1, wake: wake.map(String) }));
+    async cancel({ recipientId, id, category, enqueuedAt }) {
+      const keys = recipientKeys(prefix, recipientId);
+      const ofOverall = [keys.waiting, keys.sent, keys.reserved];
+      const own = category === undefined ? undefined : categoryKeys(keys, category);
+      const args = [jobIdIn(id), enqueuedAt, ...sentEntries(id)];
+      const [canceled, leader, slot] = await answered(
+        own === undefined
+          ? script(...ofOverall, ...args)
+          : withCategory(...ofOverall, own.reserved, own.heldBack, ...args),
+      );
+      const [at, leads] = [Number(slot), idOf(leader)];
+      return {
+        canceled: Number(canceled) === 1,
+        ...(at > 0 && { leader: { at, ...(leads !== undefined && { id: leads }) } }),
+      };
     },
   };
 }
 
-/** Every id under which an admission of the notification may stand among the sent slots. */
-function sentEntries(jobId: string, asks: number): string[] {
-  return Array.from({ length: asks + ASKS_AHEAD }, (_, number) => memberOf(entryOf(`${jobId}/${number}`)));
+/** Every id under which an admission of the notification may stand among the sent slots. `id`: of its next ask. */
+function sentEntries(id: string): string[] {
+  const asks = Number(/\d+$/.exec(id)?.[0] ?? 0);
+  return Array.from({ length: asks + ASKS_AHEAD }, (_, number) => memberOf(entryOf(`${jobIdIn(id)}/${number}`)));
 }
 
 /** The part of ioredis that reads a place in line. */
@@ -93,30 +101,36 @@ export async function countBefore(
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-interface CanceledOptions {
+interface EndLookOptions {
   /** The limiter's Redis: a client of ioredis. */
-  readonly redis: { hget(key: string, field: string): Promise<string | null> };
+  readonly redis: WaitingRedis;
   /** The limiter's prefix. */
   readonly prefix: string;
   /** How long an answer may take, in milliseconds. */
   readonly timeoutMs: number;
 }
 
-/**
- * Whether a notification was canceled, by its job's id; it writes nothing. Rejects with LimiterUnavailableError if there
- * was no answer.
- */
-export function createCanceledLook({
-  redis,
-  prefix,
-  timeoutMs,
-}: CanceledOptions): (recipientId: string, jobId: string) => Promise<boolean> {
+/** How a notification is to end without being sent; undefined if it is not. */
+export type EndLook = (
+  ending: Pick<CancelRequest, 'recipientId' | 'enqueuedAt'> & { readonly jobId: string },
+) => Promise<Pick<NotToBeSent, 'how' | 'by'> | undefined>;
+
+/** Asks for nothing and writes nothing. The look rejects with LimiterUnavailableError if there was no answer. */
+export function createEndLook({ redis, prefix, timeoutMs }: EndLookOptions): EndLook {
   const answered = createDeadline(timeoutMs);
-  return async (recipientId, jobId) => {
-    const text = await answered(redis.hget(recipientKeys(prefix, recipientId).waiting, `end:${jobId}`));
-    if (text === null) return false;
-    const { how, kept } = JSON.parse(text) as { readonly how: string; readonly kept: number };
-    return how === 'canceled' && kept > Date.now();
+  return async ({ recipientId, jobId, enqueuedAt }) => {
+    const first = /^(.+?)#[rd]\d/s.exec(jobId)?.[1];
+    const names = first === undefined ? [jobId] : [jobId, first];
+    const fields = names.map((name) => `end:${name}`);
+    const [own, ofFirst] = await answered(redis.hmget(recipientKeys(prefix, recipientId).waiting, ...fields));
+    const read = (text: string | null | undefined): Stored => JSON.parse(text ?? '{}') as Stored;
+    const [end, firstEnd] = [read(own), read(ofFirst)];
+    // As readOwn of waiting.lua.
+    const found = (end.born ?? enqueuedAt) === enqueuedAt && end.how !== undefined ? end : firstEnd;
+    if (found === firstEnd && firstEnd.born !== enqueuedAt) return undefined;
+    const { how, by } = found;
+    if (how === undefined || how === 'sent') return undefined;
+    return { how, ...(by !== undefined && { by }) };
   };
 }
 
@@ -127,10 +141,10 @@ export interface WaitingRedis {
 
 /** What waiting.lua stores. */
 interface Stored {
-  readonly how?: string;
+  readonly how?: NotToBeSent['how'] | 'sent';
   readonly by?: string;
+  readonly born?: number;
   readonly field?: string;
-  readonly name?: string;
   readonly entry?: string;
   readonly count?: number;
 }
@@ -151,25 +165,20 @@ export async function freedBy(
     const texts = await redis.hmget(waiting, ...fields);
     return texts.map((text) => (text === null ? undefined : (JSON.parse(text) as Stored)));
   };
-  const [ends, holders] = await Promise.all([
-    read(jobs.map(({ jobId }) => `end:${jobId}`)),
-    read(jobs.map(({ jobId }) => `holder:${jobId}`)),
-  ]);
+  const [ends, leads, parts] = await Promise.all(
+    ['end:', 'holder:', 'part:'].map((kind) => read(jobs.map(({ jobId }) => `${kind}${jobId}`))),
+  );
   const freed: string[] = [];
-  const leaving = new Map<string, number>(); // by the holder of a digest: how many of its parts
+  const leaving = new Map<string, number>(); // by the field of a digest: how many of those in it
   for (const [index, { jobId, asks }] of jobs.entries()) {
-    const end = ends[index];
-    const holder = end?.how === 'merged' ? end.by : holders[index]?.field === undefined ? undefined : jobId;
-    if (holder !== undefined) leaving.set(holder, (leaving.get(holder) ?? 0) + 1);
-    else if (end === undefined) freed.push(entryOf(`${jobId}/${asks}`));
+    const field = (leads?.[index] ?? parts?.[index])?.field;
+    if (field?.startsWith('latest:') === false) leaving.set(field, (leaving.get(field) ?? 0) + 1);
+    else if (ends?.[index] === undefined) freed.push(entryOf(`${jobId}/${asks}`));
   }
-  const names = [...leaving.keys()];
-  const fields = (await read(names.map((name) => `holder:${name}`))).map((holder) => holder?.field ?? '');
-  const digests = await read(fields);
-  for (const [index, name] of names.entries()) {
-    const digest = digests[index];
-    const isEmpty = (digest?.count ?? 0) <= (leaving.get(name) ?? 0);
-    if (digest?.name === name && digest.entry !== undefined && isEmpty) freed.push(digest.entry);
+  const fields = [...leaving.keys()];
+  for (const [index, digest] of (await read(fields)).entries()) {
+    const isEmpty = (digest?.count ?? 0) <= (leaving.get(fields[index] ?? '') ?? 0);
+    if (digest?.entry !== undefined && isEmpty) freed.push(digest.entry);
   }
   return freed;
 }

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { defineScript, readScript, type Call, type ScriptRedis } from '../../redis/scripts.ts';
-import type { AdmitReply, InspectReply, Numeric, SettingsReply } from './wire.ts';
+import type { AdmitReply, InspectReply, Numeric, ReleaseReply, SettingsReply } from './wire.ts';
 
 /** The keys of one scope of a recipient; each is a sorted set. */
 export interface ScopeKeys {
@@ -81,6 +81,11 @@ export function idOf(entry: string): string | undefined {
   return entry.startsWith(NAMELESS) ? undefined : entry;
 }
 
+/** The notification of an ask, as the scripts name it: the id of its job. `msg-8841#r1/0` → `msg-8841#r1`. */
+export function jobIdIn(askId: string): string {
+  return /^(.*)\/\d+$/s.exec(askId)?.[1] ?? askId;
+}
+
 /**
  * An id among the sent slots: a signed 32-bit hash of `entryOf`'s text, in decimal digits. Redis stores such an integer in 6 bytes,
  * a UUID in 39. Two ids of one recipient within its windows have the same hash with a chance of 1 in 4 billion, and never if they
@@ -100,8 +105,8 @@ export interface LimiterRedis extends ScriptRedis {
 export interface Scripts {
   /** For one scope, and for two. */
   readonly admit: readonly [Call<AdmitReply>, Call<AdmitReply>];
-  /** For one set, two and three of them. */
-  readonly release: readonly [Call<Numeric>, Call<Numeric>, Call<Numeric>];
+  /** For what waits and one set, two and three of them. */
+  readonly release: readonly [Call<ReleaseReply>, Call<ReleaseReply>, Call<ReleaseReply>];
   readonly move: Call<readonly Numeric[]>;
   readonly settings: Call<SettingsReply>;
 }
@@ -110,7 +115,7 @@ export interface Scripts {
 export function defineScripts(redis: LimiterRedis, scopes: number): Scripts {
   return {
     admit: [define(redis, 'admit', 4), define(redis, 'admit', 7)],
-    release: [define(redis, 'release', 1), define(redis, 'release', 2), define(redis, 'release', 3)],
+    release: [define(redis, 'release', 2), define(redis, 'release', 3), define(redis, 'release', 4)],
     move: define(redis, 'move', 3 * scopes),
     settings: define(redis, 'settings', 1),
   };

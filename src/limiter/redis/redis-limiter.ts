@@ -19,7 +19,17 @@ import {
   MAX_BLOCK_MS,
 } from '../checks.ts';
 import { checkOnUnavailable, withFallback, type OnUnavailable } from '../fallback.ts';
-import type { Admission, Ask, NotToBeSent, Follow, SlotId, Limiter, WaitingAsk, WaitingLimiter } from '../limiter.ts';
+import type {
+  Admission,
+  Ask,
+  NotToBeSent,
+  Follow,
+  SlotId,
+  Limiter,
+  Released,
+  WaitingAsk,
+  WaitingLimiter,
+} from '../limiter.ts';
 import { inspectionOf, movedOf, replan } from '../recipient-state.ts';
 import { createClock, type Clock } from './clock.ts';
 import {
@@ -29,13 +39,14 @@ import {
   entryOf,
   idOf,
   memberOf,
+  jobIdIn,
   recipientKeys,
   type CategoryKeys,
   type LimiterRedis,
 } from './keys.ts';
 import { createLook, toMoves } from './look.ts';
 import { createQuietTerms } from './quiet-terms.ts';
-import { createPolicies, readAdmit, readSettings, toAdmission, toOptions } from './wire.ts';
+import { createPolicies, readAdmit, readReleased, readSettings, toAdmission, toOptions } from './wire.ts';
 
 /** The limits of a Redis limiter, its client, what it keeps, and what happens while Redis does not answer. */
 export interface RedisLimiterOptions {
@@ -134,18 +145,19 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     return ask('peek', asked) as Promise<Admission>;
   }
 
-  /** Removes the id from these sets of every scope of its ask. */
+  /** Removes the id from these sets of every scope of its ask; `more`: what else release.lua takes. */
   async function release(
     slot: SlotId,
     sets: readonly ('sent' | 'reserved' | 'heldBack')[],
     entry: string,
-  ): Promise<boolean> {
+    ...more: (string | number)[]
+  ): Promise<Released> {
     const category = policies.categoryOf(slot);
     const keys = recipientKeys(prefix, slot.recipientId);
     const scopes: Partial<CategoryKeys>[] = category === undefined ? [keys] : [keys, categoryKeys(keys, category)];
     const named = scopes.flatMap((scope) => sets.flatMap((set) => scope[set] ?? []));
     const script = scripts.release[named.length - 1] ?? scripts.release[0];
-    return Number(await answered(script(...named, entry))) === 1;
+    return readReleased(await answered(script(keys.waiting, ...named, entry, ...(more.length > 0 ? more : ['']))));
   }
 
   async function set(what: string, recipientId: string, until: number | '', value: string, mostMs: number | '') {
@@ -190,11 +202,14 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     moveUp: moveAll,
     async refund(slot) {
       checkSlot(slot);
-      return release(slot, ['sent'], sentEntry(entryOf(slot.id)));
+      return (await release(slot, ['sent'], sentEntry(entryOf(slot.id)))).hadSlot;
     },
     async cancel(slot) {
       checkSlot(slot);
-      return release(slot, ['reserved', 'heldBack'], entryOf(slot.id));
+      return (await release(slot, ['reserved', 'heldBack'], entryOf(slot.id))).hadSlot;
+    },
+    release({ enqueuedAt, isDead, ...slot }) {
+      return release(slot, ['reserved', 'heldBack'], entryOf(slot.id), jobIdIn(slot.id), enqueuedAt, Number(isDead));
     },
     async limit(recipientId, stored, { until, ...follow } = {}) {
       checkLimit(recipientId, stored, until, undefined);

@@ -7,6 +7,7 @@ import type {
   Cause,
   Digest,
   NotToBeSent,
+  Released,
   RuleStanding,
   Standing,
   WaitingAsk,
@@ -14,16 +15,15 @@ import type {
 import { paceOf, quietCause, quietLeft } from '../pace.ts';
 import type { StoredPolicy } from '../recipient-state.ts';
 import type { Clock } from './clock.ts';
+import { entryOf, idOf, jobIdIn } from './keys.ts';
 
 // What the scripts take and answer, which the scripts explain. In this order: an ask and its answer; settings and inspections;
 // policies.
 
 /** ARGV[4] of admit.lua. Where no time is quiet, `maxWaitMs` and `expiresInMs` bound the same wait, so the smaller one is enough. */
-export function toOptions(
-  { maxWaitMs = Infinity, maxQuietMs, expiresInMs = Infinity, maxPending, leadMs = 0, join, claim = false }: WaitingAsk,
-  countBlocked: boolean,
-  hasQuietTimes: boolean,
-): string {
+export function toOptions(ask: WaitingAsk, countBlocked: boolean, hasQuietTimes: boolean): string {
+  const { id, maxWaitMs = Infinity, maxQuietMs, expiresInMs = Infinity, maxPending, leadMs = 0 } = ask;
+  const { join, claim = false, enqueuedAt } = ask;
   const bounds = hasQuietTimes
     ? { ...bound('maxWait', maxWaitMs), ...bound('maxQuiet', maxQuietMs), ...bound('expiresIn', expiresInMs) }
     : bound('maxWait', Math.min(maxWaitMs, expiresInMs));
@@ -34,6 +34,8 @@ export function toOptions(
     ...(leadMs > 0 && { lead: Math.ceil(leadMs) }),
     ...(join !== undefined && { join }),
     ...(claim && { claim: 1 }),
+    ...(enqueuedAt !== undefined && { born: enqueuedAt }),
+    ...(enqueuedAt !== undefined && entryOf(id) !== id && { name: jobIdIn(id) }),
   });
   return text === '{}' ? '' : text;
 }
@@ -197,6 +199,19 @@ export type SettingsReply = readonly [done: Numeric, now: Numeric];
 
 export function readSettings([done, now]: SettingsReply): { readonly done: boolean; readonly now: number } {
   return { done: Number(done) === 1, now: Number(now) };
+}
+
+/** The answer of release.lua. */
+export type ReleaseReply = readonly [hadSlot: Numeric, leader: string, slot: Numeric, count: Numeric, own: Numeric];
+
+export function readReleased([hadSlot, leader, slot, count, own]: ReleaseReply): Released {
+  const at = Number(slot);
+  const id = idOf(leader);
+  return {
+    hadSlot: Number(hadSlot) === 1,
+    ...(at > 0 && { leader: { at, ...(id !== undefined && { id }) } }),
+    ...(Number(count) > 0 && { digest: { count: Number(count), own: Number(own) === 1 } }),
+  };
 }
 
 export type InspectReply = readonly [
