@@ -20,6 +20,8 @@ export interface Fleet {
   freeze(place: number, ms: number, witness: () => Promise<void>): Promise<Omit<Freeze, 'holders'>>;
   /** Starts another one, and sends SIGTERM to this one. */
   restart(place: number): Promise<void>;
+  /** Starts one more at no place. It stops by SIGTERM so long after it took its first jobs; resolves then. */
+  visit(visitor: Visitor, ms: number): Promise<void>;
   /** The addresses of the pages of all workers that take jobs. */
   urls(): string[];
   /** Resolves when the worker at every place takes jobs; rejects if one does not. */
@@ -36,6 +38,16 @@ interface FleetOptions {
   readonly env: Readonly<Record<string, string>>;
   /** Each worker's output is a file in this folder. */
   readonly logFolder: string;
+}
+
+/** A worker beside those of the fleet. */
+export interface Visitor {
+  /** In the name of its log. */
+  readonly name: string;
+  /** Its whole environment. */
+  readonly env: Readonly<Record<string, string>>;
+  /** The path of its program. Default: the worker of this checkout. */
+  readonly program?: string | undefined;
 }
 
 /** A worker that does not end within this time after SIGTERM is killed. */
@@ -57,8 +69,10 @@ export async function startFleet({ count, env, logFolder }: FleetOptions): Promi
   /** Sent SIGTERM by this run. */
   const stopping = new Set<ChaosWorker>();
   let started = 0;
-  const start = async (): Promise<ChaosWorker> => {
-    const worker = await startWorker(env, join(logFolder, `worker-${started++}.log`));
+  const start = async (visitor?: Visitor): Promise<ChaosWorker> => {
+    const name = visitor === undefined ? '' : `-${visitor.name}`;
+    const logFile = join(logFolder, `worker-${started++}${name}.log`);
+    const worker = await startWorker(visitor?.env ?? env, logFile, visitor?.program);
     pids.push(worker.pid);
     all.set(worker, undefined);
     if (isStopped) await endOnce(worker); // the run has failed, and a fault was under way
@@ -67,7 +81,7 @@ export async function startFleet({ count, env, logFolder }: FleetOptions): Promi
     });
     return worker;
   };
-  const places = await Promise.all(Array.from({ length: count }, start));
+  const places = await Promise.all(Array.from({ length: count }, () => start()));
   const turns = places.map(() => Promise.resolve<unknown>(undefined));
   /** One fault after the other: where a worker is slow to start, the next one waits until it can strike. */
   const strike = <T>(place: number, work: (worker: ChaosWorker) => Promise<T>): Promise<T> => {
@@ -107,6 +121,13 @@ export async function startFleet({ count, env, logFolder }: FleetOptions): Promi
         places[place] = await start();
         void endOnce(worker);
       }),
+    async visit(visitor, ms) {
+      const worker = await start(visitor);
+      await worker.ready;
+      await sleep(ms);
+      stopping.add(worker);
+      await endOnce(worker);
+    },
     urls: () => places.map((worker) => worker.url()).filter((url) => url !== undefined),
     ready: () => Promise.all(places.map(({ ready }) => ready)),
     async stop() {
@@ -149,9 +170,13 @@ const POLL_MS = 50;
 /** A worker waits up to 30 s for a Redis that is away; the rest is for a busy machine, and for being frozen meanwhile. */
 const READY_TIMEOUT_MS = 120_000;
 
-async function startWorker(env: Readonly<Record<string, string>>, logFile: string): Promise<ChaosWorker> {
+async function startWorker(
+  env: Readonly<Record<string, string>>,
+  logFile: string,
+  program?: string,
+): Promise<ChaosWorker> {
   const log = await open(logFile, 'w');
-  const child = spawnWorker(env, [log.fd, log.fd]);
+  const child = spawnWorker(env, [log.fd, log.fd], true, program);
   await log.close(); // the child has its own
   const ended = once(child, 'exit').then(([code]) => code as number | null);
   const pid = child.pid ?? 0;

@@ -23,7 +23,7 @@ interface OddDevice {
 }
 
 /** What is recorded of the faults that are injected. */
-interface Recorded {
+export interface Recorded {
   readonly incidents: Incident[];
   readonly freezes: Freeze[];
   readonly cuts: Cut[];
@@ -36,7 +36,7 @@ export interface Injected extends Recorded {
   readonly counts: Readonly<Record<Fault['kind'], number>>;
 }
 
-interface Targets {
+export interface Targets {
   readonly fleet: Fleet;
   readonly redis: KillableRedis | ChaosCluster;
   readonly queue: ChaosQueue;
@@ -118,7 +118,13 @@ function slotOfFault(
   return slotOfRecipient(recipients[pick % recipients.length] ?? '');
 }
 
-async function injectFault(fault: Fault, targets: Targets, recorded: Recorded, signal: AbortSignal): Promise<void> {
+/** One fault, from its beginning to its end. */
+export async function injectFault(
+  fault: Fault,
+  targets: Targets,
+  recorded: Recorded,
+  signal: AbortSignal,
+): Promise<void> {
   const { fleet, redis, queue, providers, devices } = targets;
   const { incidents, cuts, oddDevices } = recorded;
   const wait = (ms: number): Promise<void> => sleep(ms, undefined, { signal });

@@ -68,17 +68,18 @@ export async function startReplicas({ count, env }: ReplicaOptions): Promise<Rep
 
 /**
  * One worker process, which ends with this one. `output`: where its standard output and standard error go.
- * `logsStandstills`: its log says when it stood still.
+ * `logsStandstills`: its log says when it stood still. `program`: the worker of another version.
  */
 export function spawnWorker(
   env: ReplicaOptions['env'],
   output: readonly ['pipe' | number, 'inherit' | number],
   logsStandstills = true,
+  program = WORKER,
 ): ChildProcess {
   // Variables in the caller's shell may be meant for another worker, so they are not passed on.
   const names = new Set(CONFIG_VARIABLES.map(({ name }) => name));
   const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !names.has(name)));
-  return spawn(process.execPath, [...(logsStandstills ? ['--import', DELAYS] : []), WORKER], {
+  return spawn(process.execPath, [...(logsStandstills ? ['--import', DELAYS] : []), program], {
     env: { ...inherited, METRICS_PORT: '0', ...env },
     stdio: ['ignore', ...output, 'ipc'],
   });

@@ -1,17 +1,13 @@
-import { cp, readFile, symlink, writeFile } from 'node:fs/promises';
+import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { runProgram, temporaryFolder } from './program.ts';
+import { EARLIER, linkPackages, unpackVersion } from '../../chaos/pairs/earlier.ts';
+import { temporaryFolder } from './program.ts';
 
 // Workers of other versions than the one that is tested. Each function answers the path of a worker's program.
 
-const EARLIER = 'test/fixtures/pushpacer-0.1.0-f55c1c1.tgz';
-
 /** The package of an earlier version, which reads and writes what was stored before formats had a number. */
 export async function earlierVersion(): Promise<string> {
-  const folder = await temporaryFolder();
-  await runProgram('tar', ['xzf', join(process.cwd(), EARLIER), '-C', folder], folder);
-  await linkPackages(folder);
-  return join(folder, 'package/dist/workers/notifications.js');
+  return unpackVersion(EARLIER, await temporaryFolder());
 }
 
 /** What the next version could change: it knows format 2 of two things, and writes one of them in it. */
@@ -39,8 +35,4 @@ export async function nextVersion(): Promise<string> {
     await writeFile(file, text.replace(before, after));
   }
   return join(folder, 'workers/notifications.ts');
-}
-
-function linkPackages(folder: string): Promise<void> {
-  return symlink(join(process.cwd(), 'node_modules'), join(folder, 'node_modules'));
 }
