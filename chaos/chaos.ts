@@ -11,14 +11,16 @@ import {
 import { say } from '../src/terminal/progress.ts';
 import { planFaults } from './faults.ts';
 import { checks } from './judge.ts';
+import { pairs, PAIRS_SECONDS } from './pairs/pairs.ts';
 import { describeFault, renderReport, renderTroubles, judgeRun, keepFacts } from './report.ts';
 import { run } from './run.ts';
 import { planWorkload } from './workload.ts';
 
 interface Flags {
-  readonly seconds: number;
+  readonly seconds?: number;
   readonly seed: number;
   readonly notifications?: number;
+  readonly pairs?: true;
   readonly cluster?: true;
   readonly waitReplicas?: number;
   readonly plan?: true;
@@ -26,6 +28,9 @@ interface Flags {
   readonly json?: true;
 }
 
+type Timed = Flags & { readonly seconds: number };
+
+const SECONDS = 60;
 /** In the default of a minute. */
 const NOTIFICATIONS_A_SECOND = 20_000 / 60;
 
@@ -37,12 +42,15 @@ export async function main(argv: readonly string[]): Promise<void> {
   )
     .option(
       '--seconds <n>',
-      'how long the faults go on; the queue is drained after it',
+      `how long the faults go on; the queue is drained after it (default: ${SECONDS}, with --pairs ${PAIRS_SECONDS})`,
       integer('--seconds', 10, 3_600),
-      60,
     )
     .option('--seed <n>', 'decides the faults and the notifications', integer('--seed', 0, 2 ** 31), 1)
     .option('--notifications <n>', 'how many (default: 20,000 a minute)', integer('--notifications', 100, 1_000_000))
+    .option(
+      '--pairs',
+      'few recipients, every feature and every act of operators together; checks that nothing vanishes',
+    )
     .option('--cluster', 'on a Redis Cluster: masters are killed, so that replicas take over, and hash slots move')
     .option(
       '--wait-replicas <n>',
@@ -56,19 +64,27 @@ export async function main(argv: readonly string[]): Promise<void> {
       if (flags.waitReplicas !== undefined && flags.cluster !== true) {
         throw new UsageError('--wait-replicas: expected --cluster beside it, since a single Redis has no replicas');
       }
-      process.exitCode = flags.plan === true ? printPlan(flags) : await chaos(flags);
+      if (flags.pairs === true) {
+        if (flags.cluster === true || flags.notifications !== undefined) {
+          throw new UsageError('--pairs: expected neither --cluster nor --notifications beside it');
+        }
+        process.exitCode = await pairs({ ...flags, seconds: flags.seconds ?? PAIRS_SECONDS });
+        return;
+      }
+      const timed = { ...flags, seconds: flags.seconds ?? SECONDS };
+      process.exitCode = flags.plan === true ? printPlan(timed) : await chaos(timed);
     });
   await runCommand(command, argv);
 }
 
-function printPlan({ seed, seconds, json, cluster }: Flags): number {
+function printPlan({ seed, seconds, json, cluster }: Timed): number {
   const plan = planFaults(seed, seconds, cluster);
   if (json === true) printJson({ seed, seconds, faults: plan });
   else process.stdout.write(`${plan.map(describeFault).join('\n')}\n`);
   return EXIT.ok;
 }
 
-async function chaos({ seed, seconds, keep, json, ...flags }: Flags): Promise<number> {
+async function chaos({ seed, seconds, keep, json, ...flags }: Timed): Promise<number> {
   const { notifications = Math.round(seconds * NOTIFICATIONS_A_SECOND) } = flags;
   const cluster = flags.cluster === true ? { waitReplicas: flags.waitReplicas ?? 0 } : undefined;
   const marker = crypto.randomUUID().replaceAll('-', '').slice(-12);

@@ -1,0 +1,132 @@
+import { notificationIdOf } from '../../src/queue/names.ts';
+import { excuse, type Excused, type Fault, type PairsFacts } from './facts.ts';
+import type { Fates } from './fates.ts';
+import type { Leftover } from './leftovers.ts';
+
+// Rule 7: what is left in Redis when every notification has ended and every worker has stopped.
+
+/** Keys that never expire, as docs/redis.md ("Every key") lists them. `SHARD` is any prefix in braces. */
+const STAYS = [
+  /^\{[^}]+\}:(notifications|dead-letters):(meta|id|pc|events|marker)$/,
+  /^\{[^}]+\}:notifications:(completed|stalled)$/,
+  /^\{[^}]+\}:dead-letters:wait$/,
+  /^\{[^}]+\}:(outcomes|invalid-tokens|audit|shards)$/,
+  /^\{[^}]+\}:shards:fence$/,
+];
+/** A job's hash. It lives until it leaves the set of the jobs that ended, or its dead letter goes. */
+const JOB = /^(\{[^}]+\}:(?:notifications|dead-letters)):([^:]+)$/;
+/** Jobs that have not ended are judged by rule 1. */
+const UNENDED = /^\{[^}]+\}:notifications:(wait|prioritized|delayed|active|failed|paused)$/;
+
+const SLOTS = /:(reserved|held:[^:]+|reserved:[^:]+)$/;
+const WAITING = /:waiting$/;
+const INDEX = /:cancellation:[^:]+$/;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** For how long a cancel is remembered. */
+const CANCELED_MS = 7 * DAY_MS;
+/** What waits is kept for a day behind its slot, and the quiet hours of this run end in two hours. */
+const SLOT_AHEAD_MS = 2 * HOUR_MS;
+/** It was written a little before it was read. */
+const SLACK_MS = 60_000;
+
+export function judgeLeft(facts: PairsFacts, fates: Fates, excused: Excused): Fault[] {
+  const { leftovers, readAt } = facts;
+  const known = { fates, readAt, excused, removedByHand: removedOf(facts) };
+  const members = new Set(
+    leftovers.flatMap(({ key, content = {} }) => {
+      const queue =
+        /^(\{[^}]+\}:(?:notifications|dead-letters)):(?:completed|wait|prioritized|delayed|active|failed|paused)$/.exec(
+          key,
+        )?.[1];
+      return queue === undefined ? [] : Object.keys(content).map((id) => `${queue}:${id}`);
+    }),
+  );
+  return leftovers.flatMap((left) => {
+    const found = [...foreverFaults(left, members)];
+    if (SLOTS.test(left.key)) found.push(...slotFaults(left, known));
+    if (WAITING.test(left.key)) found.push(...waitingFaults(left, known));
+    if (INDEX.test(left.key)) found.push(...indexFaults(left, known));
+    return found.map(({ text, ids }): Fault => ({ rule: 7, text: `${left.key}: ${text}`, lives: ids }));
+  });
+}
+
+interface Found {
+  readonly text: string;
+  readonly ids: readonly string[];
+}
+
+interface Known {
+  readonly fates: Fates;
+  readonly readAt: number;
+  readonly excused: Excused;
+  /** Job ids. */
+  readonly removedByHand: ReadonlySet<string>;
+}
+
+/** Nothing of the product runs when a person removes a job: what points to it is found later, or forgotten. */
+function removedOf({ done }: PairsFacts): ReadonlySet<string> {
+  return new Set(done.flatMap((one) => (one.kind === 'remove' ? [one.jobId] : [])));
+}
+
+function foreverFaults({ key, ttlMs }: Leftover, members: ReadonlySet<string>): Found[] {
+  if (ttlMs >= 0 || UNENDED.test(key) || STAYS.some((pattern) => pattern.test(key))) return [];
+  const [, queue = '', id = ''] = JOB.exec(key) ?? [];
+  if (members.has(`${queue}:${id}`)) return [];
+  const ids = id === '' ? [] : [notificationIdOf(id)];
+  return [{ text: id === '' ? 'never expires' : 'is in no state of its queue, and never expires', ids }];
+}
+
+/** `msg-1#r1/0` → `msg-1#r1` */
+function jobIdOf(entry: string): string {
+  return entry.replace(/\/\d+$/, '');
+}
+
+/** A slot that lies ahead, though all have ended. Past ones are forgotten a minute after their time (docs/operations.md). */
+function slotFaults({ content = {} }: Leftover, { readAt, excused, removedByHand, fates }: Known): Found[] {
+  return Object.entries(content).flatMap(([entry, at]) => {
+    const jobId = jobIdOf(entry);
+    if (entry.startsWith(' ') || Number(at) <= readAt || isQueued(notificationIdOf(jobId), fates)) return [];
+    if (removedByHand.has(jobId)) {
+      excuse(excused, 'the slot of a job that was removed by hand');
+      return [];
+    }
+    return [
+      { text: `${entry} has a slot ${Math.round(Number(at) - readAt)} ms ahead`, ids: [notificationIdOf(jobId)] },
+    ];
+  });
+}
+
+/** A day after the last change (docs/limiter.md), and a week for what was canceled (docs/waiting.md). */
+function waitingFaults({ content = {} }: Leftover, { readAt }: Known): Found[] {
+  const found: Found[] = [];
+  for (const [field, text] of Object.entries(content)) {
+    if (field === 'pruneAt') continue;
+    const value = JSON.parse(text) as { readonly kept: number; readonly how?: string; readonly name?: string };
+    const most = value.how === 'canceled' ? CANCELED_MS : DAY_MS;
+    const leftMs = value.kept - readAt;
+    if (leftMs <= most + SLOT_AHEAD_MS + SLACK_MS) continue;
+    const name = value.name ?? field.slice(field.indexOf(':') + 1);
+    found.push({ text: `${field} is kept for ${Math.round(leftMs / HOUR_MS)} h more`, ids: [notificationIdOf(name)] });
+  }
+  return found;
+}
+
+/** An ended job is in the index for an hour at most. */
+function indexFaults({ content = {} }: Leftover, { readAt, fates, excused, removedByHand }: Known): Found[] {
+  const late = Object.entries(content).filter(([jobId, until]) => {
+    if (Number(until) - readAt <= HOUR_MS + SLACK_MS || isQueued(notificationIdOf(jobId), fates)) return false;
+    if (!removedByHand.has(jobId)) return true;
+    excuse(excused, 'a job that was removed by hand, in the index of cancellation keys');
+    return false;
+  });
+  if (late.length === 0) return [];
+  const hours = Math.round((Math.max(...late.map(([, until]) => Number(until))) - readAt) / HOUR_MS);
+  const jobIds = late.map(([jobId]) => jobId);
+  return [{ text: `has ${jobIds.join(', ')}, which ended, for ${hours} h more`, ids: jobIds.map(notificationIdOf) }];
+}
+
+/** Rule 1 has that fault. */
+function isQueued(id: string, fates: Fates): boolean {
+  return [...fates.values()].some(({ life, kind }) => life.id === id && kind === 'queued');
+}

@@ -1,0 +1,194 @@
+import { excuse, lifeAt, type Excused, type Fault, type PairsFacts } from './facts.ts';
+import type { Doubts, Fate, Fates } from './fates.ts';
+import { SENT_BODY } from './workload.ts';
+
+// Rules 4 and 5: of what waits together.
+
+interface Parts {
+  readonly facts: PairsFacts;
+  readonly fates: Fates;
+  readonly doubts: Doubts;
+  readonly excused: Excused;
+}
+
+/** Those that wait together: of one recipient, in one category, under one key. */
+function groupsOf(fates: Fates, kind: 'digest' | 'latest'): Fate[][] {
+  const some = [...fates.values()].filter(({ life }) => life.input.onThrottle === kind);
+  return [
+    ...Map.groupBy(some, ({ life: { input } }) => {
+      return JSON.stringify([
+        input.recipientId,
+        input.category,
+        kind === 'digest' ? input.digest?.key : input.collapseId,
+      ]);
+    }).values(),
+  ];
+}
+
+/** The notification whose id the end names. */
+function placeOf({ last }: Fate, { facts, fates }: Parts): Fate | undefined {
+  const life = last?.by === undefined ? undefined : lifeAt(facts.lives, last.by, last.at);
+  return life && fates.get(life.name);
+}
+
+/** Rule 4: the alerts of a digest count each notification once, but those that were canceled. */
+export function judgeDigests(parts: Parts): Fault[] {
+  return groupsOf(parts.fates, 'digest').flatMap((group) => digestFaults(group, parts));
+}
+
+/** How many notifications a phone was told of by the alerts under this name; undefined if none was seen. */
+function toldBy({ seen }: Fate): number | undefined {
+  if (seen.length === 0) return undefined;
+  return Math.max(...seen.map(({ body = '' }) => Number(SENT_BODY.exec(body)?.[1] ?? 1)));
+}
+
+function digestFaults(group: readonly Fate[], parts: Parts): Fault[] {
+  const { excused } = parts;
+  const merged = group.filter(({ kind, isCanceled }) => kind === 'merged' && !isCanceled);
+  const leaderOf = new Map(merged.map((part) => [part, placeOf(part, parts)]));
+  const faults: Fault[] = [];
+  let surplus = 0;
+  const generous: Fate[] = [];
+  for (const fate of group) {
+    const told = toldBy(fate);
+    if (told === undefined) continue;
+    const { name, input } = fate.life;
+    const most = input.digest?.maxSize ?? 100;
+    if (told > most) faults.push(fault(`${name}: an alert for ${told}, and at most ${most} are in one digest`, [fate]));
+    const isPart = (part: Fate): boolean => leaderOf.get(part) === fate && part.seen.length === 0;
+    const joined = merged.filter(isPart);
+    const expected = joined.length + (fate.isCanceled ? 0 : 1);
+    if (told < expected) faults.push(fault(fewer(fate, told, joined), [fate, ...joined]));
+    if (told <= expected) continue;
+    surplus += told - expected;
+    generous.push(fate);
+  }
+  const alone = merged.filter((part) => part.seen.length === 0 && (leaderOf.get(part)?.seen.length ?? 0) === 0);
+  const needing = alone.filter((part) => !endedWith(part, leaderOf.get(part), excused));
+  if (needing.length > surplus) {
+    const texts = needing.map((part) => `${part.life.name} (merged into ${placeText(part, leaderOf.get(part))})`);
+    const others = surplus === 0 ? 'no alert counts' : `alerts count only ${surplus} of`;
+    faults.push(
+      fault(`${others} ${texts.join(', ')}`, [...needing, ...needing.flatMap((part) => leaderOf.get(part) ?? [])]),
+    );
+  } else excuse(excused, 'counted by another one of its digest', needing.length);
+  // Those that joined, and whose worker was killed before it could say so.
+  const unsaid = group.filter((fate) => fate.kind === 'expired' && parts.doubts.wasInHand(fate)).length;
+  if (surplus > alone.length + unsaid) {
+    const texts = generous.map((fate) => `${fate.life.name}: an alert for ${toldBy(fate) ?? 0}`);
+    faults.push(fault(`${texts.join('; ')}: ${surplus - alone.length} more than there are`, generous));
+  } else if (surplus > alone.length) excuse(excused, 'counted, and expired in hand at a fault');
+  for (const part of merged) {
+    const leader = leaderOf.get(part);
+    if (part.seen.length === 0 || leader === undefined || leader.seen.length === 0) continue;
+    if (part.seen.every((entry) => parts.doubts.unanswered(entry) || parts.doubts.inHand(part, entry)))
+      excuse(excused, 'merged, and seen at a fault');
+    else
+      faults.push(
+        fault(`${part.life.name}: is a part of ${leader.life.name}, and was seen by itself too`, [part, leader]),
+      );
+  }
+  return faults;
+}
+
+function fewer({ life: { name }, isCanceled, last }: Fate, told: number, joined: readonly Fate[]): string {
+  const own = isCanceled ? 'itself canceled' : 'itself';
+  const replay = (last?.generation ?? 0) > 0 ? ', after a replay' : '';
+  const names = joined.map(({ life }) => life.name).join(', ');
+  return `${name}: an alert for ${told}${replay}; ${names === '' ? own : `${own} and ${names}`} should be in it`;
+}
+
+/**
+ * Whether a part ended with its leader in a documented way: it expires no later than the leader, which expired; or the leader is a dead
+ * letter still, whose replay would send all, or one that was discarded with all that is in it.
+ */
+function endedWith(part: Fate, leader: Fate | undefined, excused: Excused): boolean {
+  if (leader === undefined) return false;
+  const { kind } = leader;
+  const isOver = part.life.input.expiresAt !== undefined;
+  const why =
+    kind === 'expired' && isOver
+      ? 'expired with its digest'
+      : kind === 'dead-lettered'
+        ? 'in a digest that is a dead letter'
+        : kind === 'discarded'
+          ? 'in a digest that was discarded'
+          : undefined;
+  if (why === undefined) return false;
+  excuse(excused, why);
+  return true;
+}
+
+function placeText(part: Fate, leader: Fate | undefined): string {
+  if (leader === undefined) return `${part.last?.by ?? 'nothing'}, which is not known`;
+  const own = leader.isCanceled && leader.kind !== 'canceled' ? ' and was canceled' : '';
+  return `${leader.life.name}, which ended as ${leader.kind}${own}`;
+}
+
+function fault(text: string, fates: readonly Fate[], rule: 4 | 5 = 4): Fault {
+  return { rule, text, lives: [...new Set(fates.map(({ life }) => life.name))] };
+}
+
+/** Rule 5: only a newer one takes the place of another, and the newest is seen. */
+export function judgeLatest(parts: Parts): Fault[] {
+  return groupsOf(parts.fates, 'latest').flatMap((group) => {
+    const superseded = group.flatMap((fate) => supersededFaults(fate, parts));
+    const newest = superseded.length === 0 ? newestFaults(group) : []; // it may be the same one
+    return [...superseded, ...newest, ...orderFaults(group, parts)];
+  });
+}
+
+function supersededFaults(fate: Fate, parts: Parts): Fault[] {
+  if (fate.kind !== 'superseded') return [];
+  const newer = placeOf(fate, parts);
+  const { name, input, order } = fate.life;
+  if (newer === undefined)
+    return [fault(`${name}: was superseded by ${fate.last?.by ?? 'nothing'}, which is not known`, [fate], 5)];
+  const other = newer.life.input;
+  if (newer.life.order <= order)
+    return [fault(`${name}: was superseded by ${newer.life.name}, which is older`, [fate, newer], 5)];
+  if (other.recipientId !== input.recipientId || other.collapseId !== input.collapseId)
+    return [fault(`${name}: was superseded by ${newer.life.name}, of another line`, [fate, newer], 5)];
+  return [];
+}
+
+/** The ends with which the newest is not seen, and no older one has to be. */
+const UNSEEN = new Set(['canceled', 'removed', 'discarded', 'dead-lettered', 'expired', 'queued', 'none']);
+
+function newestFaults(group: readonly Fate[]): Fault[] {
+  const newest = group.toSorted((a, b) => a.life.order - b.life.order).at(-1);
+  if (newest === undefined || newest.seen.length > 0 || newest.isCanceled || UNSEEN.has(newest.kind)) return [];
+  return [
+    fault(`${newest.life.name}: is the newest of its collapse id, and ended as ${newest.kind}, unseen`, [newest], 5),
+  ];
+}
+
+/** Two requests may overtake one another on their way by so much. */
+const ON_THE_WAY_MS = 500;
+
+/** No phone sees an older one after a newer one. */
+function orderFaults(group: readonly Fate[], { doubts, excused }: Parts): Fault[] {
+  const arrivals = group.flatMap((fate) => fate.seen.map((entry) => ({ fate, entry })));
+  const byToken = Map.groupBy(arrivals, ({ entry }) => entry.token);
+  const faults = new Map<string, Fault>();
+  for (const own of byToken.values()) {
+    const sorted = own.toSorted((a, b) => a.entry.at - b.entry.at);
+    for (const [index, { fate, entry }] of sorted.entries()) {
+      const newer = sorted
+        .slice(0, index)
+        .find((one) => one.fate.life.order > fate.life.order && one.entry.at < entry.at - ON_THE_WAY_MS);
+      if (newer === undefined) continue;
+      if (doubts.inHand(fate, entry)) {
+        excuse(excused, 'an older one after a newer one, in hand at a fault');
+        continue;
+      }
+      const { name } = fate.life;
+      const replay = (fate.last?.generation ?? 0) > 0 ? ' (replayed)' : '';
+      faults.set(
+        name,
+        fault(`${name}${replay}: was seen after ${newer.fate.life.name}, which is newer`, [fate, newer.fate], 5),
+      );
+    }
+  }
+  return [...faults.values()];
+}
