@@ -87,6 +87,14 @@ function kindOf(last: End | undefined, removal: Fate['removed'], { isQueued, isD
   return isQueued ? 'queued' : 'none';
 }
 
+/**
+ * Whether it gave up its place once without being sent: as a dead letter, that may have been replayed since, or by another end. If it led a
+ * digest, another notification may lead it since.
+ */
+export function hasLeft({ ends, kind, seen }: Fate): boolean {
+  return ends.some(({ outcome }) => outcome === 'dead-lettered') || kind === 'removed' || seen.length === 0;
+}
+
 /** A request that was on its way at a fault may arrive this much later. */
 const TRANSIT_MS = 500;
 /** Answers of streams of a connection that was reset are lost if they were to come within this time. */

@@ -1,4 +1,4 @@
-import { access, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { access, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -113,6 +113,9 @@ function openQueues(redisUrl: string, plan: PairsPlan): ChaosQueue {
 async function openFolder(keep: string | undefined, cleanup: AsyncDisposableStack): Promise<string> {
   if (keep !== undefined) {
     await mkdir(keep, { recursive: true });
+    // Those of an earlier run would be read with those of this one.
+    const logs = (await readdir(keep)).filter((name) => name.endsWith('.log'));
+    await Promise.all(logs.map((name) => rm(join(keep, name))));
     return keep;
   }
   return temporaryFolder(cleanup);

@@ -1,6 +1,6 @@
 import type { SeenEntry } from '../../demo/providers-child.ts';
 import { lifeAt, excuse, type End, type Excused, type Fault, type PairsFacts } from './facts.ts';
-import { labelsOf, type Doubts, type Fate, type Fates } from './fates.ts';
+import { hasLeft, labelsOf, type Doubts, type Fate, type Fates } from './fates.ts';
 import { SENT_BODY } from './workload.ts';
 
 // Rules 1 to 3: of each notification by itself.
@@ -80,7 +80,7 @@ function mayBoth(outcomes: readonly string[], fate: Fate, { doubts, excused, fat
   if (outcomes[0] === 'merged' && outcomes.length === 2 && outcomes.includes('canceled')) return true;
   const { by } = fate.ends.find(({ outcome }) => outcome === 'merged') ?? {};
   const leaders = [...fates.values()].filter(({ life }) => life.id === by);
-  if (outcomes.includes('merged') && leaders.some(({ seen }) => seen.length === 0)) return true;
+  if (outcomes.includes('merged') && leaders.some(hasLeft)) return true;
   if (!doubts.wasInHand(fate)) return false;
   excuse(excused, 'two outcomes, in hand at a fault');
   return true;

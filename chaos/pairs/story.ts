@@ -42,7 +42,7 @@ interface Event {
   readonly text: string;
 }
 
-const LAST = 12;
+const LAST = 20;
 
 /** The last lines of the story of one notification: what was asked, the passes, and what phones got. Times are since the run began. */
 export function storyOf(name: string, facts: PairsFacts): string[] {

@@ -1,5 +1,5 @@
 import { excuse, lifeAt, type Excused, type Fault, type PairsFacts } from './facts.ts';
-import type { Doubts, Fate, Fates } from './fates.ts';
+import { hasLeft, type Doubts, type Fate, type Fates } from './fates.ts';
 import { SENT_BODY } from './workload.ts';
 
 // Rules 4 and 5: of what waits together.
@@ -42,46 +42,61 @@ function toldBy({ seen }: Fate): number | undefined {
   return Math.max(...seen.map(({ body = '' }) => Number(SENT_BODY.exec(body)?.[1] ?? 1)));
 }
 
+/** An alert that counts fewer, or more, than the ends say. */
+interface Difference {
+  readonly fate: Fate;
+  readonly told: number;
+  /** The parts that should be in it, without those that were seen by themselves. */
+  readonly joined: readonly Fate[];
+  /** How many more there should be; below 0 for fewer. */
+  readonly lack: number;
+}
+
 function digestFaults(group: readonly Fate[], parts: Parts): Fault[] {
-  const { excused } = parts;
+  const { excused, doubts } = parts;
   const merged = group.filter(({ kind, isCanceled }) => kind === 'merged' && !isCanceled);
   const leaderOf = new Map(merged.map((part) => [part, placeOf(part, parts)]));
   const faults: Fault[] = [];
-  let surplus = 0;
-  const generous: Fate[] = [];
-  for (const fate of group) {
+  const differences = group.flatMap((fate): Difference[] => {
     const told = toldBy(fate);
-    if (told === undefined) continue;
-    const { name, input } = fate.life;
-    const most = input.digest?.maxSize ?? 100;
-    if (told > most) faults.push(fault(`${name}: an alert for ${told}, and at most ${most} are in one digest`, [fate]));
-    const isPart = (part: Fate): boolean => leaderOf.get(part) === fate && part.seen.length === 0;
-    const joined = merged.filter(isPart);
-    const expected = joined.length + (fate.isCanceled ? 0 : 1);
-    if (told < expected) faults.push(fault(fewer(fate, told, joined), [fate, ...joined]));
-    if (told <= expected) continue;
-    surplus += told - expected;
-    generous.push(fate);
+    if (told === undefined) return [];
+    const joined = merged.filter((part) => leaderOf.get(part) === fate && part.seen.length === 0);
+    return [{ fate, told, joined, lack: joined.length + (fate.isCanceled ? 0 : 1) - told }];
+  });
+  for (const { fate, told } of differences) {
+    const most = fate.life.input.digest?.maxSize ?? 100;
+    if (told <= most) continue;
+    faults.push(fault(`${fate.life.name}: an alert for ${told}, and at most ${most} are in one digest`, [fate]));
   }
+  const poor = differences.filter(({ lack }) => lack > 0);
+  for (const one of poor) if (!hasLeft(one.fate)) faults.push(fewer(one));
+  // The parts of a leader that left may be counted by another alert.
+  const left = poor.filter(({ fate }) => hasLeft(fate));
   const alone = merged.filter((part) => part.seen.length === 0 && (leaderOf.get(part)?.seen.length ?? 0) === 0);
   const needing = alone.filter((part) => !endedWith(part, leaderOf.get(part), excused));
-  if (needing.length > surplus) {
-    const texts = needing.map((part) => `${part.life.name} (merged into ${placeText(part, leaderOf.get(part))})`);
-    const others = surplus === 0 ? 'no alert counts' : `alerts count only ${surplus} of`;
-    faults.push(
-      fault(`${others} ${texts.join(', ')}`, [...needing, ...needing.flatMap((part) => leaderOf.get(part) ?? [])]),
-    );
-  } else excuse(excused, 'counted by another one of its digest', needing.length);
+  const rich = differences.filter(({ lack }) => lack < 0);
+  const spare = sum(rich.map(({ lack }) => -lack));
+  const missing = sum(left.map(({ lack }) => lack));
+  if (missing + needing.length > spare) {
+    faults.push(...left.map(fewer));
+    if (needing.length > 0) faults.push(uncounted(needing, leaderOf, spare));
+  } else excuse(excused, 'counted by another one of its digest', missing + needing.length);
   // Those that joined, and whose worker was killed before it could say so.
-  const unsaid = group.filter((fate) => fate.kind === 'expired' && parts.doubts.wasInHand(fate)).length;
-  if (surplus > alone.length + unsaid) {
-    const texts = generous.map((fate) => `${fate.life.name}: an alert for ${toldBy(fate) ?? 0}`);
-    faults.push(fault(`${texts.join('; ')}: ${surplus - alone.length} more than there are`, generous));
-  } else if (surplus > alone.length) excuse(excused, 'counted, and expired in hand at a fault');
+  const unsaid = group.filter((fate) => fate.kind === 'expired' && doubts.wasInHand(fate)).length;
+  const more = spare - missing - alone.length;
+  if (more > unsaid) {
+    const texts = rich.map(({ fate, told }) => `${fate.life.name}: an alert for ${told}`);
+    faults.push(
+      fault(
+        `${texts.join('; ')}: ${more} more than there are`,
+        rich.map(({ fate }) => fate),
+      ),
+    );
+  } else if (more > 0) excuse(excused, 'counted, and expired in hand at a fault', more);
   for (const part of merged) {
     const leader = leaderOf.get(part);
-    if (part.seen.length === 0 || leader === undefined || leader.seen.length === 0) continue;
-    if (part.seen.every((entry) => parts.doubts.unanswered(entry) || parts.doubts.inHand(part, entry)))
+    if (part.seen.length === 0 || leader === undefined || leader.seen.length === 0 || hasLeft(leader)) continue;
+    if (part.seen.every((entry) => doubts.unanswered(entry) || doubts.inHand(part, entry)))
       excuse(excused, 'merged, and seen at a fault');
     else
       faults.push(
@@ -91,11 +106,24 @@ function digestFaults(group: readonly Fate[], parts: Parts): Fault[] {
   return faults;
 }
 
-function fewer({ life: { name }, isCanceled, last }: Fate, told: number, joined: readonly Fate[]): string {
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((all, one) => all + one, 0);
+}
+
+function uncounted(needing: readonly Fate[], leaderOf: ReadonlyMap<Fate, Fate | undefined>, spare: number): Fault {
+  const texts = needing.map((part) => `${part.life.name} (merged into ${placeText(part, leaderOf.get(part))})`);
+  const others = spare === 0 ? 'no alert counts' : `alerts count only ${spare} of`;
+  const leaders = needing.flatMap((part) => leaderOf.get(part) ?? []);
+  return fault(`${others} ${texts.join(', ')}`, [...needing, ...leaders]);
+}
+
+function fewer({ fate, told, joined }: Difference): Fault {
+  const { life, isCanceled, last } = fate;
   const own = isCanceled ? 'itself canceled' : 'itself';
   const replay = (last?.generation ?? 0) > 0 ? ', after a replay' : '';
-  const names = joined.map(({ life }) => life.name).join(', ');
-  return `${name}: an alert for ${told}${replay}; ${names === '' ? own : `${own} and ${names}`} should be in it`;
+  const names = joined.map((part) => part.life.name).join(', ');
+  const text = names === '' ? own : `${own} and ${names}`;
+  return fault(`${life.name}: an alert for ${told}${replay}; ${text} should be in it`, [fate, ...joined]);
 }
 
 /**

@@ -64,6 +64,24 @@ describe('rule 4, the alerts of digests count each once', () => {
     expect(excused).toEqual({ 'counted by another one of its digest': 1 });
   });
 
+  it('lets a part go for the others where the leader left and is replayed alone', () => {
+    const gone = [endOf('l', 'dead-lettered', { from: 'stream' }), endOf('l', 'delivered', { generation: 1 })];
+    const alone = [seen('p', 900, { body: '2 new' }), seen('l', 9_000)];
+    const more = merged('p', 'l', { from: 'stream', at: 1 });
+    const ends = [...gone, more, endOf('p', 'delivered'), merged('q', 'l')];
+    expect(judged({ lives, ends, entries: alone }).excused).toEqual({ 'counted by another one of its digest': 1 });
+    expect(faultsOf({ lives, ends, entries: alone })).toEqual([]);
+    expect(faultsOf({ lives, ends: [...gone, ...parts], entries: alone })).toEqual([]);
+    const all = [seen('p', 900, { body: '2 new' }), seen('l', 9_000, { body: '3 new' })];
+    expect(faultsOf({ lives, ends: [...gone, ...parts], entries: all })).toEqual([
+      '4: l: an alert for 3; p: an alert for 2: 2 more than there are',
+    ]);
+    const same = [endOf('l', 'delivered'), ...parts];
+    expect(faultsOf({ lives, ends: same, entries: alone })).toContain(
+      '4: l: an alert for 1; itself and q should be in it',
+    );
+  });
+
   it('lets parts end with their leader where docs say so', () => {
     const dead = [{ life: 'l', letterId: 'l', reason: 'bad-token', generation: 0 }];
     const ends = [endOf('l', 'dead-lettered', { from: 'stream' }), ...parts];
