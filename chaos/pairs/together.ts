@@ -86,12 +86,11 @@ function digestFaults(group: readonly Fate[], parts: Parts): Fault[] {
   const more = spare - missing - alone.length;
   if (more > unsaid) {
     const texts = rich.map(({ fate, told }) => `${fate.life.name}: an alert for ${told}`);
-    faults.push(
-      fault(
-        `${texts.join('; ')}: ${more} more than there are`,
-        rich.map(({ fate }) => fate),
-      ),
-    );
+    const counted = rich.map(({ fate }) => fate);
+    const canceled = group.filter((one) => one.kind === 'merged' && one.isCanceled && isIn(one, counted, parts));
+    const names = canceled.map(({ life }) => life.name).join(', ');
+    const why = names === '' ? '' : `; ${names}, merged into them, had been canceled`;
+    faults.push(fault(`${texts.join('; ')}: ${more} more than there are${why}`, [...counted, ...canceled]));
   } else if (more > 0) excuse(excused, 'counted, and expired in hand at a fault', more);
   for (const part of merged) {
     const leader = leaderOf.get(part);
@@ -104,6 +103,11 @@ function digestFaults(group: readonly Fate[], parts: Parts): Fault[] {
       );
   }
   return faults;
+}
+
+function isIn(part: Fate, leaders: readonly Fate[], parts: Parts): boolean {
+  const leader = placeOf(part, parts);
+  return leader !== undefined && leaders.includes(leader);
 }
 
 function sum(numbers: readonly number[]): number {

@@ -36,6 +36,19 @@ describe('rule 4, the alerts of digests count each once', () => {
       { ends: [endOf('l', 'delivered'), ...parts], entries: [seen('l', 1, { body: '4 new' })] },
     ],
     [
+      '4: l: an alert for 3: 1 more than there are; q, merged into them, had been canceled',
+      {
+        ends: [
+          endOf('l', 'delivered'),
+          merged('p', 'l'),
+          endOf('q', 'dead-lettered', { from: 'stream' }),
+          merged('q', 'l', { generation: 1 }),
+        ],
+        done: [cancelId('q', 5_000)],
+        entries: [seen('l', 9_000, { body: '3 new' })],
+      },
+    ],
+    [
       '4: p: is a part of l, and was seen by itself too',
       { ends: [endOf('l', 'delivered'), ...parts], entries: [seen('l', 1, { body: '3 new' }), seen('p', 900)] },
     ],
