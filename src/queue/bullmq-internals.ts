@@ -41,6 +41,26 @@ export function scoreOfDue(at: number): number {
   return at * SCORES_PER_MS;
 }
 
+/** What BullMQ's `changeDelay` answers: done; no such job; a job that is not delayed. */
+const CHANGED = { done: 0, noJob: -1, notDelayed: -3 };
+
+/**
+ * Makes a delayed job due at an instant of Redis's clock, and answers false if it is not delayed. BullMQ writes the sum of a time and
+ * a delay, and takes this machine's clock for the time. Here both are given, so the sum is right whatever that clock says. The delay
+ * is never below 0: BullMQ would not add it, and a time that is past is written as it is.
+ */
+export async function makeDueAt(queue: Queue, jobId: string, at: number): Promise<boolean> {
+  const dueAt = Math.max(0, Math.ceil(at));
+  const time = Math.min(Date.now(), dueAt);
+  const backend = queue.getBackend();
+  const keys = ['delayed', 'meta', 'marker', 'events'].map((name) => queue.toKey(name));
+  const args = [...keys, dueAt - time, time, jobId, queue.toKey(jobId)];
+  const reply: unknown = await backend.execCommand(await backend.client, 'changeDelay', args);
+  if (reply === CHANGED.noJob || reply === CHANGED.notDelayed) return false;
+  if (reply !== CHANGED.done) throw unexpected(`changeDelay answers ${String(reply)}`);
+  return true;
+}
+
 /** BullMQ's score of a job in `prioritized`: its priority times this, plus a counter. */
 const SCORES_PER_PRIORITY = 0x100000000;
 
@@ -89,7 +109,7 @@ export function whyOf(text: string | null | undefined, dueAt: number): Record<st
   return why !== undefined && Math.abs(Number(why['at']) - dueAt) <= SAME_MS ? why : undefined;
 }
 
-/** BullMQ adds a delay to the time, which goes on meanwhile. */
+/** A due time is written in whole milliseconds. Earlier versions wrote it some milliseconds later than they noted. */
 const SAME_MS = 100;
 
 /** BullMQ's errors for a job whose lock ran out, or is another worker's by now; and that of `lockNotRenewed`. */

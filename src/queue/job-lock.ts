@@ -1,7 +1,7 @@
-import { ErrorCode, type Job, type Queue, type QueueBase, type RedisQueueBackend } from 'bullmq';
+import type { Job, Queue, QueueBase, RedisQueueBackend } from 'bullmq';
 import type { Waited } from '../domain/outcome.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
-import { jobOfLostLock, lockKeyOf, noteWhy } from './bullmq-internals.ts';
+import { jobOfLostLock, lockKeyOf, makeDueAt, noteWhy } from './bullmq-internals.ts';
 import { PRIORITY } from './names.ts';
 
 /** A worker's lock on a job (BullMQ's), and what may be written about the job only under it. */
@@ -131,8 +131,8 @@ export interface Due {
 const AT_ONCE = 100;
 
 /**
- * Changes the due times of delayed jobs, and answers how many were delayed. Jobs that a worker has by now or that have ended are
- * left as they are: a worker asks the limiter anyway.
+ * Changes the due times of delayed jobs, and answers how many were delayed. What is past is due at once. Jobs that a worker has by
+ * now or that have ended are left as they are: a worker asks the limiter anyway.
  *
  * @param queues those that may have the jobs, the most likely first
  */
@@ -147,19 +147,12 @@ export async function redelay(queues: readonly Queue[], jobs: readonly Due[]): P
 
 /** In the queue that has the job. */
 async function changeFirst(queues: readonly Queue[], due: Due): Promise<boolean> {
-  for (const queue of queues) if (await changeDelay(queue, due)) return true;
+  for (const queue of queues) if (await changeDue(queue, due)) return true;
   return false;
 }
 
-/** BullMQ adds the delay to this machine's `Date.now()`, so subtracting that here makes it write exactly `at`. */
-async function changeDelay(queue: Queue, { jobId, at, why }: Due): Promise<boolean> {
-  try {
-    await queue.getBackend().changeDelay(jobId, Math.max(0, Math.ceil(at - Date.now())));
-  } catch (error) {
-    const { code } = error as { readonly code?: unknown };
-    if (code === ErrorCode.JobNotExist || code === ErrorCode.JobNotInState) return false;
-    throw error;
-  }
+async function changeDue(queue: Queue, { jobId, at, why }: Due): Promise<boolean> {
+  if (!(await makeDueAt(queue, jobId, at))) return false;
   // No worker has taken the job since: no slot is moved to earlier than MOVE_LEAD_MS from now.
   if (why !== undefined) await noteWhy(queue, jobId, { at, ...why });
   return true;

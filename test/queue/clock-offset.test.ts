@@ -1,25 +1,12 @@
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { Registry } from 'prom-client';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { createClockMetrics } from '../../src/observe/shared-metrics.ts';
 import { measureClockOffset, type ClockChange } from '../../src/queue/clock-offset.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { waitFor } from '../support/wait.ts';
-import { openQueues } from './support.ts';
-
-/** Steps this process's clock, but not Redis's, until the test ends. */
-function stepClock(): (byMs: number) => void {
-  const now = Date.now;
-  let shiftMs = 0;
-  const spy = vi.spyOn(Date, 'now').mockImplementation(() => now() + shiftMs);
-  onTestFinished(() => {
-    spy.mockRestore();
-  });
-  return (byMs) => {
-    shiftMs += byMs;
-  };
-}
+import { openQueues, stepClock } from './support.ts';
 
 describe('the clock offset', () => {
   test('is 0 where the clocks are one', async () => {

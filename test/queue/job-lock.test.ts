@@ -1,9 +1,10 @@
-import { DelayedError, type Job } from 'bullmq';
-import { expect, test, vi } from 'vitest';
+import { DelayedError, Worker, type Job } from 'bullmq';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { dueAtOfScore, onRedisTime } from '../../src/queue/bullmq-internals.ts';
 import { createJobLock, redelay } from '../../src/queue/job-lock.ts';
 import { connectRedis } from '../support/redis.ts';
-import { consume, notification, openQueues, present, putBack } from './support.ts';
-import { PRIORITY } from '../../src/queue/names.ts';
+import { consume, notification, openQueues, present, putBack, stepClock } from './support.ts';
+import { PRIORITY, QUEUE } from '../../src/queue/names.ts';
 import { waitFor } from '../support/wait.ts';
 
 const LOCK_MS = 10_000;
@@ -165,6 +166,40 @@ test('jobs that were delayed for an hour come back at the instants that they are
   await vi.waitFor(() => expect(taken.map(({ id }) => id)).toEqual(['two', 'one']), { timeout: 10_000 });
   for (const [index, { at }] of due.entries()) expect(present(taken[index]).at).toBeGreaterThanOrEqual(at);
   expect(await queue.getDelayedCount()).toBe(1);
+});
+
+describe.each([-30_000, 30_000])('where this machine’s clock is %i ms from Redis’s', (aheadMs) => {
+  test('a due time is exact on Redis’s clock, whether it is past or not', async () => {
+    const { queue } = openQueues();
+    const redis = connectRedis();
+    const [seconds = 0, micros = 0] = await redis.time();
+    const now = 1_000 * seconds + Math.floor(micros / 1_000);
+    stepClock()(aheadMs);
+    const due = [-1_000, 5_000, 40_000.25, HOUR_MS].map((inMs) => ({ jobId: `in ${inMs}`, at: now + inMs }));
+    for (const { jobId } of due) await queue.add('push', {}, { jobId, delay: 2 * HOUR_MS });
+    expect(await redelay([queue], due)).toBe(4);
+    for (const { jobId, at } of due) {
+      expect(dueAtOfScore(Number(await redis.zscore(queue.toKey('delayed'), jobId))), jobId).toBe(Math.ceil(at));
+    }
+  });
+
+  test('a job whose due time is past comes to a worker that waits, at once', async () => {
+    const { prefix, queue } = openQueues();
+    stepClock()(aheadMs);
+    for (const jobId of ['one', 'two']) await queue.add('push', {}, { jobId, delay: HOUR_MS });
+    const taken: string[] = [];
+    const process = (job: Job) => Promise.resolve(void taken.push(present(job.id)));
+    const options = { connection: connectRedis(), prefix, drainDelay: 60 };
+    const onItsTime = onRedisTime(() => -aheadMs);
+    const worker = new Worker(QUEUE, process, options, onItsTime);
+    onTestFinished(() => worker.close());
+    await worker.waitUntilReady();
+    for (const [n, jobId] of ['one', 'two'].entries()) {
+      await redelay([queue], [{ jobId, at: Date.now() - aheadMs - 1_000 }]);
+      await vi.waitFor(() => expect(taken).toHaveLength(n + 1), { timeout: 5_000 });
+    }
+    expect(taken).toEqual(['one', 'two']);
+  });
 });
 
 test('a job that is not delayed, or not there, is left alone', async () => {

@@ -1,6 +1,6 @@
 import { Queue, Worker, type Job, type Processor, type WorkerOptions } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { expect, onTestFinished } from 'vitest';
+import { expect, onTestFinished, vi } from 'vitest';
 import type { EnqueueInput } from '../../src/queue/producer.ts';
 import { createJobLock } from '../../src/queue/job-lock.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
@@ -90,4 +90,17 @@ async function valueOf(redis: Redis, key: string): Promise<unknown> {
     default:
       return redis.get(key);
   }
+}
+
+/** Steps this process's clock, but not Redis's, until the test ends. */
+export function stepClock(): (byMs: number) => void {
+  const now = Date.now;
+  let shiftMs = 0;
+  const spy = vi.spyOn(Date, 'now').mockImplementation(() => now() + shiftMs);
+  onTestFinished(() => {
+    spy.mockRestore();
+  });
+  return (byMs) => {
+    shiftMs += byMs;
+  };
 }
