@@ -101,7 +101,6 @@ function ofStream(streamId: string, values: readonly string[], lives: readonly L
     outcome,
     ...(by !== undefined && { by }),
     ...(reason !== undefined && { reason }),
-    ...(fields['forOthers'] !== undefined && { forOthers: true as const }),
     at: Number(streamId.split('-')[0]),
     from: 'stream',
   };
@@ -116,7 +115,7 @@ interface EndedJob {
 }
 
 function ofJob({ id = '', timestamp, finishedOn, opts, returnvalue }: EndedJob, lives: readonly Life[]): End {
-  const { outcome = 'none', by, forOthers, devices, endedAt } = objectOr(returnvalue) as Partial<Completion>;
+  const { outcome = 'none', by, devices } = objectOr(returnvalue) as Partial<Completion>;
   const { generation = 0 } = opts as { readonly generation?: number };
   const notificationId = notificationIdOf(id);
   return {
@@ -124,9 +123,8 @@ function ofJob({ id = '', timestamp, finishedOn, opts, returnvalue }: EndedJob, 
     generation,
     outcome,
     ...(by !== undefined && { by }),
-    ...(forOthers === true && { forOthers }),
     ...(devices !== undefined && { devices }),
-    at: endedAt ?? finishedOn ?? timestamp,
+    at: finishedOn ?? timestamp,
     from: 'job',
   };
 }

@@ -66,7 +66,6 @@ export interface End {
   /** The id of the notification that goes in its place. */
   readonly by?: string;
   readonly reason?: string;
-  readonly forOthers?: true;
   /** Of a completed job. */
   readonly devices?: Readonly<Record<string, DeviceState>>;
   readonly at: number;

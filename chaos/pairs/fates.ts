@@ -53,7 +53,7 @@ export function fatesOf(facts: PairsFacts): Fates {
       const removal = removed.get(name);
       const parts = { isQueued: queued.has(name), isDead: dead.has(name), isDiscarded: discarded.has(name) };
       const kind = kindOf(last, removal, parts);
-      const isCanceled = canceledAt.has(name) || last?.outcome === 'canceled' || last?.forOthers === true;
+      const isCanceled = canceledAt.has(name) || last?.outcome === 'canceled';
       const fate: Fate = {
         ...{ life, kind, last, ends: own, seen: seen.get(name) ?? [], isCanceled },
         ...{ dead: dead.get(name), removed: removal, canceledAt: canceledAt.get(name) },

@@ -229,7 +229,7 @@ export function openOperator({ redis, redisUrl, prefix, marker }: OperatorOption
     if (found === undefined) return true; // removed by hand while it waited
     const { job, jobId } = found;
     const { outcome = 'none', ...ended } = (job.returnvalue ?? {}) as Partial<End>;
-    if (jobId.includes('#') || outcome === 'canceled' || ended.forOthers === true || wasCanceled(life.id)) return false;
+    if (jobId.includes('#') || outcome === 'canceled' || wasCanceled(life.id)) return false;
     const { answer, ...asked } = await timed(() =>
       job.remove().then(
         () => true,

@@ -30,6 +30,7 @@ const PROBES: Readonly<Record<string, readonly string[]>> = {
   hgetall: ['KEY'],
   hincrby: ['KEY', 'field', '1'],
   hlen: ['KEY'],
+  hscan: ['KEY', '0'],
   hmget: ['KEY', 'field'],
   hmset: ['KEY', 'field', ''],
   hset: ['KEY', 'field', ''],
@@ -98,7 +99,7 @@ const OF_QUEUE = wordsOf(`
 `);
 /** What is sent to the limiter's Redis: for the slots of recipients, the quotas and the breakers. */
 const OF_LIMITER = wordsOf(`
-  del eval evalsha exists get hdel hget hgetall hlen hmget hset mget persist zcard pexpire pexpireat pttl set time
+  del eval evalsha exists get hdel hget hgetall hlen hmget hscan hset mget persist zcard pexpire pexpireat pttl set time
   unlink zadd zcount zrangebyscore zrem zremrangebyscore zrevrange zrevrank zscore
 `);
 /** What a client of a cluster sends beside that. They are not tried: without them there is no connection to try it on. */

@@ -191,15 +191,6 @@ describe('rule 3, what is canceled is not seen', () => {
       { ends: [endOf('a', 'delivered')], done: [cancelId('a', 5_000)], entries: [seen('a', 4_000)] },
     ],
     [
-      '3: a: was seen after its cancel was answered with canceled, and ended as delivered at generation 0',
-      {
-        lives: livesOf({ name: 'a', ...digest }),
-        ends: [endOf('a', 'delivered', { forOthers: true })],
-        done: [cancelId('a', 5_000)],
-        entries: [seen('a', 6_000)],
-      },
-    ],
-    [
       '3: a: was seen after a cancel by its key c that was too late for none',
       {
         lives: livesOf({ name: 'a', cancellationKey: 'c' }),
@@ -210,14 +201,6 @@ describe('rule 3, what is canceled is not seen', () => {
     ],
   ])('%s', (fault, facts) => {
     expect(faultsOf({ lives: livesOf({ name: 'a' }), ...facts })).toContain(fault);
-  });
-
-  it('lets the alert of a digest go for the others', () => {
-    const lives = livesOf({ name: 'a', ...digest }, { name: 'p', ...digest });
-    const ends = [endOf('a', 'delivered', { forOthers: true }), merged('p', 'a')];
-    expect(
-      faultsOf({ lives, ends, done: [cancelId('a', 5_000)], entries: [seen('a', 6_000, { body: '1 new' })] }),
-    ).toEqual([]);
   });
 
   it('takes no word of a cancel that was too late for one of its key', () => {

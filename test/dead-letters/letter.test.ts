@@ -106,9 +106,17 @@ test('the story goes on over a death and a replay, also of a job that nobody saw
   expect(again.story).toMatchObject({ firstEnqueuedAt: 500, passes: [pass, replayed] });
 });
 
-test('where no device was alerted, the format is as it always was', () => {
+test('has no field for what there is nothing of', () => {
   const letter = deadLetterOf(failed({ failedReason: 'boom', progress: { devices: { 'apns#0': 'rejected' } } }), 0);
-  expect(Object.keys(letter)).toEqual(['notification', 'reason', 'message', 'attempts', 'deadAt', 'generation']);
+  expect(Object.keys(letter)).toEqual([
+    'notification',
+    'reason',
+    'message',
+    'attempts',
+    'deadAt',
+    'enqueuedAt',
+    'generation',
+  ]);
   expect(replayProgress(letter, 0)).toBeUndefined();
 });
 

@@ -54,6 +54,7 @@ test('a failed job becomes a dead letter, with all that docs/dead-letters.md sho
     message: 'rejected by the provider',
     attempts: ATTEMPTS,
     deadAt: present(failed).finishedOn,
+    enqueuedAt: present(failed).timestamp,
     generation: 0,
   });
   expect(await queue.getFailedCount()).toBe(0);

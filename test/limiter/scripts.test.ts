@@ -55,6 +55,7 @@ describe('the scripts', () => {
         'HGETALL',
         'HLEN',
         'HMGET',
+        'HSCAN',
         'HSET',
         'PERSIST',
         'PEXPIRE',

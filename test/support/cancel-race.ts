@@ -36,8 +36,9 @@ export interface RaceResult {
  */
 export async function race(options: Race): Promise<RaceResult> {
   const { producer, queue, recipients, notifications, accepted, mayRepeat = false, lateMs = 0 } = options;
+  const round = crypto.randomUUID(); // what an earlier round canceled under the same key would be counted again
   const all: Notification[] = Array.from({ length: recipients * notifications }, (_, n) =>
-    makeNotification({ recipientId: `teacher-${n % recipients}`, cancellationKey: `key-${n}` }),
+    makeNotification({ recipientId: `teacher-${n % recipients}`, cancellationKey: `${round}-${n}` }),
   );
   const results = await producer.enqueueMany(all);
   expect(results.every(({ kind }) => kind === 'added')).toBe(true);

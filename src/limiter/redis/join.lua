@@ -108,7 +108,7 @@ local SENT_KEPT_MS = 60000
 local function keepGroup()
   if join.kind == 'digest' and group and not isHolder then -- that digest is full, or its leader has not come
     local full = 'full:' .. group.name
-    while redis.call('HEXISTS', waitingKey, full) == 1 do full = full .. '+' end
+    while readWaiting(full) do full = full .. '+' end
     writeWaiting(full, group)
     writeWaiting('holder:' .. group.name, { field = full, born = group.born })
     for _, part in ipairs(group.parts) do writeWaiting('part:' .. part[1], { field = full, born = part[2] }) end

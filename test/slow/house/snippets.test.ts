@@ -178,7 +178,6 @@ describe('docs/outcomes.md', () => {
       ...OUTCOME,
       reason: 'stalled',
       by: 'msg-8842',
-      forOthers: true,
       silenced: true,
       platform: 'fcm',
       app: 'teacher',
