@@ -125,6 +125,9 @@ export function lockNotRenewed(jobId: string): Error {
   return new Error(`could not renew lock for job ${jobId}`);
 }
 
+/** BullMQ's reason for a job that it fails because it lost its worker more often than `maxStalledCount`. */
+export const STALLED_TOO_OFTEN = 'job stalled more than allowable limit';
+
 /** Whether BullMQ failed the job by itself, because it lost its worker too often. */
 export function hasStalled(failedReason: string): boolean {
   return /^job (stalled|started) more than allowable limit$/.test(failedReason);

@@ -12,7 +12,7 @@ import {
 } from 'bullmq';
 import type { Connection } from '../redis/connection.ts';
 import { insist } from '../redis/deadline.ts';
-import { lockNotRenewed, onRedisTime } from './bullmq-internals.ts';
+import { lockNotRenewed, onRedisTime, STALLED_TOO_OFTEN } from './bullmq-internals.ts';
 import { KEEP_ALL, KEEP_COMPLETED } from './names.ts';
 
 export interface WorkerSettings {
@@ -150,6 +150,8 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     this.#setConcurrency(); // before the first await: BullMQ looks at it then
     try {
       await this.#begin(job.id ?? '');
+      // BullMQ's check of stalled jobs says so in the job. A reshard also counts stalls, but knows no limit.
+      if (job.stalledCounter > (this.opts.maxStalledCount ?? Infinity)) job.deferredFailure = STALLED_TOO_OFTEN;
       return await super.processJob(job, token, () => this.#underWay <= this.#places + this.#asleep);
     } finally {
       this.#underWay -= 1;

@@ -14,7 +14,9 @@
 -- ARGV[4] the beginning of the key of a notification's job: of hashes that only keep an id
 -- ARGV[5] how many at most, ARGV[6] how many bytes of data about at most
 -- ARGV[7...] the states to take from: the first one that has jobs. `moving`: those that were taken before, and not put; `stalled`: those
---         of `active` without a job lock, which are put among those that wait
+--         of `active` without a job lock, which are put among those that wait. The stall is counted, in `stc`, as BullMQ 6.7.0's
+--         moveStalledJobsToWait does: the worker that was killed may have sent. If there were too many stalls, the worker that takes
+--         the job next fails it, since that worker knows MAX_STALLS.
 --
 -- Answers -1 if the lease is an older one. Else for each job { its note, id, state, at, its fields, ids }. `at`: the priority, the due
 -- time or the end, by the state. `ids`: for each hash that only keeps an id of the same notification { id, milliseconds, its fields }.
@@ -40,9 +42,12 @@ end
 local bytes, answer = 0, {}
 
 -- False where the hash is gone, or is only a mark: somebody removed the job by hand.
+local function isThere(id)
+  return redis.call('EXISTS', prefix .. id) == 1 and redis.call('HEXISTS', prefix .. id, MARK) == 0
+end
+
 local function add(id, state, at, lease)
   local job = prefix .. id
-  if redis.call('EXISTS', job) == 0 or redis.call('HEXISTS', job, MARK) == 1 then return false end
   bytes = bytes + redis.call('HSTRLEN', job, 'data')
   local keepers = {}
   local own = state == 'dead' and keeper(id)
@@ -51,12 +56,16 @@ local function add(id, state, at, lease)
   local first = base and base ~= '' and keeper(base)
   if first then keepers[#keepers + 1] = first end
   answer[#answer + 1] = { name .. ':' .. id .. ':' .. lease, id, state, at, redis.call('HGETALL', job), keepers }
-  return true
 end
 
--- Notes the job before it goes from its state, and answers whether the batch is full.
-local function take(id, state, at, remove)
-  if add(id, state, at, ARGV[1]) then redis.call('HSET', MOVING, name .. ':' .. id, state .. ':' .. at .. ':' .. ARGV[1]) end
+-- Notes the job before it goes from its state, and answers whether the batch is full. A stall is counted after the note: if Redis
+-- refuses a command in the middle, a second try finds the note, and does not count again.
+local function take(id, state, at, remove, isStalled)
+  if isThere(id) then
+    redis.call('HSET', MOVING, name .. ':' .. id, state .. ':' .. at .. ':' .. ARGV[1])
+    if isStalled then redis.call('HINCRBY', prefix .. id, 'stc', 1) end
+    add(id, state, at, ARGV[1])
+  end
   remove()
   return bytes >= mostBytes
 end
@@ -92,7 +101,7 @@ local FROM = {
     for _, id in ipairs(redis.call('LRANGE', ACTIVE, 0, most - 1)) do
       if redis.call('EXISTS', prefix .. id .. ':lock') == 0 then
         count = count + 1
-        if take(id, 'wait', '0', function() redis.call('LREM', ACTIVE, 1, id) end) then break end
+        if take(id, 'wait', '0', function() redis.call('LREM', ACTIVE, 1, id) end, true) then break end
       end
     end
     return count
@@ -105,7 +114,7 @@ local FROM = {
       if string.sub(field, 1, #begin) == begin and #answer < most and bytes < mostBytes then
         local id = string.sub(field, #begin + 1)
         local state, at, lease = string.match(all[index + 1], '^(%a+):(%d+):(%d+)$')
-        if not add(id, state, at, lease) then redis.call('HDEL', MOVING, field) end
+        if isThere(id) then add(id, state, at, lease) else redis.call('HDEL', MOVING, field) end
       end
     end
     return #answer

@@ -1,12 +1,16 @@
 import { Queue } from 'bullmq';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
+import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
 import { homeOf, openLayout, preparedLayout, movingLayout } from '../../src/queue/layout.ts';
 import { cancellationIndexKey, moveKeys, QUEUE } from '../../src/queue/names.ts';
+import { NotificationWorker, workerOptions } from '../../src/queue/notification-worker.ts';
 import { createMover } from '../../src/queue/reshard.ts';
 import { createShards } from '../../src/queue/shards.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
 import { dataOf, jobsIn, openReshard } from './moving.ts';
+import { consume } from './support.ts';
 
 // What a move of jobs leaves behind where Redis refuses a step, or where a process was killed, and what becomes of it.
 
@@ -82,6 +86,59 @@ test('what a killed worker had in hand in a former queue is moved when its job l
   expect(await own.left()).toMatchObject({ jobs: 0, active: 0 });
   expect(await (await queueOf('teacher-42')).getJobState('in-hand')).toBe('waiting');
   expect(await redis.exists(queue.toKey('active'), queue.toKey('failed'))).toBe(0);
+});
+
+describe('a job whose worker was killed, in a former queue', () => {
+  const MAX_STALLS = 3;
+
+  /** A job that stalled so often before, and a worker that takes it and is killed. Resolves when its lock is gone. */
+  async function openKilled(stalls: number) {
+    const reshard = await openReshard();
+    const queue = await reshard.formerQueueOf('teacher-42');
+    await queue.add('push', dataOf('x', 'teacher-42'), { jobId: 'x', priority: 10 });
+    if (stalls > 0) await reshard.redis.hset(queue.toKey('x'), 'stc', stalls);
+    const taken = Promise.withResolvers<undefined>();
+    const endless = (): Promise<void> => {
+      taken.resolve(undefined);
+      return new Promise(() => undefined);
+    };
+    const options = { lockDuration: 200, skipLockRenewal: true, skipStalledCheck: true };
+    const worker = consume(queue.opts.prefix ?? '', endless, options);
+    await taken.promise;
+    await worker.close(true);
+    await waitFor(async () => expect(await reshard.redis.exists(lockKeyOf(queue, 'x'))).toBe(0));
+    return { ...reshard, home: await reshard.queueOf('teacher-42') };
+  }
+
+  test('has stalled once more when it is moved, though the process that moves it is killed at each step', async () => {
+    const { mover, moveAll, home } = await openKilled(1);
+    for (const [index, last] of ['taken', 'put', 'dropped'].entries()) {
+      const dying = (step: string): void => {
+        if (step === last) throw new Error('killed');
+      };
+      await expect(moveAll(mover(index + 1, dying)), last).rejects.toThrow('killed');
+    }
+    await moveAll(mover(9));
+    expect(await home.getJobState('x')).toBe('waiting');
+    expect((await home.getJob('x'))?.stalledCounter).toBe(2);
+  });
+
+  test.each([
+    [MAX_STALLS - 1, undefined],
+    [MAX_STALLS, 'job stalled more than allowable limit'],
+  ])('and that stalled %i times before, with 3 allowed, is failed: %s', async (stalls, failedReason) => {
+    const { redis, moveAll, home } = await openKilled(stalls);
+    await moveAll();
+    const processor = vi.fn(() => Promise.resolve({}));
+    const settings = { connection: redis, prefix: home.opts.prefix ?? '', concurrency: 1, lockMs: 10_000 };
+    const options = workerOptions({ ...settings, maxStalls: MAX_STALLS });
+    const worker = new NotificationWorker(QUEUE, processor, options, () => undefined);
+    onTestFinished(() => worker.close());
+    void worker.run();
+    await waitFor(async () => expect((await home.getJob('x'))?.finishedOn).toBeDefined());
+    expect((await home.getJob('x'))?.failedReason).toBe(failedReason);
+    expect(processor).toHaveBeenCalledTimes(failedReason === undefined ? 1 : 0);
+  });
 });
 
 test('a note that a killed process left does not swallow a later notification with the same id', async () => {
