@@ -5,7 +5,7 @@ import { payloadFaults } from '../domain/notification-rules.ts';
 import { type NotificationInput, parseNotification } from '../domain/notification.ts';
 import type { Origin } from '../domain/story.ts';
 import { tooFarAhead } from '../domain/time.ts';
-import { indexAdded } from './cancellation-index.ts';
+import { indexCommand } from './cancellation-index.ts';
 import { PRIORITY, cancellationIndexKey, JOB, jobIdOf, KEEP_COMPLETED } from './names.ts';
 
 /** A notification to enqueue: a `NotificationInput` whose id may be left out. */
@@ -134,20 +134,28 @@ export async function addJobs(queue: Queue, entries: readonly Entry[], trace?: T
     transaction.runCommand('exists', [key]);
     await job.addJob(transaction);
   }
-  for (const { entry, job } of jobs) {
+  const indexed = ({ entry, job, key }: (typeof jobs)[number]): ReturnType<typeof indexCommand> | undefined => {
     const { recipientId, cancellationKey, delayMs = 0 } = entry;
-    if (cancellationKey === undefined) continue;
-    const key = cancellationIndexKey(queue.opts.prefix ?? '', recipientId, cancellationKey);
-    indexAdded(transaction, key, job.id ?? '', delayMs);
+    if (cancellationKey === undefined) return undefined;
+    const index = cancellationIndexKey(queue.opts.prefix ?? '', recipientId, cancellationKey);
+    return indexCommand(index, { id: job.id ?? '', key, timestamp: job.timestamp, delayMs });
+  };
+  for (const each of jobs) {
+    const command = indexed(each);
+    if (command !== undefined) transaction.runCommand(...command);
   }
   const replies: Reply[] = (await transaction.exec()) ?? [];
   const added: Entry[] = [];
-  for (const [position, { job, entry }] of jobs.entries()) {
+  for (const [position, each] of jobs.entries()) {
+    const { job, entry } = each;
     const [existsError, existed] = replies[2 * position] ?? NO_REPLY;
     const [addError] = replies[2 * position + 1] ?? NO_REPLY;
     // After SCRIPT FLUSH, ioredis sends a script again for a plain call, but not within a transaction.
-    if (addError?.message.startsWith('NOSCRIPT')) await job.addJob(client);
-    else if (addError) throw addError;
+    if (addError?.message.startsWith('NOSCRIPT')) {
+      await job.addJob(client);
+      const command = indexed(each);
+      if (command !== undefined) await client.runCommand(...command);
+    } else if (addError) throw addError;
     if (existsError) throw existsError;
     if (existed === 0) added.push(entry);
   }

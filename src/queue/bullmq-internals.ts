@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module';
 import { createRedisBackend, type BackendFactory, type Queue, type RedisQueueBackend, type Worker } from 'bullmq';
 import { parseObject } from '../domain/json.ts';
+import { defineQueueScript } from '../redis/scripts.ts';
 import { readableFields } from './readable.ts';
 
 /**
@@ -80,9 +81,10 @@ export function lockKeyOf(queue: Pick<Queue, 'toKey'>, jobId: string): string {
  */
 const WHY = 'pushpacer:why';
 
+const NOTE_WHY = defineQueueScript<number>(new URL('note-why.lua', import.meta.url), 1);
+
 export async function noteWhy(queue: Queue, jobId: string, why: { readonly at: number }): Promise<void> {
-  const client = await queue.getBackend().client;
-  await client.hset(queue.toKey(jobId), { [WHY]: JSON.stringify(why) });
+  await NOTE_WHY(queue, [queue.toKey(jobId), WHY, JSON.stringify(why)]);
 }
 
 /** What was noted for this due time. Undefined if the job was put back since, or never moved. */

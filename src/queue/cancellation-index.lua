@@ -1,13 +1,17 @@
 -- Adds a job to the index of what waits under a cancellation key, or removes it.
 --
 -- KEYS[1] the index: a sorted set of job ids; the score is until when each is kept, epoch ms
+-- KEYS[2] for a producer: the job's hash
 -- ARGV[1] the job's id
 -- ARGV[2] how long to keep it, in ms; 0 to remove it
 -- ARGV[3] the most ids in one index: those that are kept for the shortest time go first
+-- ARGV[4] for a producer: the timestamp of the job that it has added. Nothing is written if another job had the id already
 --
 -- Why a script: the key must expire with its last id, in whatever order the ids are added.
 
 -- include ../redis/clock.lua
+
+if KEYS[2] and redis.call('HGET', KEYS[2], 'timestamp') ~= ARGV[4] then return 0 end
 
 local key, id, keptMs = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local now = clockNow()

@@ -1,4 +1,3 @@
-import type { IRedisTransaction } from 'bullmq';
 import { defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts';
 import { homeOf, type Layout } from './layout.ts';
 import { cancellationIndexKey, ID_KEPT_S } from './names.ts';
@@ -37,7 +36,11 @@ export function createCancellationIndex(redis: ScriptRedis, layout: () => Layout
   };
 }
 
-/** Notes a job that is added, in the transaction that adds it. It sends the whole script, since a transaction cannot load one. */
-export function indexAdded(transaction: IRedisTransaction, key: string, jobId: string, delayMs: number): void {
-  transaction.runCommand('eval', [LUA, 1, key, jobId, Math.ceil(delayMs) + INDEX_KEPT_MS, MOST_IDS]);
+/** The command that notes a job after it was added, in the same transaction: it has the whole script, since a transaction cannot load one. */
+export function indexCommand(
+  key: string,
+  job: { readonly id: string; readonly key: string; readonly timestamp: number; readonly delayMs: number },
+): readonly ['eval', (string | number)[]] {
+  const keptMs = Math.ceil(job.delayMs) + INDEX_KEPT_MS;
+  return ['eval', [LUA, 2, key, job.key, job.id, keptMs, MOST_IDS, job.timestamp]];
 }

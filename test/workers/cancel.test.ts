@@ -6,6 +6,7 @@ import { InputError } from '../../src/domain/faults.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { cancellationIndexKey } from '../../src/queue/names.ts';
 import { RedisAwayError } from '../../src/redis/connection.ts';
 import { present } from '../queue/support.ts';
 import { outcomesIn } from '../support/outcomes.ts';
@@ -244,6 +245,15 @@ describe('by id', () => {
 });
 
 describe('by key', () => {
+  test('a duplicate under another key leaves nothing in the index of that key', async () => {
+    const { producer, prefix } = await openReplicaBench();
+    const one = makeNotification({ cancellationKey: 'trip-77' });
+    expect(await producer.enqueue(one)).toMatchObject({ added: true });
+    expect(await producer.enqueue({ ...one, cancellationKey: 'trip-78' })).toMatchObject({ added: false });
+    const keys = ['trip-77', 'trip-78'].map((key) => cancellationIndexKey(prefix, one.recipientId, key));
+    expect(await Promise.all(keys.map((key) => connectRedis().exists(key)))).toEqual([1, 0]);
+  });
+
   test('all that wait under it are canceled, and no other; a second call answers the same', async () => {
     const bench = await openReplicaBench();
     await bench.startHere(SLOW);
