@@ -1,0 +1,151 @@
+import type { Job } from 'bullmq';
+import { Redis } from 'ioredis';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { main as replay } from '../../scripts/replay.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { createProducer } from '../../src/queue/producer.ts';
+import { present } from '../queue/support.ts';
+import { runMain } from '../support/command.ts';
+import { makeDevice, makeNotification } from '../support/push.ts';
+import { isOnCluster, queueEnv } from '../support/redis.ts';
+import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
+import { WITHIN, ends, waits } from '../support/waiting.ts';
+
+// What a notification holds while it waits is handed on, whichever way it ends.
+
+const LIMITS = { LIMIT_RULES: '1/3s', LIMIT_MIN_GAP: '0' };
+const DIGEST = { onThrottle: 'digest', digest: { key: 'thread-77', title: '{{count}} new' } } as const;
+
+/** A replica that has credentials for APNs alone. */
+function startWithoutFcm({ env, startHere }: ReplicaBench, more: Readonly<Record<string, string>> = {}) {
+  const own = Object.keys(env).filter((name) => /^(FCM|GOOGLE|WEBPUSH)_/.test(name));
+  return startHere({ ...Object.fromEntries(own.map((name) => [name, ''])), ...more });
+}
+
+const isDead = (bench: ReplicaBench, id: string) =>
+  vi.waitFor(async () => expect(await bench.deadQueue.getJob(id)).toBeDefined(), WITHIN);
+const titles = ({ sandbox }: ReplicaBench) => sandbox.journal.accepted.map(({ title }) => title);
+
+/** One that is delivered, and others that wait for their slots. */
+async function waiting(bench: ReplicaBench, fields: readonly object[]) {
+  const first = makeNotification({ alert: { title: 'first' } });
+  await bench.producer.enqueue(first);
+  await ends(bench, first.id, 'delivered');
+  const others = fields.map((more) => makeNotification(more));
+  for (const other of others) {
+    await bench.producer.enqueue(other);
+    await waits(bench, other.id);
+  }
+  return others;
+}
+
+test('a digest whose leader becomes a dead letter before its ask goes without it, and its replay is lost neither', async () => {
+  const bench = await openReplicaBench();
+  const healthy = await bench.startHere(LIMITS);
+  const leads = { ...DIGEST, devices: [makeDevice('fcm')], alert: { title: 'leader' } };
+  const [leader, part, last] = (await waiting(bench, [leads, DIGEST, DIGEST])).map(({ id }) => id);
+  await healthy.stop();
+  const lacking = await startWithoutFcm(bench, LIMITS);
+  await isDead(bench, present(leader));
+  await ends(bench, present(part), 'delivered');
+  await ends(bench, present(last), 'merged');
+  expect(titles(bench)).toEqual(['first', '2 new']);
+  await lacking.stop();
+  await bench.startHere(LIMITS);
+  expect(await runMain(replay, ['--all', '--yes'], queueEnv(bench.prefix))).toMatchObject({ code: 0 });
+  await ends(bench, `${leader}#r1`, 'delivered');
+  expect(titles(bench).slice(2)).toEqual(['leader']);
+});
+
+test('a digest goes on if the job of its leader is removed by hand', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere(LIMITS);
+  const [leader, part, last] = (await waiting(bench, [DIGEST, DIGEST, DIGEST])).map(({ id }) => present(id));
+  await present((await bench.queue.getJob(present(leader))) as Job | undefined).remove();
+  await ends(bench, present(part), 'delivered');
+  await ends(bench, present(last), 'merged');
+  expect(titles(bench)).toEqual(['first', '2 new']);
+});
+
+test('a digest that was tried is the dead letter of all that are in it, and its replay sends it', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere(LIMITS);
+  const device = makeDevice('apns');
+  const [leader, part] = (await waiting(bench, [{ ...DIGEST, devices: [device] }, DIGEST])).map(({ id }) =>
+    present(id),
+  );
+  bench.sandbox.setAnswers([{ token: device.token, reason: 'BadTopic' }]);
+  await isDead(bench, present(leader));
+  await ends(bench, present(part), 'merged');
+  const letter = (await bench.deadQueue.getJob(present(leader))) as Job<object>;
+  expect(letter.data).toMatchObject({ reason: 'rejected', digest: { count: 2, own: true } });
+  bench.sandbox.setAnswers([]);
+  expect(await runMain(replay, ['--all', '--yes'], queueEnv(bench.prefix))).toMatchObject({ code: 0 });
+  await ends(bench, `${leader}#r1`, 'delivered');
+  expect(titles(bench)).toEqual(['first', '2 new']);
+});
+
+test('what was canceled is canceled, also where it would become a dead letter', async () => {
+  const bench = await openReplicaBench();
+  const healthy = await bench.startHere(LIMITS);
+  const [one] = await waiting(bench, [{ devices: [makeDevice('fcm')] }]);
+  const { id } = present(one);
+  await healthy.stop();
+  expect(await bench.producer.cancel({ id })).toEqual({ canceled: 1, tooLate: 0 });
+  await startWithoutFcm(bench, LIMITS);
+  await ends(bench, id, 'canceled');
+  expect(await bench.deadQueue.getJob(id)).toBeUndefined();
+});
+
+test('a replay of an old `latest` does not take the place of a newer one that waits', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere(LIMITS);
+  const device = makeDevice('apns');
+  const latest = { onThrottle: 'latest', collapseId: 'score' } as const;
+  bench.sandbox.setAnswers([{ token: device.token, reason: 'BadTopic' }]);
+  const old = makeNotification({ ...latest, devices: [device], alert: { title: '1 : 0' } });
+  await bench.producer.enqueue(old);
+  await isDead(bench, old.id);
+  bench.sandbox.setAnswers([]);
+  const [newer] = await waiting(bench, [{ ...latest, devices: [device], alert: { title: '2 : 0' } }]);
+  expect(await runMain(replay, ['--all', '--yes'], queueEnv(bench.prefix))).toMatchObject({ code: 0 });
+  await ends(bench, `${old.id}#r1`, 'superseded');
+  await ends(bench, present(newer).id, 'delivered');
+  expect(titles(bench)).toEqual(['first', '2 : 0']);
+});
+
+test.skipIf(isOnCluster)('what a cancel costs grows with what is canceled, not with its square', async () => {
+  const redis = await startEmbeddedRedis();
+  onTestFinished(() => redis.close());
+  const client = new Redis(redis.url);
+  onTestFinished(() => client.disconnect());
+  const bench = await openReplicaBench();
+  await bench.startHere({ LIMIT_RULES: '1/10s', LIMIT_MIN_GAP: '0', REDIS_URL: redis.url, HISTORY_MAX: '0' });
+  const producer = createProducer({ redisUrl: redis.url, prefix: bench.prefix });
+  onTestFinished(() => producer.close());
+  const calls = async (): Promise<number> => {
+    const stats = await client.info('commandstats');
+    return [...stats.matchAll(/calls=(\d+)/g)].reduce((sum, [, count]) => sum + Number(count), 0);
+  };
+  const costOf = async (recipientId: string, count: number): Promise<number> => {
+    const canceled = { recipientId, cancellationKey: 'trip-77' };
+    const all = Array.from({ length: count }, (_, n) => makeNotification(n % 5 === 1 ? canceled : { recipientId }));
+    await producer.enqueueMany(all);
+    const delayed = (): Promise<number> => client.zcard(`${bench.prefix}:notifications:delayed`);
+    const before = await delayed();
+    await vi.waitFor(async () => expect(await delayed()).toBeGreaterThanOrEqual(before + count - 1), WITHIN);
+    const start = await calls();
+    expect(await producer.cancel(canceled)).toEqual({ canceled: count / 5, tooLate: 0 });
+    await vi.waitFor(async () => {
+      const ended = await Promise.all(
+        all
+          .filter((_, n) => n % 5 === 1)
+          .map(({ id }) => client.hget(`${bench.prefix}:notifications:${id}`, 'finishedOn')),
+      );
+      expect(ended).not.toContain(null);
+    }, WITHIN);
+    return (await calls()) - start;
+  };
+  const [few, many] = [await costOf('teacher-1', 100), await costOf('teacher-2', 400)];
+  expect(many / few).toBeLessThan(8); // 16 for a square
+});
