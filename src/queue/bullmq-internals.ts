@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import { createRedisBackend, type BackendFactory, type Queue, type RedisQueueBackend, type Worker } from 'bullmq';
 import { parseObject } from '../domain/json.ts';
-import { defineQueueScript } from '../redis/scripts.ts';
+import { defineQueueScript, withText } from '../redis/scripts.ts';
 import { readableFields } from './readable.ts';
 
 /**
@@ -152,8 +152,12 @@ export function onRedisTime(
 ): BackendFactory<RedisQueueBackend> {
   return (...options) => {
     const backend = createRedisBackend(...options);
-    const execCommand = backend.execCommand.bind(backend);
+    const execOnce = backend.execCommand.bind(backend);
     const waitForJob = backend.waitForJob.bind(backend);
+    const execCommand: typeof execOnce = (client, command, args: unknown[]): unknown => {
+      const exec = () => execOnce(client, command, args) as Promise<unknown>;
+      return 'status' in client ? withText(exec) : exec(); // a transaction has no answers before its end
+    };
     backend.execCommand = (client, command, args: unknown[]): unknown => {
       const position = TIME_AT[command];
       if (position === undefined) return execCommand(client, command, args);

@@ -100,13 +100,19 @@ const NOT_NOW =
  */
 const SLOT_MOVES = /^Too many Cluster redirections\b|\baccess a non local key in a cluster node\b/;
 
+/** Whether Redis has forgotten a script, or never had it. The script did not run. */
+export function isUnknownScript(error: unknown): boolean {
+  return error instanceof Error && error.name === 'ReplyError' && error.message.startsWith('NOSCRIPT');
+}
+
 /**
- * True if Redis is out of memory or clients, read-only, loading, or in a failover, or if the slot is moved just now. Nothing was
- * written then.
+ * True if Redis is out of memory or clients, read-only, loading, or in a failover, if it forgets its scripts, or if the slot is moved
+ * just now. Nothing was written then.
  */
 export function isNotNow(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
-  return SLOT_MOVES.test(error.message) || (error.name === 'ReplyError' && NOT_NOW.test(error.message));
+  if (SLOT_MOVES.test(error.message) || isUnknownScript(error)) return true;
+  return error.name === 'ReplyError' && NOT_NOW.test(error.message);
 }
 
 /**

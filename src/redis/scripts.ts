@@ -3,6 +3,7 @@ import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { QueueBase, RedisQueueBackend } from 'bullmq';
 import { faultOf, InputError } from '../domain/faults.ts';
+import { isUnknownScript } from './deadline.ts';
 
 /** What a script needs of ioredis: both `Redis` and `Cluster` have it. */
 export interface ScriptRedis {
@@ -40,7 +41,25 @@ export function defineScript<Reply>(redis: ScriptRedis, name: string, lua: strin
   redis.defineCommand(name, { lua, numberOfKeys });
   const command = (redis as unknown as Record<string, Call<Reply>>)[name];
   if (command === undefined) throw new Error(`the client has no command ${name} after it was defined`);
-  return command.bind(redis);
+  return (...keysAndArgs) => withText(() => command.call(redis, ...keysAndArgs));
+}
+
+/** Each of them is up to two commands: ioredis sends a script that Redis does not know a second time. */
+const MOST_CALLS = 10;
+
+/**
+ * Calls a script again, at once, while Redis answers that it does not know it (after `SCRIPT FLUSH`, a restart or a failover). Nothing
+ * was written then. ioredis alone sends each call a second time, and never a third time. Of several calls at once only one has the text
+ * then, and if Redis forgets the scripts right after it, the others fail.
+ */
+export async function withText<Reply>(call: () => Promise<Reply>): Promise<Reply> {
+  for (let calls = 1; ; calls += 1) {
+    try {
+      return await call();
+    } catch (error) {
+      if (!isUnknownScript(error) || calls === MOST_CALLS) throw error;
+    }
+  }
 }
 
 /** Runs a script on the connection of a queue or a worker: keys first, then arguments. */
@@ -58,6 +77,6 @@ export function defineQueueScript<Reply>(file: URL, numberOfKeys: number): Queue
     const client = await queue.getBackend().client;
     if (!defined.has(client)) client.defineCommand(name, { numberOfKeys, lua });
     defined.add(client);
-    return (await client.runCommand(name, [...args])) as Reply;
+    return await withText(() => client.runCommand(name, [...args]) as Promise<Reply>);
   };
 }

@@ -127,6 +127,19 @@ describe('Redis misbehaving', () => {
     expect(await limiter.refund({ recipientId, id: 'a' })).toBe(true);
   });
 
+  it('loses the scripts again before each one of several asks: all are answered', async () => {
+    const own = await ownRedis();
+    const limiter = createRedisLimiter({ redis: own, policy: POLICY });
+    await limiter.peek({ recipientId, id: 'a' }); // connected
+    const send = own.sendCommand.bind(own);
+    vi.spyOn(own, 'sendCommand').mockImplementation((command, ...more) => {
+      if (command.name === 'evalsha') void own.script('FLUSH'); // on the same connection, so just before it
+      return send(command, ...more);
+    });
+    const asks = ['a', 'b', 'c', 'd'].map((id) => limiter.peek({ recipientId, id }));
+    expect(await Promise.all(asks)).toMatchObject(asks.map(() => ({ kind: 'admitted' })));
+  });
+
   it('hangs: the wait is bounded, and the same id asked again has one slot', async () => {
     const own = await ownRedis();
     const limiter = createRedisLimiter({ redis: own, policy: POLICY, timeoutMs: 100 });

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayedError, Queue, UnrecoverableError, type Job, type Processor } from 'bullmq';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { redelay } from '../../src/queue/job-lock.ts';
+import { createJobLock, redelay } from '../../src/queue/job-lock.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { NotificationWorker, workerOptions, type Place } from '../../src/queue/notification-worker.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
@@ -16,12 +16,13 @@ function open(
   redisUrl = testRedisUrl(),
   offsetMs = 0,
   concurrency = 5,
+  lockMs = 1_000,
 ) {
   const prefix = testPrefix();
   const connection = connectRedis(redisUrl);
   const queue = new Queue(QUEUE, { connection, prefix });
   const letGo: string[] = [];
-  const options = workerOptions({ connection, prefix, concurrency, lockMs: 1_000, maxStalls: 10 });
+  const options = workerOptions({ connection, prefix, concurrency, lockMs, maxStalls: 10 });
   const onLetGo = (job: Pick<Job, 'id'>, error: Error) => {
     letGo.push(`${job.id}: ${error.message}`);
   };
@@ -66,6 +67,39 @@ test('a job whose end Redis refuses for now is completed when it does not any mo
   await admin.replicaof('NO', 'ONE');
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), SOON);
   expect({ runs, letGo, failed: await queue.getFailedCount() }).toEqual({ runs: 1, letGo: [], failed: 0 });
+});
+
+test('a Redis that forgets its scripts all the time takes all that is written at once: no job waits for its lock’s end', async () => {
+  const [jobs, lockMs, passes, errors] = [2_000, 60_000, new Map<string, number>(), new Set<string>()];
+  const server = await startEmbeddedRedis(); // one of its own: the flush would reach all tests
+  onTestFinished(() => server.close());
+  const processor = async (job: Job, token = ''): Promise<unknown> => {
+    const pass = (passes.get(job.id ?? '') ?? 0) + 1;
+    passes.set(job.id ?? '', pass);
+    const lock = createJobLock(job, token, { queue: worker, lockMs });
+    if (pass === 1) {
+      await lock.putBack(20, {});
+      throw new DelayedError();
+    }
+    await worker.extendJobLocks([job.id ?? ''], [token], lockMs);
+    expect(await lock.save({})).toBe(true);
+    return { outcome: 'delivered' };
+  };
+  const { queue, worker, letGo, redis } = open(processor, server.url, 0, 50, lockMs);
+  worker.on('error', ({ message }) => errors.add(message));
+  await worker.pause();
+  await queue.addBulk(
+    Array.from({ length: jobs }, (_, n) => ({ name: 'push', data: {}, opts: { jobId: `j${n}`, priority: 10 } })),
+  );
+  await worker.resume();
+  const giveUpAt = performance.now() + lockMs / 2;
+  while (performance.now() < giveUpAt && (await queue.getCompletedCount()) < jobs) {
+    await redis.script('FLUSH');
+    await sleep(5);
+  }
+  const done = await queue.getCompletedCount();
+  expect({ done, letGo, errors: [...errors] }).toEqual({ done: jobs, letGo: [], errors: [] });
+  expect(new Set(passes.values())).toEqual(new Set([2]));
 });
 
 test('a job that is done but not ours any more is let go, and comes back', async () => {

@@ -222,6 +222,7 @@ it('a Cluster and Sentinels that refuse the password are named too', async () =>
 it.each([
   [new Error('connect ECONNREFUSED 127.0.0.1:6379'), 'away'],
   [Object.assign(new Error('OOM command not allowed'), { name: 'ReplyError' }), 'not-now'],
+  [Object.assign(new Error('NOSCRIPT No matching script.'), { name: 'ReplyError' }), 'not-now'],
   [Object.assign(new Error('WRONGPASS invalid'), { name: 'ReplyError' }), 'credentials'],
   [new Error('All sentinels are unreachable. Last error: NOAUTH Authentication required.'), 'credentials'],
   [Object.assign(new Error('Failed to refresh slots cache.'), { lastNodeError: new Error('NOAUTH x') }), 'credentials'],
