@@ -124,7 +124,9 @@ const ROUTES: Readonly<Record<string, Readonly<Record<string, (call: Call) => Re
 
 /** Carries out one request. Bad input is answered with 400 and every fault, and changes nothing. */
 async function route(sandbox: Controlled, request: IncomingMessage): Promise<Reply> {
-  const { pathname, searchParams: query } = new URL(request.url ?? '/', 'http://sandbox');
+  const url = URL.parse(request.url ?? '/', 'http://sandbox');
+  if (url === null) return failure(400, 'expected a path, such as /journal');
+  const { pathname, searchParams: query } = url;
   const methods = Object.hasOwn(ROUTES, pathname) ? ROUTES[pathname] : undefined;
   if (!methods) return failure(404, `expected one of the paths ${Object.keys(ROUTES).join(', ')}`);
   const method = request.method === 'HEAD' ? 'GET' : (request.method ?? 'GET');

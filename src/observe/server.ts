@@ -1,4 +1,4 @@
-import { createServer, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
 /** The content of a replica's pages. */
@@ -25,11 +25,7 @@ export async function serveMetrics(
   onPortTaken: (taken: number) => void,
 ): Promise<MetricsServer> {
   const server = createServer((request, response) => {
-    if (request.method !== 'GET' && request.method !== 'HEAD') {
-      answer(response, 405, 'only GET\n');
-      return;
-    }
-    respond(new URL(request.url ?? '/', 'http://replica').pathname, pages, response).catch((error: unknown) => {
+    respond(request, pages, response).catch((error: unknown) => {
       answer(response, 500, `${error instanceof Error ? error.message : String(error)}\n`);
     });
   });
@@ -49,8 +45,17 @@ export async function serveMetrics(
   };
 }
 
-async function respond(path: string, pages: Pages, response: ServerResponse): Promise<void> {
-  switch (path) {
+/** Asynchronous from its first line on: what is thrown outside of a promise here would end the worker, with its jobs under way. */
+async function respond({ method, url }: IncomingMessage, pages: Pages, response: ServerResponse): Promise<void> {
+  if (method !== 'GET' && method !== 'HEAD') {
+    answer(response, 405, 'only GET\n');
+    return;
+  }
+  // `//` is no URL, for example.
+  switch (URL.parse(url ?? '/', 'http://replica')?.pathname) {
+    case undefined:
+      answer(response, 400, 'expected a path, such as /metrics\n');
+      return;
     case '/healthz': {
       const sick = pages.sick();
       if (sick === undefined) answer(response, 200, 'ok\n');
