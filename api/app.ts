@@ -3,6 +3,7 @@ import { createMiddleware } from 'hono/factory';
 import { InputError } from '../src/domain/faults.ts';
 import { NewerFormatError } from '../src/domain/format.ts';
 import { notificationSchema } from '../src/domain/notification.ts';
+import { mapInTurns } from '../src/domain/time.ts';
 import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Tracing } from '../src/observe/tracing.ts';
@@ -133,7 +134,7 @@ export function createApp(parts: AppParts): Hono<Env> {
     const claim = await enqueuer.claim(key, token, body);
     if (claim.kind === 'conflict') return problemResponse(OTHER_BODY);
     const withIds = claim.withIds(inputs);
-    if (claim.kind === 'done') return answer(withIds.map(repeatedResult), withIds, isArray);
+    if (claim.kind === 'done') return answer(await mapInTurns(withIds, repeatedResult), withIds, isArray);
     const results = await enqueuer.add(withIds, token);
     await claim.done();
     return answer(results, withIds, isArray);

@@ -108,20 +108,32 @@ export function optionFaults(
  * zod's issues as faults: where, what was expected, what was found. Of a private value only its kind and size are shown.
  *
  * @param meant the known field that was probably meant by an unknown one
+ * @param most only the first of so many: to look for what was meant takes long where thousands of fields are unknown
  */
 export function zodFaults(
   error: z.ZodError,
   input: unknown,
   isPrivate: (path: Path, value: unknown) => boolean = () => false,
   meant: (place: Path, name: string) => string | undefined = () => undefined,
+  most = Infinity,
 ): Fault[] {
-  return error.issues.flatMap((issue) => {
+  const faults: Fault[] = [];
+  for (const issue of error.issues) {
+    if (faults.length >= most) break;
     if (issue.code === 'unrecognized_keys') {
-      return issue.keys.map((key) => noSuchField(formatPath([...issue.path, key]), meant(issue.path, key)));
+      const keys = issue.keys.slice(0, most - faults.length);
+      faults.push(...keys.map((key) => noSuchField(formatPath([...issue.path, key]), meant(issue.path, key))));
+      continue;
     }
     const value = inputAt(input, issue.path);
-    return [faultOf(formatPath(issue.path), expectation(issue), value, isPrivate(issue.path, value))];
-  });
+    faults.push(faultOf(formatPath(issue.path), expectation(issue), value, isPrivate(issue.path, value)));
+  }
+  return faults;
+}
+
+/** How many faults `zodFaults` makes of them without a bound. */
+export function countZodFaults({ issues }: z.ZodError): number {
+  return issues.reduce((sum, issue) => sum + (issue.code === 'unrecognized_keys' ? issue.keys.length : 1), 0);
 }
 
 /** Field names that are safe to repeat. Other names may be a token in the wrong place, or hold terminal control codes. */

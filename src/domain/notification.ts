@@ -3,7 +3,7 @@ import { apnsFieldsSchema, apnsSoundSchema } from '../providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
 import { webpushActionSchema, webpushFieldsSchema } from '../providers/webpush/fields.ts';
-import { faultOf, formatPath, zodFaults, type Fault, nearest } from './faults.ts';
+import { countZodFaults, faultOf, formatPath, zodFaults, type Fault, nearest } from './faults.ts';
 import { isObject, isOversized, MAX_CHARACTERS, MAX_VALUES, valueAt } from './json.ts';
 import { togetherFaults } from './notification-rules.ts';
 import { notificationSchema, alertSchema, digestSchema, liveActivitySchema } from './notification-schema.ts';
@@ -38,8 +38,9 @@ export function parseNotification(raw: unknown): ParsedNotification {
   const result = notificationSchema.safeParse(raw);
   const more = [...(hasProto(raw) ? [PROTO_FAULT] : []), ...togetherFaults(raw)];
   if (result.success && more.length === 0) return { ok: true, notification: result.data };
-  const faults = [...(result.success ? [] : zodFaults(result.error, raw, isPrivate, meantField)), ...more];
-  const rest = faults.splice(MAX_FAULTS).length;
+  const found = result.success ? [] : zodFaults(result.error, raw, isPrivate, meantField, MAX_FAULTS);
+  const faults = [...found, ...more].slice(0, MAX_FAULTS);
+  const rest = (result.success ? 0 : countZodFaults(result.error)) + more.length - faults.length;
   if (rest > 0) faults.push({ path: '', expected: 'no more faults', found: `${rest}` });
   return { ok: false, faults };
 }

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as othersWork, setTimeout as sleep } from 'node:timers/promises';
 import type { Fault } from './faults.ts';
 import { isObject } from './json.ts';
 import type { Notification } from './notification-types.ts';
@@ -53,6 +53,23 @@ export async function within<T, Late = undefined>(work: Promise<T>, ms: number, 
   } finally {
     timer.abort();
   }
+}
+
+/** How long a loop may keep the process from everything else. */
+const TURN_MS = 5;
+
+/** Maps one after the other. After each few milliseconds of work, everything else that waits in this process has its turn. */
+export async function mapInTurns<T, Result>(items: readonly T[], map: (item: T) => Result): Promise<Result[]> {
+  const results: Result[] = [];
+  let startMs = performance.now();
+  for (const item of items) {
+    if (performance.now() - startMs > TURN_MS) {
+      await othersWork();
+      startMs = performance.now();
+    }
+    results.push(map(item));
+  }
+  return results;
 }
 
 /** The range of `Date`. */

@@ -3,6 +3,7 @@ import { faultOf, InputError } from '../domain/faults.ts';
 import { countedAs } from '../domain/limits.ts';
 import { parseCancelTarget, type CancelTarget } from '../domain/notification.ts';
 import { ENQUEUED_BY, ENQUEUED_BY_FORMAT } from '../domain/story.ts';
+import { mapInTurns } from '../domain/time.ts';
 import { forEachKind, limiterPrefix } from '../limiter/limiter.ts';
 import { countBefore, createCanceller } from '../limiter/redis/canceller.ts';
 import { openTracing, wantsTraces, type Carried } from '../observe/tracing.ts';
@@ -188,7 +189,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     enqueuedBy: string | undefined,
     spreadOver?: Spread,
   ): Promise<Enqueued[]> {
-    const checks = inputs.map((input) => delayed(check(input, enqueuedBy), spreadOver));
+    // A copy, since the caller may change the array meanwhile.
+    const checks = await mapInTurns([...inputs], (input) => delayed(check(input, enqueuedBy), spreadOver));
     const added = await addAll(checks.flatMap(({ entry }) => entry ?? []));
     return checks.map(({ entry, faults }) => {
       if (entry === undefined) return { kind: 'invalid', faults };

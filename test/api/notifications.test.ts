@@ -114,6 +114,34 @@ describe('an array', () => {
     expect([status, body['added']]).toEqual([202, 1_000]);
     expect(await api.queue.getJobCountByTypes('prioritized')).toBe(1_000);
   });
+
+  it('with more than a million faults lets other requests through, and counts all of them', async () => {
+    const api = await openApi();
+    const names = Array.from({ length: 1_250 }, (_, at) => `name${at}`);
+    const one = JSON.stringify(Object.fromEntries(names.map((name) => [name, 1])));
+    const body = `[${Array.from({ length: 1_000 }, () => one).join()}]`;
+    expect(body.length).toBeGreaterThan(15_000_000);
+    const parseStartMs = performance.now();
+    JSON.parse(body); // has no pauses, here and in the API
+    const parseMs = performance.now() - parseStartMs;
+    const asking = { isOver: false };
+    const asked = post(api, body).finally(() => (asking.isOver = true));
+    const tookMs: number[] = [];
+    while (!asking.isOver) {
+      const startMs = performance.now();
+      await api.call('GET', '/healthz');
+      tookMs.push(performance.now() - startMs);
+    }
+    const answer = await asked;
+    expect(answer.status).toBe(422);
+    expect(answer.body).toMatchObject({ invalid: 1_000 });
+    // All 1,250 names, and the three fields that a notification must have.
+    const [first] = answer.body['results'] as { faults: { found: string }[] }[];
+    expect(first?.faults).toHaveLength(21);
+    expect(first?.faults.at(-1)).toMatchObject({ expected: 'no more faults', found: '1233' });
+    expect(tookMs.length).toBeGreaterThan(20);
+    expect(Math.max(...tookMs)).toBeLessThan(800 + 2 * parseMs);
+  }, 60_000);
 });
 
 describe('an Idempotency-Key', () => {
