@@ -99,6 +99,12 @@ export function createApp(parts: AppParts): Hono<Env> {
       return undefined;
     });
 
+  /** A token may be revoked, or changed, while an answer lasts: what it is now. Undefined if it may not do this any more. */
+  function stillValid(c: Context<Env>, scope: Scope): Token | undefined {
+    const token = tokens.find(c.get('secret'));
+    return token?.scopes.includes(scope) === true ? token : undefined;
+  }
+
   async function unauthorized(c: Context<Env>, hasSecret: boolean): Promise<Problem> {
     const address = c.env.incoming?.socket.remoteAddress ?? 'unknown';
     const answer = await failures.admit({ recipientId: address, id: crypto.randomUUID(), maxWaitMs: 0 });
@@ -163,17 +169,23 @@ export function createApp(parts: AppParts): Hono<Env> {
     const { body } = c.req.raw;
     const isMinimal = /\breturn=minimal\b/.test(c.req.header('prefer') ?? '');
     const counts = { added: 0, duplicate: 0, invalid: 0, conflict: 0, refused: 0 };
-    const token = c.get('token');
+    let isRevoked = false;
+    const tokenNow = (): Token | undefined => {
+      const token = stillValid(c, 'send');
+      isRevoked = token === undefined;
+      return token;
+    };
     async function* lines(): AsyncGenerator<string> {
       try {
-        for await (const results of enqueuer.addLines(bytesOf(body), token)) {
+        for await (const results of enqueuer.addLines(bytesOf(body), tokenNow)) {
           for (const { result } of results) counts[result]++;
           const shown = isMinimal
             ? results.filter(({ result }) => result !== 'added' && result !== 'duplicate')
             : results;
           if (shown.length > 0) yield shown.map((each) => `${JSON.stringify(each)}\n`).join('');
         }
-        yield `${JSON.stringify({ end: true, ...counts })}\n`;
+        if (isRevoked) log.warn({ by: c.get('token').name }, 'a stream of notifications ended: its token was revoked');
+        yield `${JSON.stringify({ end: !isRevoked, ...counts, ...(isRevoked && { problem: NOTHING_MORE_ADDED }) })}\n`;
       } catch (error) {
         log.warn({ err: error }, 'a stream of notifications ended before its end');
         yield `${JSON.stringify({ end: false, ...counts, problem: problemOf(explain(error)).detail })}\n`;
@@ -223,8 +235,7 @@ export function createApp(parts: AppParts): Hono<Env> {
     if (text !== undefined && cursor === undefined) return problemResponse(BAD_CURSOR);
     if (c.req.raw.method === 'HEAD') return new Response(null, { headers: EVENT_STREAM });
     const gone = new AbortController();
-    const secret = c.get('secret');
-    const mayRead = () => tokens.find(secret)?.scopes.includes('read') === true; // a token may be revoked meanwhile
+    const mayRead = () => stillValid(c, 'read') !== undefined;
     const reading = { signal: AbortSignal.any([signal, gone.signal]), mayRead };
     const events = await openOutcomes(outcomes, cursor, reading);
     if (readers >= MOST_READERS) return problemResponse(TOO_MANY_READERS);
@@ -284,6 +295,7 @@ const KEY_IN_STREAM: Problem = {
   ...{ status: 400, code: 'invalid' },
   detail: 'a stream has no Idempotency-Key: give each notification an id, which makes it safe to send it again',
 };
+const NOTHING_MORE_ADDED = 'the token was revoked, or lost the scope send: nothing more was added after these';
 const BAD_CURSOR: Problem = {
   ...{ status: 400, code: 'invalid' },
   detail:

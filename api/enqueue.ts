@@ -42,8 +42,10 @@ export interface Enqueuer {
   /**
    * Adds the lines of an NDJSON stream as they come, and yields the results of each step with their line numbers. No more than a
    * step of lines is in memory, and the next one is read when the answers of the last one have been taken.
+   *
+   * @param tokenNow asked before each step, since a stream may last for days; undefined ends it: nothing more is added
    */
-  addLines(chunks: AsyncIterable<Uint8Array>, token: Token): AsyncGenerator<readonly LineResult[]>;
+  addLines(chunks: AsyncIterable<Uint8Array>, tokenNow: () => Token | undefined): AsyncGenerator<readonly LineResult[]>;
   /** Remembers the key of a request for a day, and says whether it came before. Call `claimed.done()` when all has been added. */
   claim(key: string, token: Token, body: string): Promise<Claim>;
 }
@@ -117,12 +119,16 @@ export function createEnqueuer({ producer, homes, redis, prefix, backlog }: Enqu
 
   return {
     add,
-    async *addLines(chunks, token) {
+    async *addLines(chunks, tokenNow) {
       let read = 0;
       for await (const lines of linesOf(chunks, MAX_JOB_TEXT)) {
         const step = lines.map((line, index) => readLine(line, read + index + 1)).filter((line) => line !== undefined);
         read += lines.length;
-        for (let from = 0; from < step.length; from += STEP) yield await addStep(step.slice(from, from + STEP), token);
+        for (let from = 0; from < step.length; from += STEP) {
+          const token = tokenNow();
+          if (token === undefined) return;
+          yield await addStep(step.slice(from, from + STEP), token);
+        }
       }
     },
     async claim(key, { name }, body) {

@@ -146,7 +146,7 @@ function paths(): Schema {
           { name: 'Last-Event-ID', in: 'header', schema: text, description: 'as after, which it replaces' },
         ],
         responses: {
-          200: { description: 'events: outcome, missed', content: body('text/event-stream', text) },
+          200: { description: 'events: outcome, missed, problem', content: body('text/event-stream', text) },
           400: problem('the cursor is not usable'),
           ...REFUSALS,
         },

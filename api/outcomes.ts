@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { prefixesOf, type Layout } from '../src/queue/layout.ts';
 import { crc16, outcomesKey } from '../src/queue/names.ts';
 import { PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/connection.ts';
+import { problemBody, type Problem } from './problems.ts';
 
 /**
  * The stream of outcomes as Server-Sent Events. The id of each event is a cursor: where to go on in each stream, comma-separated. A
@@ -48,8 +49,8 @@ export interface OutcomesParts {
 }
 
 /**
- * The events after the cursor, then new ones as they come, until the signal aborts or the client may read no more. Without a
- * cursor: those from now on. Rejects if Redis does not answer, so that the client gets no stream that ends at once.
+ * The events after the cursor, then new ones as they come, until the signal aborts or the client may read no more, which the last
+ * event says. Without a cursor: those from now on. Rejects if Redis does not answer, so that the client gets no stream that ends at once.
  */
 export async function openOutcomes(
   { redis, layout }: OutcomesParts,
@@ -94,6 +95,7 @@ async function* outcomeEvents(
     }
     let isFull = false;
     for (const [prefix, position] of positions) {
+      if (!mayRead()) break;
       const entries = await redis.xrange(outcomesKey(prefix), `(${position}`, '+', 'COUNT', PAGE);
       isFull ||= entries.length === PAGE;
       for (const [id, fields] of entries) {
@@ -109,7 +111,14 @@ async function* outcomeEvents(
     }
     await sleep(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
   }
+  // It has no id, so that the client's cursor stays at the last outcome.
+  if (!mayRead()) yield `event: problem\ndata: ${JSON.stringify(problemBody(REVOKED))}\n\n`;
 }
+
+const REVOKED: Problem = {
+  ...{ status: 401, code: 'unauthorized' },
+  detail: 'the token was revoked, or lost the scope read: nothing more comes',
+};
 
 function event(name: 'outcome' | 'missed', positions: Cursor, data: object, isNamed: boolean): string {
   const cursor = [...positions].map(([prefix, position]) => (isNamed ? `${position}@${nameOf(prefix)}` : position));

@@ -7,6 +7,7 @@ import { formatFault, type InputError } from '../../src/domain/faults.ts';
 import { openApi } from '../support/api.ts';
 import { jsonOf, outputOf, runMain } from '../support/command.ts';
 import { temporaryFolder } from '../support/program.ts';
+import { makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
 
 const NAMED = { name: 'school-app', sha256: 'a'.repeat(64), scopes: ['send'], createdAt: '2026-11-21T08:00:00Z' };
@@ -68,7 +69,36 @@ it('a stream of outcomes ends when its token is revoked', async () => {
   const response = await fetch(`${api.url}/v1/outcomes`, { headers });
   const read = response.text();
   expect(await revokeToken(api.tokensFile, 'reader')).toBe(true);
-  expect(await read).toBe(': connected\n\n');
+  const [connected, last, ...more] = (await read).split('\n\n');
+  expect(connected).toBe(': connected');
+  expect(last).toMatch(/^event: problem\ndata: .*"code":"unauthorized".*revoked/);
+  expect(more).toEqual(['']);
+});
+
+it('a stream of notifications ends when its token is revoked, and says that nothing more was added', async () => {
+  const api = await openApi({}, { sender: { scopes: ['send'] } });
+  const secret = api.secrets.sender;
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+  const writer = writable.getWriter();
+  const write = () => writer.write(new TextEncoder().encode(`${JSON.stringify(makeNotification())}\n`));
+  const asked = fetch(`${api.url}/v1/notifications`, {
+    ...{ method: 'POST', body: readable, duplex: 'half' },
+    headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/x-ndjson' },
+  });
+  await write();
+  const reader = ((await asked).body as ReadableStream<Uint8Array> | null)?.getReader();
+  const read = async () => new TextDecoder().decode((await reader?.read())?.value);
+  expect(await read()).toContain('{"line":1,"result":"added"');
+  expect(await revokeToken(api.tokensFile, 'sender')).toBe(true);
+  await waitFor(async () => expect((await api.call('GET', '/v1/outcomes', { secret })).status).toBe(401));
+  const sent = write().catch(() => undefined); // the server reads no more
+  const last = JSON.parse(await read()) as Record<string, unknown>;
+  expect(last).toMatchObject({ end: false, added: 1 });
+  expect(last['problem']).toMatch(/revoked.*nothing more was added/);
+  expect((await reader?.read())?.done).toBe(true);
+  expect(await api.queue.getJobCountByTypes('prioritized')).toBe(1);
+  await writer.abort().catch(() => undefined);
+  await sent;
 });
 
 describe('the file', () => {
