@@ -3,7 +3,6 @@ import { createMiddleware } from 'hono/factory';
 import { InputError } from '../src/domain/faults.ts';
 import { NewerFormatError } from '../src/domain/format.ts';
 import { notificationSchema } from '../src/domain/notification.ts';
-import { mapInTurns } from '../src/domain/time.ts';
 import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Tracing } from '../src/observe/tracing.ts';
@@ -12,7 +11,7 @@ import type { Canceled, CancelTarget, Producer } from '../src/queue/producer.ts'
 import { RedisAwayError } from '../src/redis/connection.ts';
 import { LimiterUnavailableError } from '../src/redis/deadline.ts';
 import type { Backlog } from './backlog.ts';
-import { MOST_IN_ARRAY, repeatedResult, type Enqueuer, type Result } from './enqueue.ts';
+import { MOST_IN_ARRAY, type Enqueuer, type Result } from './enqueue.ts';
 import { openApiDocument } from './openapi.ts';
 import { openOutcomes, parseCursor, type OutcomesParts } from './outcomes.ts';
 import { invalid, problemResponse, redisAway, type Problem } from './problems.ts';
@@ -140,9 +139,9 @@ export function createApp(parts: AppParts): Hono<Env> {
     const claim = await enqueuer.claim(key, token, body);
     if (claim.kind === 'conflict') return problemResponse(OTHER_BODY);
     const withIds = claim.withIds(inputs);
-    if (claim.kind === 'done') return answer(await mapInTurns(withIds, repeatedResult), withIds, isArray);
+    if (claim.kind === 'done') return answer(await claim.repeated(withIds), withIds, isArray);
     const results = await enqueuer.add(withIds, token);
-    await claim.done();
+    await claim.done(results);
     return answer(results, withIds, isArray);
   }
 

@@ -4,6 +4,7 @@ import type { Queue } from 'bullmq';
 import type { Fault } from '../src/domain/faults.ts';
 import { isObject } from '../src/domain/json.ts';
 import { linesOf, type Line } from '../src/domain/ndjson.ts';
+import { mapInTurns } from '../src/domain/time.ts';
 import { idempotencyKey, jobIdOf } from '../src/queue/names.ts';
 import { checkInput, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
 import { findJob, MAX_JOB_TEXT } from '../src/queue/readable.ts';
@@ -46,28 +47,37 @@ export interface Enqueuer {
    * @param tokenNow asked before each step, since a stream may last for days; undefined ends it: nothing more is added
    */
   addLines(chunks: AsyncIterable<Uint8Array>, tokenNow: () => Token | undefined): AsyncGenerator<readonly LineResult[]>;
-  /** Remembers the key of a request for a day, and says whether it came before. Call `claimed.done()` when all has been added. */
+  /** Remembers the key of a request for a day, and says whether it came before. */
   claim(key: string, token: Token, body: string): Promise<Claim>;
 }
 
 export type LineResult = Result & { readonly line: number };
 
 /**
- * `conflict`: the key came before with another body. `open`: it came first, or what came first was not added to its end. `done`: all
- * of it was added.
+ * `conflict`: the key came before with another body. `open`: it came first, or what came first was not added to its end, or nothing of
+ * it was taken. `done`: all that fits was added.
  */
 export type Claim =
   | { readonly kind: 'conflict' }
   | {
-      readonly kind: 'open' | 'done';
-      /** The inputs, each with an id: the same ones again if the same request comes again. */
-      readonly withIds: (inputs: readonly unknown[]) => readonly unknown[];
-      /** All has been added. */
-      readonly done: () => Promise<void>;
+      readonly kind: 'open';
+      readonly withIds: WithIds;
+      /** All has been added, with these results. Where nothing was taken the claim stays open: a repeat is tried anew. */
+      readonly done: (results: readonly Result[]) => Promise<void>;
+    }
+  | {
+      readonly kind: 'done';
+      readonly withIds: WithIds;
+      /** What a repeated request gets: nothing is added again, also if a notification has ended since. */
+      readonly repeated: (withIds: readonly unknown[]) => Promise<Result[]>;
     };
+
+/** The inputs, each with an id: the same ones again if the same request comes again. */
+type WithIds = (inputs: readonly unknown[]) => readonly unknown[];
 
 /** How long the key of a request is remembered: a day. */
 const KEY_KEPT_S = 86_400;
+/** Stands behind the fingerprint of a request that is done; then come the indices of its conflicts: `+0,7`. */
 const DONE = '+';
 
 export function createEnqueuer({ producer, homes, redis, prefix, backlog }: EnqueuerParts): Enqueuer {
@@ -88,9 +98,7 @@ export function createEnqueuer({ producer, homes, redis, prefix, backlog }: Enqu
       case 'added':
         return { result: 'added', id: enqueued.id };
       case 'duplicate':
-        return (await isSame(input, enqueued.id))
-          ? { result: 'duplicate', id: enqueued.id }
-          : { result: 'conflict', id: enqueued.id, detail: 'the id is taken by a notification with other content' };
+        return (await isSame(input, enqueued.id)) ? { result: 'duplicate', id: enqueued.id } : conflictOf(enqueued.id);
     }
   }
 
@@ -136,30 +144,41 @@ export function createEnqueuer({ producer, homes, redis, prefix, backlog }: Enqu
         createHash('sha256').update(JSON.stringify(texts)).digest('base64url').slice(0, 22);
       const [redisKey, fingerprint] = [idempotencyKey(prefix, digest(name, key)), digest(body)];
       const isFirst = (await redis.set(redisKey, fingerprint, 'EX', KEY_KEPT_S, 'NX')) === 'OK';
-      const known = isFirst ? fingerprint : await redis.get(redisKey);
-      if (known !== fingerprint && known !== fingerprint + DONE) return { kind: 'conflict' };
-      const withIds = (inputs: readonly unknown[]): readonly unknown[] =>
+      const known = isFirst ? fingerprint : ((await redis.get(redisKey)) ?? '');
+      const [knownFingerprint, conflicts] = known.split(DONE);
+      if (knownFingerprint !== fingerprint) return { kind: 'conflict' };
+      const withIds: WithIds = (inputs) =>
         inputs.map((input, index) => {
           if (!isObject(input) || input['id'] !== undefined) return input;
           return { ...input, id: digest(name, key, String(index)) };
         });
+      if (conflicts !== undefined) {
+        const isConflict = new Set(conflicts.split(','));
+        const repeated = (inputs: readonly unknown[]): Promise<Result[]> =>
+          mapInTurns([...inputs.entries()], ([index, input]) => repeatedResult(input, isConflict.has(String(index))));
+        return { kind: 'done', withIds, repeated };
+      }
       return {
-        kind: known === fingerprint ? 'open' : 'done',
+        kind: 'open',
         withIds,
-        done: async () => {
-          await redis.set(redisKey, fingerprint + DONE, 'EX', KEY_KEPT_S, 'XX');
+        done: async (results) => {
+          if (!results.some(({ result }) => result === 'added' || result === 'duplicate')) return;
+          const indices = results.flatMap(({ result }, index) => (result === 'conflict' ? index : []));
+          await redis.set(redisKey, fingerprint + DONE + indices.join(), 'EX', KEY_KEPT_S, 'XX');
         },
       };
     },
   };
 }
 
-/** What a repeated request gets if all of the first one was added: nothing is added again, also if a notification has ended since. */
-export function repeatedResult(input: unknown): Result {
+function conflictOf(id: string): Result {
+  return { result: 'conflict', id, detail: 'the id is taken by a notification with other content' };
+}
+
+function repeatedResult(input: unknown, isConflict: boolean): Result {
   const checked = checkInput(input as EnqueueInput);
-  return checked.kind === 'invalid'
-    ? { result: 'invalid', faults: checked.faults }
-    : { result: 'duplicate', id: checked.id };
+  if (checked.kind === 'invalid') return { result: 'invalid', faults: checked.faults };
+  return isConflict ? conflictOf(checked.id) : { result: 'duplicate', id: checked.id };
 }
 
 interface ReadLine {

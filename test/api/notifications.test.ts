@@ -202,6 +202,46 @@ describe('an Idempotency-Key', () => {
     await api.queue.remove(inputs[1]?.id ?? '');
     expect((await post(api, inputs, key)).body).toMatchObject({ added: 1, duplicate: 1 });
   });
+
+  it('answers 409 again where the id is taken, and adds the notification once the id is free', async () => {
+    const api = await openApi();
+    const taken = makeNotification();
+    await post(api, taken);
+    const other = { ...taken, badge: 4 };
+    const first = await post(api, other, key);
+    expect([first.status, first.body['code']]).toEqual([409, 'conflict']);
+    const second = await post(api, other, key);
+    expect([second.status, second.body]).toEqual([409, first.body]);
+    await api.queue.remove(taken.id);
+    const results = [await post(api, other, key), await post(api, other, key)].map(({ body }) => body['result']);
+    expect(results).toEqual(['added', 'duplicate']);
+  });
+
+  it('answers conflicts at their places again, also when what they conflict with is gone', async () => {
+    const api = await openApi();
+    const [taken, wasTaken] = [makeNotification(), makeNotification()];
+    await post(api, [taken, wasTaken]);
+    const good = makeNotification();
+    const inputs = [{ ...taken, badge: 4 }, good, { nonsense: true }, { ...wasTaken, badge: 4 }];
+    const first = await post(api, inputs, key);
+    expect(first.body).toMatchObject({ added: 1, duplicate: 0, invalid: 1, conflict: 2 });
+    await api.queue.remove(wasTaken.id);
+    const second = await post(api, inputs, key);
+    expect(second.status).toBe(202);
+    expect(resultsOf(second.body)).toEqual(
+      resultsOf(first.body).map((each) => (each.result === 'added' ? { ...each, result: 'duplicate' } : each)),
+    );
+    expect(await api.queue.getJobCountByTypes('prioritized')).toBe(2);
+  });
+
+  it('answers 409 again to an array of which nothing was taken', async () => {
+    const api = await openApi();
+    const taken = makeNotification();
+    await post(api, taken);
+    const inputs = [{ ...taken, badge: 4 }];
+    const [first, second] = [await post(api, inputs, key), await post(api, inputs, key)];
+    expect([first.status, second.status, second.body]).toEqual([409, 409, first.body]);
+  });
 });
 
 describe('a stream', () => {
