@@ -56,7 +56,9 @@ export interface Producer extends AsyncDisposable {
   enqueue(input: EnqueueInput): Promise<EnqueuedOne>;
   /**
    * Adds many, several times as fast as one by one, with a result for each at its index. Valid ones are added even if others are
-   * invalid. Rejects with RedisAwayError; some may have been added by then, and their ids make a second try safe.
+   * invalid. While many are checked, other work of the process goes on, so a later call may be added first: wait for the earlier
+   * one where the order matters. Rejects with RedisAwayError; some may have been added by then, and their ids make a second try
+   * safe.
    */
   enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
   /**
