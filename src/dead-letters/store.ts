@@ -75,7 +75,9 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
     const { data: notification, progress } = job;
     const firstEnqueuedAt = originOf(job.opts).firstEnqueuedAt ?? job.timestamp;
     // Before the move: the job does not run any more, and a process that is killed in between leaves it here.
-    const digest = isDecided(job) ? undefined : await giveBack?.({ jobId, data: notification, progress, firstEnqueuedAt });
+    const digest = isDecided(job)
+      ? undefined
+      : await giveBack?.({ jobId, data: notification, progress, firstEnqueuedAt });
     const data = { ...deadLetterOf(job, now()), ...(digest && { digest }) };
     // The id is taken if a producer has used it again, an hour or more after its first dead letter.
     const ids = (attempt: number) => (attempt === 0 ? jobId : `${jobId}#d${attempt}`);

@@ -352,7 +352,9 @@ export interface DeliverParts {
   /** Called with each reply. The pass waits for the promise that it returns, which must not reject. */
   readonly onReply: (event: ReplyEvent) => void | Promise<void>;
   /** How the notification is to end without being sent; asks the limiter for nothing. Rejects where the limiter does not answer. */
-  readonly endOf: (place: PlaceInLimits & { readonly jobId: string; readonly enqueuedAt: number }) => ReturnType<EndLook>;
+  readonly endOf: (
+    place: PlaceInLimits & { readonly jobId: string; readonly enqueuedAt: number },
+  ) => ReturnType<EndLook>;
   /** Changes the due times of the recipient's delayed jobs: their slots have moved. */
   readonly redelay: (recipientId: string, due: readonly Due[]) => Promise<unknown>;
 }

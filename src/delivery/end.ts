@@ -201,10 +201,7 @@ export async function ack(
 }
 
 /** The return value of a job that completes: how, when the first device accepted it, and how each device ended. */
-export function completionOf(
-  { sentAt, devices, silenced }: Context['progress'],
-  completed: Completed,
-): Completion {
+export function completionOf({ sentAt, devices, silenced }: Context['progress'], completed: Completed): Completion {
   const isDelivered = completed.outcome === 'delivered';
   return {
     ...completed,

@@ -12,7 +12,15 @@ const BOUNDS = ['maxWaitMs', 'maxQuietMs', 'expiresInMs'] as const;
 
 const ASK_FIELDS: OptionNames<WaitingAsk> = {
   ...{ recipientId: true, id: true, category: true, policy: true, renew: true, leadMs: true, everyRule: true },
-  ...{ maxWaitMs: true, maxQuietMs: true, expiresInMs: true, maxPending: true, join: true, claim: true, enqueuedAt: true },
+  ...{
+    maxWaitMs: true,
+    maxQuietMs: true,
+    expiresInMs: true,
+    maxPending: true,
+    join: true,
+    claim: true,
+    enqueuedAt: true,
+  },
 };
 const BLOCK_FIELDS: OptionNames<Block> = { until: true, reason: true };
 const FOLLOW_OPTIONS: OptionNames<Follow> = { onMoved: true, leadMs: true };
