@@ -23,7 +23,7 @@ const ASK_FIELDS: OptionNames<WaitingAsk> = {
   },
 };
 const BLOCK_FIELDS: OptionNames<Block> = { until: true, reason: true };
-const FOLLOW_OPTIONS: OptionNames<Follow> = { onMoved: true, leadMs: true };
+const FOLLOW_OPTIONS: OptionNames<Follow> = { onMoved: true, onUnslotted: true, leadMs: true };
 /** Options that other libraries have, and what they are called here. */
 export const MEANT_IN_OPTIONS = {
   ...{ rules: 'policy', max: 'policy', per: 'policy', perMs: 'policy', minGapMs: 'policy', limit: 'policy' },

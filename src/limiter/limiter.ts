@@ -220,6 +220,11 @@ export interface Follow {
    * returned promise settles. Wake those that moved to earlier, or they come late. One that moves twice is reported twice.
    */
   readonly onMoved?: ((moved: readonly Moved[]) => void | Promise<void>) | undefined;
+  /**
+   * Called with the jobs that have no slot of their own: parts of digests, and what ends without being sent. Their line may have moved
+   * to earlier, so they should ask again now.
+   */
+  readonly onUnslotted?: ((jobIds: readonly string[]) => Promise<void>) | undefined;
   /** No slot is moved to earlier than now plus this (ms), so that there is time to wake its job. Default: 0. */
   readonly leadMs?: number | undefined;
 }

@@ -39,6 +39,12 @@ export async function act(
   let moved = 0;
   const follow: Follow = {
     leadMs: MOVE_LEAD_MS,
+    async onUnslotted(jobIds) {
+      await redelay(
+        queues,
+        jobIds.map((jobId) => ({ jobId, at: 0 })),
+      );
+    },
     async onMoved(part: readonly Moved[]) {
       await redelay(queues, duesOf(part, paceOf(policy).toleranceMs));
       moved += part.length;

@@ -1,6 +1,7 @@
 import type { Job } from 'bullmq';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { main as recipient } from '../../scripts/recipient.ts';
 import { main as replay } from '../../scripts/replay.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { createProducer } from '../../src/queue/producer.ts';
@@ -112,6 +113,29 @@ test('a replay of an old `latest` does not take the place of a newer one that wa
   await ends(bench, `${old.id}#r1`, 'superseded');
   await ends(bench, present(newer).id, 'delivered');
   expect(titles(bench)).toEqual(['first', '2 : 0']);
+});
+
+test('what waits for another one is told at once when the line moves to earlier', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere(LIMITS);
+  const blockArgs = ['block', 'teacher-42', '--for', '2h', '--reason', 'a trip'];
+  const latest = { onThrottle: 'latest', collapseId: 'score' } as const;
+  const first = makeNotification({ alert: { title: 'first' } });
+  await bench.producer.enqueue(first);
+  await ends(bench, first.id, 'delivered');
+  expect(await runMain(recipient, blockArgs, queueEnv(bench.prefix))).toMatchObject({ code: 0 });
+  const [old, newer, leader, part] = [latest, latest, DIGEST, DIGEST].map((fields) => makeNotification(fields));
+  for (const each of [old, newer, leader, part]) {
+    await bench.producer.enqueue(present(each));
+    await waits(bench, present(each).id);
+  }
+  expect(await runMain(recipient, ['unblock', 'teacher-42'], queueEnv(bench.prefix))).toMatchObject({
+    code: 0,
+  });
+  await ends(bench, present(old).id, 'superseded');
+  await ends(bench, present(newer).id, 'delivered');
+  await ends(bench, present(leader).id, 'delivered');
+  await ends(bench, present(part).id, 'merged');
 });
 
 test.skipIf(isOnCluster)('what a cancel costs grows with what is canceled, not with its square', async () => {

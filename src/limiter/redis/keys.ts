@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { defineScript, readScript, type Call, type ScriptRedis } from '../../redis/scripts.ts';
-import type { AdmitReply, InspectReply, Numeric, ReleaseReply, SettingsReply } from './wire.ts';
+import type { Released } from '../limiter.ts';
+import type { AdmitReply, InspectReply, Numeric, SettingsReply } from './wire.ts';
 
 /** The keys of one scope of a recipient; each is a sorted set. */
 export interface ScopeKeys {
@@ -99,6 +100,8 @@ export function memberOf(entry: string): string {
 export interface LimiterRedis extends ScriptRedis {
   /** Removes keys. */
   unlink(...keys: string[]): Promise<number>;
+  /** Reads some fields and values of a hash. */
+  hscan(key: string, cursor: string, count: 'COUNT', most: number): Promise<[cursor: string, fields: string[]]>;
 }
 
 /** The scripts as commands of the client; some exist once for each number of scopes. */
@@ -129,4 +132,17 @@ export function defineInspect(redis: ScriptRedis, scopes: number): Call<InspectR
 function define<R>(redis: ScriptRedis, script: string, numberOfKeys: number): Call<R> {
   const lua = readScript(`${script}.lua`, import.meta.url);
   return defineScript(redis, `pushpacer:${script}:${numberOfKeys}`, lua, numberOfKeys);
+}
+
+/** The answer of release.lua. */
+export type ReleaseReply = readonly [hadSlot: Numeric, leader: string, slot: Numeric, count: Numeric, own: Numeric];
+
+export function readReleased([hadSlot, leader, slot, count, own]: ReleaseReply): Released {
+  const at = Number(slot);
+  const id = idOf(leader);
+  return {
+    hadSlot: Number(hadSlot) === 1,
+    ...(at > 0 && { leader: { at, ...(id !== undefined && { id }) } }),
+    ...(Number(count) > 0 && { digest: { count: Number(count), own: Number(own) === 1 } }),
+  };
 }

@@ -40,13 +40,14 @@ import {
   idOf,
   memberOf,
   jobIdIn,
+  readReleased,
   recipientKeys,
   type CategoryKeys,
   type LimiterRedis,
 } from './keys.ts';
 import { createLook, toMoves } from './look.ts';
 import { createQuietTerms } from './quiet-terms.ts';
-import { createPolicies, readAdmit, readReleased, readSettings, toAdmission, toOptions } from './wire.ts';
+import { createPolicies, readAdmit, readSettings, toAdmission, toOptions } from './wire.ts';
 
 /** The limits of a Redis limiter, its client, what it keeps, and what happens while Redis does not answer. */
 export interface RedisLimiterOptions {
@@ -124,7 +125,8 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     const how = renew === true ? RENEWING[mode] : asked.join?.kind === 'latest' ? 'latest' : mode;
     const entry = entryOf(id);
     const terms = quietTerms.of(recipientId, category, Date.now());
-    const options = toOptions(asked, countBlocked, terms.windows.length > 0);
+    const name = asked.enqueuedAt !== undefined && entry !== id ? jobIdIn(id) : undefined;
+    const options = toOptions(asked, name, countBlocked, terms.windows.length > 0);
     const args = [entry, sentEntry(entry), how, options, ofScopes.text];
     if (everyRule === true || terms.args.length > 0) args.push(everyRule === true ? '1' : '', ...terms.args);
     const ofOverall = [keys.settings, keys.sent, keys.reserved];
@@ -165,8 +167,26 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     return readSettings(await answered(scripts.settings(settings, what, until, value, mostMs)));
   }
 
+  async function moveAll(recipientId: string, follow: Follow): Promise<void> {
+    await moveSlots(recipientId, follow);
+    if (follow.onUnslotted !== undefined) await findUnslotted(recipientId, follow.onUnslotted);
+  }
+
+  /** In parts, so that none blocks Redis for long. */
+  async function findUnslotted(recipientId: string, onFound: (jobIds: readonly string[]) => Promise<void>) {
+    const { waiting } = recipientKeys(prefix, recipientId);
+    let cursor = '0';
+    do {
+      const [next, fields] = await answered(redis.hscan(waiting, cursor, 'COUNT', FIELDS_A_STEP));
+      const names = fields.filter((_, index) => index % 2 === 0);
+      const jobIds = names.flatMap((name) => /^(?:end|part):(.+)$/s.exec(name)?.[1] ?? []);
+      if (jobIds.length > 0) await onFound(jobIds);
+      cursor = next;
+    } while (cursor !== '0');
+  }
+
   /** Repeats while new reservations appear: those that asked meanwhile were placed behind the old slots, so too late. */
-  async function moveAll(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
+  async function moveSlots(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
     const keys = allKeys(prefix, recipientId, policies.categories);
     const seen = new Set<string>();
     for (let round = 0; round < MOST_ROUNDS; round += 1) {
@@ -253,6 +273,8 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
 
 const RENEWING = { admit: 'renew', peek: 'peek-renew' } as const;
 
+/** How many fields of what waits one command reads. */
+const FIELDS_A_STEP = 500;
 /** How many reservations one script call moves. */
 const MOVES_A_STEP = 500;
 /** How often reservations that came meanwhile are looked for, at most. */

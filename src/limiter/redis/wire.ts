@@ -7,7 +7,6 @@ import type {
   Cause,
   Digest,
   NotToBeSent,
-  Released,
   RuleStanding,
   Standing,
   WaitingAsk,
@@ -15,14 +14,22 @@ import type {
 import { paceOf, quietCause, quietLeft } from '../pace.ts';
 import type { StoredPolicy } from '../recipient-state.ts';
 import type { Clock } from './clock.ts';
-import { entryOf, idOf, jobIdIn } from './keys.ts';
 
 // What the scripts take and answer, which the scripts explain. In this order: an ask and its answer; settings and inspections;
 // policies.
 
-/** ARGV[4] of admit.lua. Where no time is quiet, `maxWaitMs` and `expiresInMs` bound the same wait, so the smaller one is enough. */
-export function toOptions(ask: WaitingAsk, countBlocked: boolean, hasQuietTimes: boolean): string {
-  const { id, maxWaitMs = Infinity, maxQuietMs, expiresInMs = Infinity, maxPending, leadMs = 0 } = ask;
+/**
+ * ARGV[4] of admit.lua. Where no time is quiet, `maxWaitMs` and `expiresInMs` bound the same wait, so the smaller one is enough.
+ *
+ * @param name the notification, if its id is stored as a digest
+ */
+export function toOptions(
+  ask: WaitingAsk,
+  name: string | undefined,
+  countBlocked: boolean,
+  hasQuietTimes: boolean,
+): string {
+  const { maxWaitMs = Infinity, maxQuietMs, expiresInMs = Infinity, maxPending, leadMs = 0 } = ask;
   const { join, claim = false, enqueuedAt } = ask;
   const bounds = hasQuietTimes
     ? { ...bound('maxWait', maxWaitMs), ...bound('maxQuiet', maxQuietMs), ...bound('expiresIn', expiresInMs) }
@@ -35,7 +42,7 @@ export function toOptions(ask: WaitingAsk, countBlocked: boolean, hasQuietTimes:
     ...(join !== undefined && { join }),
     ...(claim && { claim: 1 }),
     ...(enqueuedAt !== undefined && { born: enqueuedAt }),
-    ...(enqueuedAt !== undefined && entryOf(id) !== id && { name: jobIdIn(id) }),
+    ...(name !== undefined && { name }),
   });
   return text === '{}' ? '' : text;
 }
@@ -199,19 +206,6 @@ export type SettingsReply = readonly [done: Numeric, now: Numeric];
 
 export function readSettings([done, now]: SettingsReply): { readonly done: boolean; readonly now: number } {
   return { done: Number(done) === 1, now: Number(now) };
-}
-
-/** The answer of release.lua. */
-export type ReleaseReply = readonly [hadSlot: Numeric, leader: string, slot: Numeric, count: Numeric, own: Numeric];
-
-export function readReleased([hadSlot, leader, slot, count, own]: ReleaseReply): Released {
-  const at = Number(slot);
-  const id = idOf(leader);
-  return {
-    hadSlot: Number(hadSlot) === 1,
-    ...(at > 0 && { leader: { at, ...(id !== undefined && { id }) } }),
-    ...(Number(count) > 0 && { digest: { count: Number(count), own: Number(own) === 1 } }),
-  };
 }
 
 export type InspectReply = readonly [
