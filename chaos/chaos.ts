@@ -21,6 +21,7 @@ interface Flags {
   readonly seed: number;
   readonly notifications?: number;
   readonly pairs?: true;
+  readonly earlier?: true;
   readonly cluster?: true;
   readonly waitReplicas?: number;
   readonly plan?: true;
@@ -50,6 +51,10 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option(
       '--pairs',
       'few recipients, every feature and every act of operators together; checks that nothing vanishes',
+    )
+    .option(
+      '--earlier',
+      'with --pairs: with a worker of the earlier version for a while, which breaks some rules by itself',
     )
     .option('--cluster', 'on a Redis Cluster: masters are killed, so that replicas take over, and hash slots move')
     .option(

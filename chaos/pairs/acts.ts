@@ -54,6 +54,8 @@ interface PlanOptions {
   readonly recipientIds: readonly string[];
   /** The recipient that is blocked for long. */
   readonly aside: string;
+  /** With a worker of the earlier version for a while. */
+  readonly hasEarlier?: boolean | undefined;
 }
 
 const BEGIN = 0.06;
@@ -62,7 +64,7 @@ const END = 0.96;
 const RESHARD_EVERY = 5;
 
 /** All acts and faults in order: a pure function of the seed. */
-export function planPairs({ seed, seconds, recipientIds, aside }: PlanOptions): PairsPlan {
+export function planPairs({ seed, seconds, recipientIds, aside, hasEarlier = false }: PlanOptions): PairsPlan {
   const ms = seconds * 1_000;
   const dice = createDice(seed, 41);
   const isResharded = seed % RESHARD_EVERY === RESHARD_EVERY - 1;
@@ -74,7 +76,7 @@ export function planPairs({ seed, seconds, recipientIds, aside }: PlanOptions): 
     ...(isResharded ? [{ atMs: 300, kind: 'reshard' as const, to: 2 }] : []),
   ];
   const workers = dice.between(3, 5);
-  const faults = planFaults(createDice(seed, 42), ms, workers, isResharded);
+  const faults = planFaults(createDice(seed, 42), ms, workers, hasEarlier && !isResharded);
   return {
     workers,
     acts: [...acts, ...duringVisits(dice, faults, ms)].toSorted((a, b) => a.atMs - b.atMs),
@@ -153,7 +155,7 @@ function recipientActs(dice: Dice, ms: number, recipientIds: readonly string[]):
 }
 
 /** Faults of the workers one after the other; the others at any time. */
-function planFaults(dice: Dice, ms: number, workers: number, isResharded: boolean): PairFault[] {
+function planFaults(dice: Dice, ms: number, workers: number, hasEarlier: boolean): PairFault[] {
   const at = (): number => dice.between(ms * BEGIN, ms * 0.85);
   const kinds = dice.shuffled(['kill', 'kill', 'kill', 'short', 'long'] as const);
   const shareMs = (ms * (0.9 - BEGIN)) / kinds.length;
@@ -175,7 +177,7 @@ function planFaults(dice: Dice, ms: number, workers: number, isResharded: boolea
     'clock-ahead',
   ];
   // `reshard` refuses to begin while a worker of an earlier version lives.
-  if (!isResharded) visitors.push('earlier');
+  if (hasEarlier) visitors.push('earlier');
   return [
     ...ofWorkers,
     // They are of use while there is much to take.

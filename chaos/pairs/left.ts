@@ -23,10 +23,8 @@ const WAITING = /:waiting$/;
 const INDEX = /:cancellation:[^:]+$/;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** For how long a cancel is remembered. */
-const CANCELED_MS = 7 * DAY_MS;
-/** What waits is kept for a day behind its slot, and the quiet hours of this run end in two hours. */
-const SLOT_AHEAD_MS = 2 * HOUR_MS;
+/** The newest of a collapse id is remembered for so long after it was sent (docs/waiting.md). */
+const NEWEST_MS = 7 * DAY_MS;
 /** It was written a little before it was read. */
 const SLACK_MS = 60_000;
 
@@ -97,19 +95,30 @@ function slotFaults({ content = {} }: Leftover, { readAt, excused, removedByHand
   });
 }
 
-/** A day after the last change (docs/limiter.md), and a week for what was canceled (docs/waiting.md). */
-function waitingFaults({ content = {} }: Leftover, { readAt }: Known): Found[] {
+/**
+ * A day after the end; what belongs to a job that somebody removed, or that is a dead letter, is kept for as long as a job may wait
+ * (docs/waiting.md, "What is given back, and when").
+ */
+function waitingFaults({ content = {} }: Leftover, { readAt, excused, removedByHand, fates }: Known): Found[] {
   const found: Found[] = [];
   for (const [field, text] of Object.entries(content)) {
-    if (field === 'pruneAt') continue;
-    const value = JSON.parse(text) as { readonly kept: number; readonly how?: string; readonly name?: string };
-    const most = value.how === 'canceled' ? CANCELED_MS : DAY_MS;
+    if (field === '#' || field === 'pruneAt') continue;
+    const value = JSON.parse(text) as { readonly kept: number; readonly entry?: string; readonly name?: string };
+    const most = value.entry === '' ? NEWEST_MS : DAY_MS;
     const leftMs = value.kept - readAt;
-    if (leftMs <= most + SLOT_AHEAD_MS + SLACK_MS) continue;
     const name = value.name ?? field.slice(field.indexOf(':') + 1);
-    found.push({ text: `${field} is kept for ${Math.round(leftMs / HOUR_MS)} h more`, ids: [notificationIdOf(name)] });
+    const id = notificationIdOf(name);
+    if (leftMs <= most + SLACK_MS || isQueued(id, fates)) continue;
+    if (removedByHand.has(name) || wasDead(id, fates)) excuse(excused, 'kept for a job that was removed, or died');
+    else found.push({ text: `${field} is kept for ${Math.round(leftMs / HOUR_MS)} h more`, ids: [id] });
   }
   return found;
+}
+
+function wasDead(id: string, fates: Fates): boolean {
+  return [...fates.values()].some(({ life, last, kind }) => {
+    return life.id === id && ((last?.generation ?? 0) > 0 || kind === 'dead-lettered' || kind === 'discarded');
+  });
 }
 
 /** An ended job is in the index for an hour at most. */

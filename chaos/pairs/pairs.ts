@@ -16,16 +16,17 @@ const DRAIN_MS = 30_000;
 interface Flags {
   readonly seed: number;
   readonly seconds: number;
+  readonly earlier?: true | undefined;
   readonly plan?: true | undefined;
   readonly keep?: string | undefined;
   readonly json?: true | undefined;
 }
 
 /** `npm run chaos -- --pairs`: one random run. Answers the exit code. */
-export async function pairs({ seed, seconds, plan: isPlan, keep, json }: Flags): Promise<number> {
+export async function pairs({ seed, seconds, earlier, plan: isPlan, keep, json }: Flags): Promise<number> {
   const marker = crypto.randomUUID().replaceAll('-', '').slice(-12);
   const items = planItems({ seed, seconds, marker });
-  const plan = planPairs({ seed, seconds, recipientIds: recipientIdsOf(items), aside: ASIDE });
+  const plan = planPairs({ seed, seconds, recipientIds: recipientIdsOf(items), aside: ASIDE, hasEarlier: earlier });
   if (isPlan === true) return printPlan(plan, items, json);
   const interrupted = new AbortController();
   void Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]).then(() => {

@@ -25,9 +25,14 @@ function groupsOf(fates: Fates, kind: 'digest' | 'latest'): Fate[][] {
   ];
 }
 
-/** The notification whose id the end names. */
+/** The notification whose id the end names: of several lives of it, the latest one that was seen by then. */
 function placeOf({ last }: Fate, { facts, fates }: Parts): Fate | undefined {
-  const life = last?.by === undefined ? undefined : lifeAt(facts.lives, last.by, last.at);
+  const { by, at = 0 } = last ?? {};
+  if (by === undefined) return undefined;
+  const seen = facts.lives.findLast(
+    ({ id, name }) => id === by && fates.get(name)?.seen.some((entry) => entry.at <= at) === true,
+  );
+  const life = seen ?? lifeAt(facts.lives, by, at);
   return life && fates.get(life.name);
 }
 

@@ -16,8 +16,8 @@ import { runMain } from '../support/command.ts';
 
 const marker = '0123456789ab';
 const itemsOf = (seed: number) => planItems({ seed, seconds: 25, marker });
-const planOf = (seed: number): PairsPlan =>
-  planPairs({ seed, seconds: 25, recipientIds: recipientIdsOf(itemsOf(seed)), aside: ASIDE });
+const planOf = (seed: number, hasEarlier = false): PairsPlan =>
+  planPairs({ seed, seconds: 25, recipientIds: recipientIdsOf(itemsOf(seed)), aside: ASIDE, hasEarlier });
 const SEEDS = Array.from({ length: 30 }, (_, seed) => seed);
 
 describe('the notifications', () => {
@@ -126,7 +126,7 @@ describe('the acts and faults', () => {
     const resharded = SEEDS.filter((seed) => planOf(seed).acts.some(({ kind }) => kind === 'reshard'));
     expect(resharded).toHaveLength(SEEDS.length / 5);
     for (const seed of SEEDS) {
-      const visitors = planOf(seed).faults.flatMap((fault) => (fault.kind === 'visitor' ? [fault.what] : []));
+      const visitors = planOf(seed, true).faults.flatMap((fault) => (fault.kind === 'visitor' ? [fault.what] : []));
       expect(visitors.includes('earlier')).toBe(!resharded.includes(seed));
     }
   });

@@ -251,12 +251,16 @@ describe('rule 7, nothing is left but what its documented life explains', () => 
       left('{p}:cancellation:x', { ttlMs: 1, content: { a: String(readAt + hour), g: String(readAt + 720 * hour) } }),
       left('p:{r}:waiting', {
         ttlMs: 1,
-        content: { 'end:a': JSON.stringify({ how: 'canceled', kept: readAt + 168 * hour }) },
+        content: {
+          'end:a': JSON.stringify({ how: 'canceled', kept: readAt + 24 * hour }),
+          'latest::k': JSON.stringify({ name: 'a', entry: '', kept: readAt + 168 * hour }),
+          'part:g': JSON.stringify({ field: 'digest::k', kept: readAt + 9_600 * hour }),
+        },
       }),
     ];
     const done: Done[] = [{ kind: 'remove', life: 'g', jobId: 'g', ...act(1) }];
     const { faults, excused } = judged({ ...fine, leftovers, done });
     expect(faults).toEqual([]);
-    expect(Object.values(excused)).toEqual([1, 1]);
+    expect(Object.values(excused)).toEqual([1, 1, 1]);
   });
 });
