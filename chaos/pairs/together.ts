@@ -88,15 +88,17 @@ function digestFaults(group: readonly Fate[], parts: Parts): Fault[] {
   } else excuse(excused, 'counted by another one of its digest', missing + needing.length);
   // Those that joined, and whose worker was killed before it could say so.
   const unsaid = group.filter((fate) => fate.kind === 'expired' && doubts.wasInHand(fate)).length;
+  // A part whose job somebody removed is counted all the same (docs/waiting.md).
+  const removed = group.filter(({ kind }) => kind === 'removed').length;
   const more = spare - missing - alone.length;
-  if (more > unsaid) {
+  if (more > unsaid + removed) {
     const texts = rich.map(({ fate, told }) => `${fate.life.name}: an alert for ${told}`);
     const counted = rich.map(({ fate }) => fate);
     const canceled = group.filter((one) => one.kind === 'merged' && one.isCanceled && isIn(one, counted, parts));
     const names = canceled.map(({ life }) => life.name).join(', ');
     const why = names === '' ? '' : `; ${names}, merged into them, had been canceled`;
     faults.push(fault(`${texts.join('; ')}: ${more} more than there are${why}`, [...counted, ...canceled]));
-  } else if (more > 0) excuse(excused, 'counted, and expired in hand at a fault', more);
+  } else if (more > 0) excuse(excused, 'counted, and expired in hand at a fault, or removed by hand', more);
   for (const part of merged) {
     const leader = leaderOf.get(part);
     if (part.seen.length === 0 || leader === undefined || leader.seen.length === 0 || hasLeft(leader)) continue;

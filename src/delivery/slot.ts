@@ -193,6 +193,7 @@ function askOf(context: Context, asks: number, renew: boolean, aheadMs: number, 
     ...(maxPending !== undefined && { maxPending }),
     ...(join !== undefined && { join }),
     ...((onThrottle === 'silence' || onQuiet === 'silence') && { claim: true }),
+    ...(!mayWait(context) && onQuiet === 'delay' && { untilAwake: true }),
     enqueuedAt: context.firstEnqueuedAt,
   };
 }

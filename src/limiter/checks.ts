@@ -20,6 +20,7 @@ const ASK_FIELDS: OptionNames<WaitingAsk> = {
     join: true,
     claim: true,
     enqueuedAt: true,
+    untilAwake: true,
   },
 };
 const BLOCK_FIELDS: OptionNames<Block> = { until: true, reason: true };

@@ -276,6 +276,8 @@ export interface WaitingAsk extends Ask {
   readonly join?: Join | undefined;
   /** If it is refused it will be sent without a slot: then it is too late to cancel it. Default: false. */
   readonly claim?: boolean | undefined;
+  /** If it is refused in a quiet time, it waits for the end of that without a slot: `onUnslotted` tells of it. Default: false. */
+  readonly untilAwake?: boolean | undefined;
   /**
    * When the notification was enqueued first: epoch milliseconds. With its job id that names the notification, since an id may be used
    * again, and a replay is the same notification.

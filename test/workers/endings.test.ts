@@ -138,6 +138,29 @@ test('what waits for another one is told at once when the line moves to earlier'
   await ends(bench, present(part).id, 'merged');
 });
 
+test.each(['drop', 'silence'] as const)(
+  'what `%s` makes wait for the end of the quiet hours goes when these are removed',
+  async (onThrottle) => {
+    const bench = await openReplicaBench();
+    await bench.startHere({ LIMIT_RULES: '100/1m', LIMIT_MIN_GAP: '2s' });
+    const [from = '', until = ''] = [-1, 2].map((hours) =>
+      new Date(Date.now() + hours * 3_600_000).toISOString().slice(11, 16),
+    );
+    const quiet = ['quiet', 'teacher-42', '--timezone', 'UTC', '--from', from, '--until', until];
+    expect(await runMain(recipient, quiet, queueEnv(bench.prefix))).toMatchObject({ code: 0 });
+    const two = [{ onThrottle }, { onThrottle }].map((fields) => makeNotification(fields));
+    for (const each of two) {
+      await bench.producer.enqueue(each);
+      await waits(bench, each.id);
+    }
+    expect(bench.sandbox.journal.all).toEqual([]);
+    expect(await runMain(recipient, ['unquiet', 'teacher-42'], queueEnv(bench.prefix))).toMatchObject({ code: 0 });
+    for (const { id } of two)
+      await vi.waitFor(async () => expect(await bench.queue.getJobState(id)).toBe('completed'), WITHIN);
+    expect(bench.sandbox.journal.accepted).toHaveLength(onThrottle === 'drop' ? 1 : 2); // the limits decide then
+  },
+);
+
 test.skipIf(isOnCluster)('what a cancel costs grows with what is canceled, not with its square', async () => {
   const redis = await startEmbeddedRedis();
   onTestFinished(() => redis.close());

@@ -17,6 +17,7 @@
 --         lead         an id that comes back is not sent before now + lead (ms)
 --         join         it waits together with others: {kind: 'latest' or 'digest', key, at: its age, expires, max: the most in one
 --                      digest}
+--         untilAwake   1: if it is refused in a quiet time, it waits for the end of that
 --         claim        1: if it is refused it is sent without a slot, so note that it is too late to cancel it
 --         maxQuiet     with quiet hours: refuse a wait with more quiet time (ms); maxWait does not count quiet time then
 --         expiresIn    with quiet hours: refuse a longer wait, its quiet time included (ms)
@@ -240,7 +241,7 @@ end
 
 -- Asks that wait together under one key, and ids that end without being sent. Both are rare.
 local join, noteDecision = not peek and options.join, nil
-if join or options.claim or not peek and redis.call('EXISTS', waitingKey) == 1 then
+if join or options.claim or options.untilAwake or not peek and redis.call('EXISTS', waitingKey) == 1 then
 -- include waiting.lua
 
 -- include join.lua

@@ -145,9 +145,11 @@ function noteDecision(answer)
   elseif kind == 1 and isHolder and join.kind == 'digest' then
     close(at)
   elseif kind == 1 and join and join.kind == 'latest' then -- an older one that is tried again must not be sent after it
-    local newest = { name = name, born = born, entry = '', at = join.at, sent = join.at }
+    local newest = { name = name, born = born, entry = '', at = join.at, sent = { name, join.at } }
     dropWaiting('part:' .. name)
     writeWaiting(field, newest, NEWEST_KEPT_MS)
+  elseif kind == 4 and options.untilAwake and quiet and awake(now, 0) > now then
+    writeWaiting('part:' .. name, { field = '', born = born }, awake(now, 0) - now + ENDED_KEPT_MS)
   elseif kind > 3 and options.claim and not (quiet and not options.maxQuiet and awake(now, 0) > now) then
     writeWaiting('end:' .. name, { how = 'sent', born = born }, SENT_KEPT_MS)
   end

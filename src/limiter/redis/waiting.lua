@@ -7,13 +7,14 @@
 --   end:<name>     it ends without an alert of its own. how: 'canceled', 'superseded' or 'merged' (by: the one that took its slot,
 --                  or the digest); or 'sent': it was sent without a slot, so it is too late to cancel it
 --   latest:<key>   of those that wait under a collapse id only the newest is sent. name, entry: the id that has the slot; at: its
---                  age; sent: the age of the newest that was admitted. After its admission entry is ''
+--                  age; sent: {name, age} of the newest that was admitted. After its admission entry is ''
 --   digest:<key>   the digest that waits. name, entry: the id that has the slot, which leads it; parts: the others, each {name, born,
 --                  when it expires or 0, its id if that is not `name/0`}; count: of how many it is made; own: 0 if a version that
 --                  knew no parts canceled the text of its leader; expires: of the leader
 --   full:<name>    the same for a digest that takes no more
 --   holder:<name>  it leads a digest: field (where that is); or, after its admission, count and own
---   part:<name>    it waits in a digest, or has the slot of a `latest`: field
+--   part:<name>    it waits in a digest, or has the slot of a `latest`: field. '': it waits for the end of the quiet time, without a
+--                  slot
 
 local WAITS_KEPT_MS = 34560000000 -- 400 days: the longest that a job may wait, and some weeks without workers
 local ENDED_KEPT_MS = 86400000 -- a job that was lost with its worker at its end comes back within this time
@@ -114,7 +115,7 @@ local function leave(name, born, sets)
   if string.sub(field, 1, 7) == 'latest:' then
     if group.name ~= name then return nil end
     if group.sent then
-      writeWaiting(field, { name = '', entry = '', at = group.sent, sent = group.sent }, NEWEST_KEPT_MS)
+      writeWaiting(field, { name = group.sent[1], entry = '', at = group.sent[2], sent = group.sent }, NEWEST_KEPT_MS)
     else
       dropWaiting(field)
     end

@@ -30,7 +30,7 @@ export function toOptions(
   hasQuietTimes: boolean,
 ): string {
   const { maxWaitMs = Infinity, maxQuietMs, expiresInMs = Infinity, maxPending, leadMs = 0 } = ask;
-  const { join, claim = false, enqueuedAt } = ask;
+  const { join, claim = false, untilAwake = false, enqueuedAt } = ask;
   const bounds = hasQuietTimes
     ? { ...bound('maxWait', maxWaitMs), ...bound('maxQuiet', maxQuietMs), ...bound('expiresIn', expiresInMs) }
     : bound('maxWait', Math.min(maxWaitMs, expiresInMs));
@@ -41,6 +41,7 @@ export function toOptions(
     ...(leadMs > 0 && { lead: Math.ceil(leadMs) }),
     ...(join !== undefined && { join }),
     ...(claim && { claim: 1 }),
+    ...(untilAwake && { untilAwake: 1 }),
     ...(enqueuedAt !== undefined && { born: enqueuedAt }),
     ...(name !== undefined && { name }),
   });
