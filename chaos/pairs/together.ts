@@ -152,7 +152,9 @@ function endedWith(part: Fate, leader: Fate | undefined, excused: Excused): bool
         ? 'in a digest that is a dead letter'
         : kind === 'discarded'
           ? 'in a digest that was discarded'
-          : undefined;
+          : kind === 'removed'
+            ? 'in a digest that was tried, and whose job was removed by hand'
+            : undefined;
   if (why === undefined) return false;
   excuse(excused, why);
   return true;
@@ -179,7 +181,8 @@ export function judgeLatest(parts: Parts): Fault[] {
 
 function supersededFaults(fate: Fate, parts: Parts): Fault[] {
   if (fate.kind !== 'superseded') return [];
-  const newer = placeOf(fate, parts);
+  const life = fate.last?.by === undefined ? undefined : lifeAt(parts.facts.lives, fate.last.by, fate.last.at);
+  const newer = life && parts.fates.get(life.name);
   const { name, input, order } = fate.life;
   if (newer === undefined)
     return [fault(`${name}: was superseded by ${fate.last?.by ?? 'nothing'}, which is not known`, [fate], 5)];

@@ -279,7 +279,8 @@ export async function release(context: Context, result: Result, parts: DeliverPa
 }
 
 /** Spares the limiter a call for what was sent in its slot, and for what a worker has for the first time: a refusal writes nothing. */
-function mayHold({ passes, progress, slot, newer }: Context, { kind }: Result): boolean {
+function mayHold(context: Context, { kind }: Result): boolean {
+  const { passes, progress, slot, newer } = context;
   if (newer !== undefined) return false;
   switch (kind) {
     case 'requeued':
@@ -288,8 +289,9 @@ function mayHold({ passes, progress, slot, newer }: Context, { kind }: Result): 
     case 'yielded':
       return false;
     case 'delivered':
-      return (progress.digest?.count ?? 1) > 1 || (slot === undefined && passes > 1);
-    case 'expired':
+      return (progress.digest?.count ?? 1) > 1 || (passes > 1 && (slot === undefined || !mayWait(context)));
+    case 'expired': // perhaps since the quiet time that it was to wait for lasts too long
+      return passes > 1 || (!mayWait(context) && context.isAsked);
     case 'dropped':
     case 'dead-letter':
       return passes > 1;

@@ -94,7 +94,7 @@ async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Prom
   const enqueuedAt = originOf(job.opts).firstEnqueuedAt ?? job.timestamp;
   const { canceled, leader } = await parts.deciders[kind].cancel({ ...scope, id: `${jobId}/${asks}`, enqueuedAt });
   if (!canceled) return false;
-  const after = await stageAfterPass(queue, jobId, parts.connection);
+  const after = await stageAfterPass(queue, jobId, parts.connection); // where it has died meanwhile, its replay ends as canceled
   const leads = leader?.id?.replace(/\/\d+$/, '');
   await redelay(homesIn(scope.recipientId, parts), [
     { jobId, at: 0 },
@@ -118,13 +118,14 @@ async function stageAfterPass(queue: Queue, jobId: string, connection: Connectio
   }
 }
 
-/** `ended`: it has ended otherwise than as canceled, or it may have alerted a device. */
-type Stage = 'waits' | 'canceled' | 'ended';
+/** `ended`: it has ended otherwise, or it may have alerted a device. */
+type Stage = 'waits' | 'canceled' | 'dead' | 'ended';
 
 function stageOf(job: Job<unknown>): Stage {
   if (job.finishedOn !== undefined) {
     const { outcome } = (job.returnvalue ?? {}) as Partial<Completion>;
-    return outcome === 'canceled' ? 'canceled' : 'ended';
+    if (outcome === 'canceled') return 'canceled';
+    return outcome === undefined && job.failedReason !== undefined ? 'dead' : 'ended';
   }
   const { devices = {}, ambiguous = 0, trying = [] } = progressOf(job);
   const mayHaveAlerted = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');

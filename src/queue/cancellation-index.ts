@@ -1,5 +1,5 @@
 import { defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts';
-import { homeOf, type Layout } from './layout.ts';
+import { homeOf, homesOf, type Layout } from './layout.ts';
 import { cancellationIndexKey, ID_KEPT_S } from './names.ts';
 
 /** What waits under a cancellation key: the queue itself can only be searched by id. */
@@ -27,12 +27,20 @@ export function createCancellationIndex(redis: ScriptRedis, layout: () => Layout
   const script = defineScript<number>(redis, 'pushpacer:cancellation-index', LUA, 1);
   const keyOf = ({ recipientId, cancellationKey }: KeyPlace): string =>
     cancellationIndexKey(homeOf(recipientId, layout()), recipientId, cancellationKey);
-  const write = async (place: KeyPlace, jobId: string, keptMs: number): Promise<void> => {
-    await script(keyOf(place), jobId, Math.ceil(keptMs), MOST_IDS);
+  const write = async (key: string, jobId: string, keptMs: number): Promise<void> => {
+    await script(key, jobId, Math.ceil(keptMs), MOST_IDS);
   };
   return {
-    waits: (place, jobId, waitMs) => write(place, jobId, Math.max(0, waitMs) + INDEX_KEPT_MS),
-    ended: (place, jobId, isFound) => write(place, jobId, isFound ? ID_KEPT_S * 1_000 : 0),
+    waits: (place, jobId, waitMs) => write(keyOf(place), jobId, Math.max(0, waitMs) + INDEX_KEPT_MS),
+    async ended(place, jobId, isFound) {
+      const { recipientId, cancellationKey } = place;
+      const [home, ...others] = homesOf(recipientId, layout()).map((prefix) =>
+        cancellationIndexKey(prefix, recipientId, cancellationKey),
+      );
+      if (home !== undefined) await write(home, jobId, isFound ? ID_KEPT_S * 1_000 : 0);
+      // It may have been noted before the number of shards changed.
+      await Promise.all(others.map((key) => write(key, jobId, 0)));
+    },
   };
 }
 
