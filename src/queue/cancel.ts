@@ -125,7 +125,8 @@ function stageOf(job: Job<unknown>): Stage {
   if (job.finishedOn !== undefined) {
     const { outcome } = (job.returnvalue ?? {}) as Partial<Completion>;
     if (outcome === 'canceled') return 'canceled';
-    return outcome === undefined && job.failedReason !== undefined ? 'dead' : 'ended';
+    const { failedReason } = job as Partial<Job<unknown>>; // BullMQ's type has it for all jobs
+    return outcome === undefined && failedReason !== undefined ? 'dead' : 'ended';
   }
   const { devices = {}, ambiguous = 0, trying = [] } = progressOf(job);
   const mayHaveAlerted = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
