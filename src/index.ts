@@ -37,6 +37,7 @@ export {
 export {
   DEAD_LETTER_REASONS,
   OUTCOMES,
+  type DeadDigest,
   type DeadLetter,
   type DeadLetterReason,
   type DeviceState,

@@ -102,6 +102,14 @@ export interface FailedAttempt {
   readonly error: string;
 }
 
+/** What a digest that became a dead letter is made of. */
+export interface DeadDigest {
+  /** How many notifications; those but one have ended as `merged`. */
+  readonly count: number;
+  /** Whether its own text is one of them: false only if an earlier version canceled it. */
+  readonly own: boolean;
+}
+
 /** The data of a job of the dead-letter queue. */
 export interface DeadLetter {
   /** Exactly as the producer enqueued it, even if it was invalid. */
@@ -118,11 +126,8 @@ export interface DeadLetter {
   readonly enqueuedAt?: number;
   /** How often it was replayed before. */
   readonly generation: number;
-  /**
-   * It is the digest of so many notifications, which ended as `merged`: a replay sends it for all of them. `own` is false if its own
-   * text is not one of them. Absent for a notification alone.
-   */
-  readonly digest?: { readonly count: number; readonly own: boolean };
+  /** It is a digest that was tried: a replay sends it for all that are in it. Absent for a notification alone. */
+  readonly digest?: DeadDigest;
   /** The devices that were alerted before the rest failed (`apns#0`): a replay skips them. Absent if none was. */
   readonly delivered?: readonly string[];
   /** Its story so far; absent if none was recorded, and nobody said who enqueued it, or in which trace. */
