@@ -362,7 +362,8 @@ function expectScope(
     const last = slots.at(-1)?.[1];
     expect(expiresAt === undefined).toBe(last === undefined);
     if (last === undefined) continue;
-    // A refund moves the expiry by what is left of it, which Redis rounds to whole milliseconds; what is over ends at once.
+    // A refund moves the expiry by what is left of it, which Redis rounds to whole milliseconds. What is over on the test's clock
+    // is still there by Redis's own, and keeps its expiry.
     const ends = last + keepMs;
     if (ends <= now) expect(expiresAt).toBeLessThanOrEqual(now + 2);
     else expect(Math.abs(Number(expiresAt) - ends)).toBeLessThanOrEqual(2);

@@ -9,7 +9,8 @@
 -- Answers 1 if there was a slot, else 0; the id that leads its digest from now on and the slot of that, '' and 0 if there is none; and
 -- what its digest is made of if nobody else leads it: count and own, 0 and 0 for none.
 --
--- In one step, so that a key's expiry always fits its newest entry: if that is removed, the expiry moves to earlier by the difference.
+-- In one step, so that a key's expiry always fits its newest entry: if that is removed, the expiry moves to earlier by the
+-- difference; a key whose other entries count no longer is removed.
 
 -- include ../../redis/clock.lua
 
@@ -42,7 +43,7 @@ for index = 2, #KEYS do
     released = 1
     local after = newest(key)
     local left = redis.call('PTTL', key)
-    if after and after > 0 and after < before and left > 0 then redis.call('PEXPIRE', key, math.max(left - (before - after), 1)) end
+    if after and after > 0 and after < before and left > 0 then redis.call('PEXPIRE', key, left - (before - after)) end
   end
 end
 return { released, entry or '', slot or 0, digest and digest.count or 0, digest and digest.own or 0 }
