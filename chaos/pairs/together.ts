@@ -25,15 +25,19 @@ function groupsOf(fates: Fates, kind: 'digest' | 'latest'): Fate[][] {
   ];
 }
 
-/** The notification whose id the end names: of several lives of it, the latest one that was seen by then. */
+/**
+ * The notification whose id the end names: of several lives of it, the latest one that was seen by then, and before those the latest
+ * one whose alert counts others too: its id may be used again before all its parts have ended.
+ */
 function placeOf({ last }: Fate, { facts, fates }: Parts): Fate | undefined {
   const { by, at = 0 } = last ?? {};
   if (by === undefined) return undefined;
-  const seen = facts.lives.findLast(
-    ({ id, name }) => id === by && fates.get(name)?.seen.some((entry) => entry.at <= at) === true,
-  );
-  const life = seen ?? lifeAt(facts.lives, by, at);
-  return life && fates.get(life.name);
+  const seen = facts.lives
+    .filter(({ id }) => id === by)
+    .flatMap(({ name }) => fates.get(name) ?? [])
+    .filter((fate) => fate.seen.some((entry) => entry.at <= at));
+  const life = lifeAt(facts.lives, by, at);
+  return seen.findLast((fate) => (toldBy(fate) ?? 0) > 1) ?? seen.at(-1) ?? (life && fates.get(life.name));
 }
 
 /** Rule 4: the alerts of a digest count each notification once, but those that were canceled. */

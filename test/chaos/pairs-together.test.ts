@@ -76,6 +76,14 @@ describe('rule 4, the alerts of digests count each once', () => {
     expect(excused).toEqual({ 'in a digest that was tried, and whose job was removed by hand': 1 });
   });
 
+  it('takes the digest as the one that a part names, where its id was used again', () => {
+    const twice = livesOf(...['l', 'p', 'l@2'].map((name) => ({ name, ...digest })));
+    const ends = [endOf('l', 'delivered'), endOf('l@2', 'delivered'), merged('p', 'l')];
+    const entries = [seen('l', 900, { body: '2 new' }), seen('l@2', 11_000)];
+    const done: Done[] = [{ kind: 'forget', life: 'l', ...act(1_500) }];
+    expect(faultsOf({ lives: twice, ends, entries, done })).toEqual([]);
+  });
+
   it('lets a part go for the others where the leader left and is replayed alone', () => {
     const gone = [endOf('l', 'dead-lettered', { from: 'stream' }), endOf('l', 'delivered', { generation: 1 })];
     const alone = [seen('p', 900, { body: '2 new' }), seen('l', 9_000)];
