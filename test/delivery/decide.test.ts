@@ -157,6 +157,19 @@ it.each([
   expect(outcome).toMatchObject({ kind: 'dead-letter', reason });
 });
 
+it('does not count the days in which no worker tried it', async () => {
+  const { decide, breakers } = await openDecisions();
+  openBreaker(breakers, 'apns', 'outage');
+  const DAY_MS = 86_400_000;
+  const held = { ...none, heldSince: NOW - 2 * DAY_MS - 60_000, heldAt: NOW - 2 * DAY_MS };
+  const { outcome, progress } = decide([undefined], { progress: held });
+  expect(outcome.kind).toBe('deferred');
+  // Of the time since the last try, no more counts than lies between two tries at most.
+  expect(progress).toMatchObject({ heldSince: NOW - 60_000 - 3_600_000, heldAt: NOW });
+  const tried = { ...none, heldSince: NOW - DAY_MS - 60_000, heldAt: NOW - 60_000 };
+  expect(decide([undefined], { progress: tried }).outcome.kind).toBe('dead-letter');
+});
+
 describe('at most once', () => {
   it('gives up what may have alerted, with a reason of its own', async () => {
     const { outcome } = (await openDecisions()).decide([timeout], { atMostOnce: true });
