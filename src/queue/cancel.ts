@@ -92,7 +92,8 @@ async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Prom
   const jobId = job.id ?? '';
   const { asks = 0 } = progressOf(job);
   const enqueuedAt = originOf(job.opts).firstEnqueuedAt ?? job.timestamp;
-  const { canceled, leader } = await parts.deciders[kind].cancel({ ...scope, id: `${jobId}/${asks}`, enqueuedAt });
+  const request = { ...scope, id: `${jobId}/${asks}`, enqueuedAt };
+  const { canceled, leader } = await parts.deciders[kind].cancel(request);
   if (!canceled) return false;
   const after = await stageAfterPass(queue, jobId, parts.connection); // where it has died meanwhile, its replay ends as canceled
   const leads = leader?.id?.replace(/\/\d+$/, '');
@@ -100,7 +101,9 @@ async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Prom
     { jobId, at: 0 },
     ...(leader !== undefined && leads !== undefined ? [{ jobId: leads, at: leader.at }] : []),
   ]);
-  return after !== 'ended';
+  if (after !== 'ended') return true;
+  await parts.deciders[kind].forget(request);
+  return false;
 }
 
 /**

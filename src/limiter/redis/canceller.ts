@@ -26,6 +26,8 @@ export interface Canceller {
    * LimiterUnavailableError if there was no answer: then call it again, which is safe.
    */
   cancel(request: CancelRequest): Promise<CancelAnswer>;
+  /** The job says that it was too late after all, although `cancel` answered otherwise: nothing is stored of that. */
+  forget(request: CancelRequest): Promise<void>;
 }
 
 export interface CancellerOptions {
@@ -62,6 +64,9 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
         canceled: Number(canceled) === 1,
         ...(at > 0 && { leader: { at, ...(leads !== undefined && { id: leads }) } }),
       };
+    },
+    async forget({ recipientId, id }) {
+      await answered(redis.hdel(recipientKeys(prefix, recipientId).waiting, `end:${jobIdIn(id)}`));
     },
   };
 }

@@ -100,6 +100,8 @@ export function memberOf(entry: string): string {
 export interface LimiterRedis extends ScriptRedis {
   /** Removes keys. */
   unlink(...keys: string[]): Promise<number>;
+  /** Removes fields of a hash. */
+  hdel(key: string, ...fields: string[]): Promise<number>;
   /** Reads some fields and values of a hash. */
   hscan(key: string, cursor: string, count: 'COUNT', most: number): Promise<[cursor: string, fields: string[]]>;
 }
