@@ -217,6 +217,7 @@ function factsOf(
       platforms: names.flatMap(({ platform, app }) => (app === undefined ? platform : [])),
       apps,
       appCount: apps.length,
+      accounts: accountNames,
       // All instants of the registry are on Redis's clock.
       breakers: open.map(({ service, trouble, code, since, until }) => {
         return { service, trouble, code, since: onRedis(since), until: onRedis(until) };

@@ -29,6 +29,7 @@ import { createHistory } from '../src/queue/history.ts';
 import { redelay, type Due } from '../src/queue/job-lock.ts';
 import { homesOf, type Layout } from '../src/queue/layout.ts';
 import { CANCEL, destinationOf } from '../src/queue/names.ts';
+import { createOtherWorkers } from '../src/queue/other-workers.ts';
 import { createOutcomes, reportInvalidToken, type Outcomes } from '../src/queue/outcomes.ts';
 import { LimiterUnavailableError } from '../src/redis/deadline.ts';
 import { createReplicaWait, ReplicasMissingError, type Confirm, type ReplicaWait } from '../src/redis/replicas.ts';
@@ -106,6 +107,8 @@ export async function createPasses(
     endOf: ({ kind, ...ending }) => looks[kind](ending),
     quotas: accounts.quotas,
     providers: accounts.providers,
+    others: createOtherWorkers(connections.queue, prefix),
+    credentialsWaitMs: config.credentialsWaitMs,
     ...{ breakers, maxWaitMs, maxPending, retry, atMostOnce, signal, onLockLost, log, metrics },
     now: Date.now,
     random: Math.random,

@@ -70,6 +70,11 @@ const queueAndDelivery = {
   AT_MOST_ONCE: flag()
     .default(false)
     .describe('`true`: what may have alerted is never sent again; it becomes a dead letter, `ambiguous`'),
+  CREDENTIALS_WAIT: duration('1d')
+    .default(600_000)
+    .describe(
+      'how long a notification waits for a worker with credentials for it, while none is alive; then `provider-not-configured`',
+    ),
   LOCK_DURATION: duration('1h', '1s')
     .default(30_000)
     .describe('how long a worker that went silent keeps its jobs before others take them'),
@@ -107,6 +112,7 @@ const queueAndDelivery = {
 /** Beside the providers' own. */
 const otherApps = {
   APPS_FILE: anyText().optional().describe('path of a JSON file with more apps and their credentials (docs/apps.md)'),
+  ALLOW_NO_CREDENTIALS: flag().default(false).describe('`true`: a worker starts that has credentials for no platform'),
 };
 
 /** The variables after the providers' own. */

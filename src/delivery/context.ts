@@ -15,6 +15,7 @@ import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts'
 import type { JobLock, Due } from '../queue/job-lock.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import type { Place } from '../queue/notification-worker.ts';
+import type { OtherWorkers } from '../queue/other-workers.ts';
 import { unreadableFault } from '../queue/readable.ts';
 import type { Quota } from '../quota/quota.ts';
 
@@ -58,6 +59,10 @@ export interface Context {
 
   /** What the breakers that are not closed said about this notification. */
   breakerAnswers: Map<Service, BreakerAnswer> | undefined;
+  /** Open devices for whose platform or app this worker has no credentials. */
+  lacking: readonly LackingDevice[];
+  /** Another living worker has those that this one lacks: for one of the devices at least. */
+  isElsewhere: boolean;
   /** The devices that can be sent to now. */
   ready: readonly ReadyDevice[];
   /** What is sent now makes no sound, no vibration and no banner: `onThrottle` or `onQuiet` wants that. */
@@ -92,6 +97,12 @@ export interface ReadyDevice {
   readonly encoded: Encoded;
   /** The stream that is set aside. Only the first device of each server has one; the others wait for theirs in the send. */
   permit?: Permit;
+}
+
+/** A device for which this worker has no credentials. */
+interface LackingDevice {
+  readonly label: string;
+  readonly account: Account;
 }
 
 /** A slot that may be used now. */
@@ -165,6 +176,8 @@ export function createContext(
     progress,
     trace: undefined,
     breakerAnswers: undefined,
+    lacking: [],
+    isElsewhere: false,
     ready: [],
     isSilent: false,
     permits: [],
@@ -227,7 +240,10 @@ const progressSchema = z.object({
   digest: z.object({ count: z.number(), own: z.boolean() }).optional(),
   /** How often it was requeued: by the limiter, or by a quota. */
   requeues: z.number().default(0),
-  /** The longest cause of its wait, while it is requeued: `quiet`, `block`, `gap`, `10/1m`, `fcm:600000/1m`, `sendAfter`. */
+  /**
+   * The longest cause of its wait, while it is requeued: `quiet`, `block`, `gap`, `10/1m`, `fcm:600000/1m`, `sendAfter`; `credentials`
+   * while it is deferred because no worker that took it has them.
+   */
   rule: z.string().optional(),
   /** When the block or the quiet time ends, if `rule` is one of them; epoch milliseconds. */
   ruleUntil: z.number().optional(),
@@ -331,6 +347,10 @@ export interface DeliverParts {
   readonly toleranceMs: number;
   /** The quotas of whole projects, for the accounts that have one. They may change from one pass to the next. */
   readonly quotas: { get(account: Account): Pick<Quota, 'take'> | undefined };
+  /** What other workers have credentials for. */
+  readonly others: OtherWorkers;
+  /** For so long a device waits for a worker with credentials for it, while none that has them is alive. Milliseconds. */
+  readonly credentialsWaitMs: number;
   /** For the accounts that have credentials. They may change from one pass to the next. */
   readonly providers: { get(account: Account): Provider | undefined };
   readonly breakers: Breakers;

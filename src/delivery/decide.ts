@@ -1,4 +1,4 @@
-import type { Service } from '../domain/device.ts';
+import { namesOf, type Account, type Service } from '../domain/device.ts';
 import { formatFault, isUnknownField } from '../domain/faults.ts';
 import type { Notification } from '../domain/notification.ts';
 import { needsOperator, type DeadLetterReason, type Result, type Waited } from '../domain/outcome.ts';
@@ -44,6 +44,13 @@ const OWN_FAULT_CODES: ReadonlySet<string> = new Set([
 ]);
 /** A retry comes this much after the instant from which the breaker lets a trial through, so that the trial is answered first. */
 const AFTER_TRIAL_MS = 1_000;
+/** The code of a result that puts a job back for a worker with credentials that this one lacks; and what such a job waits for. */
+export const NO_CREDENTIALS = 'no-credentials';
+export const CREDENTIALS = 'credentials';
+/** A living worker has them, and may take the job at once. */
+const ANOTHER_HAS: Backoff = { backoffBaseMs: 50, backoffMaxMs: 5_000 };
+/** None has them. */
+const NONE_HAS: Backoff = { backoffBaseMs: 2_000, backoffMaxMs: 60_000 };
 /** The wait after Redis did not answer. A random time of up to the same length is added. */
 const NO_ANSWER_MS = 1_000;
 
@@ -279,10 +286,10 @@ function retryOrGiveUp(context: Context, failed: readonly Tried[], parts: Delive
 
 /** The notification is not the cause of the failure: it is deferred at no attempt, for a day at most in which workers tried it. */
 function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: DeliverParts): Result {
+  if (lackedLabels(context).length === openLabels(context).length) return withoutCredentials(context, parts);
   const { progress } = context;
   const now = parts.now();
-  const { heldSince: since, heldAt = now } = progress;
-  const heldSince = since === undefined ? now : since + Math.max(0, now - heldAt - MAX_BETWEEN_TRIES_MS);
+  const heldSince = heldSinceOf(progress, now);
   const wasSent = tried.some(({ reply }) => reply.unsent !== true);
   const unreached = tried.length > 0 && !wasSent ? progress.unreached + 1 : progress.unreached;
   context.progress = { ...progress, heldSince, heldAt: now, unreached, rule: undefined };
@@ -302,6 +309,43 @@ function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: Deliver
   }
   const backoff = tried.every(({ reply }) => OWN_FAULT_CODES.has(reply.code)) ? OWN_FAULT : UNREACHED;
   return deferred(backoffMs(Math.max(1, unreached), backoff, longestRetryAfterMs(tried), parts.random()), code);
+}
+
+/** Since when it is deferred, without the time in which no worker tried it. */
+function heldSinceOf({ heldSince, heldAt }: Context['progress'], now: number): number {
+  return heldSince === undefined ? now : heldSince + Math.max(0, now - (heldAt ?? now) - MAX_BETWEEN_TRIES_MS);
+}
+
+function lackedLabels(context: Context): string[] {
+  const lacking = new Set(context.lacking.map(({ label }) => label));
+  return openLabels(context).filter((label) => lacking.has(label));
+}
+
+/**
+ * This worker has no credentials for the devices that are left, so the job is put back for one that has them, at no attempt: for a day
+ * at most, and for CREDENTIALS_WAIT if none that has them is alive.
+ */
+export function withoutCredentials(context: Context, parts: DeliverParts): Result {
+  const { progress, lacking, isElsewhere } = context;
+  const now = parts.now();
+  const heldSince = heldSinceOf(progress, now);
+  const leftMs = heldSince + (isElsewhere ? MAX_DEFERRED_MS : parts.credentialsWaitMs) - now;
+  if (leftMs <= 0) {
+    const failures = lacking.map(({ label, account }) => ({ at: now, device: label, error: lackText(account) }));
+    context.progress = withAttempts(progress, failures);
+    giveUp(context, openLabels(context), 'provider-not-configured');
+    return finished(context);
+  }
+  const unreached = progress.unreached + 1;
+  context.progress = { ...progress, heldSince, heldAt: now, unreached, rule: CREDENTIALS };
+  const waitMs = backoffMs(unreached, isElsewhere ? ANOTHER_HAS : NONE_HAS, 0, parts.random());
+  return deferred(Math.min(waitMs, leftMs), NO_CREDENTIALS);
+}
+
+/** `no credentials for fcm of the app "teacher"` */
+export function lackText(account: Account): string {
+  const { platform, app } = namesOf(account);
+  return `no credentials for ${platform}${app === undefined ? '' : ` of the app "${app}"`}`;
 }
 
 /** Put back until an instant, and counted as requeued: until a slot, or until a quota has room. */

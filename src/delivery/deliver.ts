@@ -29,8 +29,18 @@ import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { ReplicasMissingError } from '../redis/replicas.ts';
 import { createContext, openDevices, timeLeftMs, type Context, type DeliverParts, type EndTurn } from './context.ts';
 import * as decide from './decide.ts';
-import { ack, attemptsOf, completionOf, createPassLog, endOf, isNewer, noteKey, outcomeOf } from './end.ts';
-import { encode, encodeAgain, reserveStreams } from './ready.ts';
+import {
+  ack,
+  attemptsOf,
+  completionOf,
+  createPassLog,
+  endOf,
+  isNewer,
+  isWithoutCredentials,
+  noteKey,
+  outcomeOf,
+} from './end.ts';
+import { encode, encodeAgain, isForAnother, reserveStreams } from './ready.ts';
 import { askBreakers, releaseTrials } from './replies.ts';
 import { endInterrupted, mayHaveAlerted, prepareSend, send } from './send.ts';
 import { createMoveUps, createTurns, moveUp, refundSlot, release, takeSlot } from './slot.ts';
@@ -39,7 +49,7 @@ import { beginTrace, endTrace } from './trace.ts';
 
 export interface ProcessorParts extends Omit<DeliverParts, 'turns' | 'moveUps'> {
   readonly log: Logger;
-  readonly metrics: Pick<Metrics, 'passEnded' | 'woken' | 'unprioritised' | 'newerJob'>;
+  readonly metrics: Pick<Metrics, 'passEnded' | 'woken' | 'unprioritised' | 'newerJob' | 'withoutCredentials'>;
   /** Which jobs wait under which cancellation key. */
   readonly index: CancellationIndex;
   /** Fires when the grace period of a stopping worker is over. */
@@ -76,6 +86,7 @@ export function createProcessor(given: ProcessorParts) {
     const lateMs = recording && wokenLateMs(context, dueAt, at, recording);
     const result = await deliver(context, parts);
     if (isNewer(result)) metrics.newerJob();
+    if (isWithoutCredentials(result)) for (const { account } of context.lacking) metrics.withoutCredentials(account);
     if (recording !== undefined && context.newer === undefined) {
       const { worker } = recording;
       const pass = passOf(context, result, { at, lateMs: await lateMs, now: now(), worker });
@@ -133,6 +144,7 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
     endTurn = await parts.turns.take(context.notification.recipientId);
     await askBreakers(context, parts);
     encode(context, parts);
+    if (await isForAnother(context, parts)) return decide.withoutCredentials(context, parts);
     await reserveStreams(context, parts);
     if (context.ready.length === 0) return decide.afterSend(context, parts);
     if (timeLeftMs(context, parts) <= 0) return decide.expired(context); // the steps before may have waited

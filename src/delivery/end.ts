@@ -9,7 +9,7 @@ import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import { ANOTHER_HAS_IT, isLockLost } from '../queue/job-lock.ts';
 import { insist } from '../redis/deadline.ts';
 import { putBackMs, type Context, type Progress, type RetryPolicy } from './context.ts';
-import { NEWER_FORMAT, redactedError } from './decide.ts';
+import { lackText, NEWER_FORMAT, NO_CREDENTIALS, redactedError } from './decide.ts';
 import { slotLateMs } from './slot.ts';
 
 /** What the metrics count of a pass beside its result. `before`: what the job remembered when the pass began. */
@@ -43,6 +43,10 @@ export function createPassLog({ log, retry, onLockLost }: PassLogParts) {
     result(context: Context, result: Result, end: PassEnd): void {
       if (isNewer(result)) {
         logNewer(context, sparing, log);
+        return;
+      }
+      if (isWithoutCredentials(result)) {
+        logLacking(context, sparing, log);
         return;
       }
       if (context.error !== undefined) logUnexpectedError(context, result, retry, log);
@@ -79,6 +83,24 @@ export const NEWER_EVERY_MS = 60_000;
 export function isNewer(result: Result): boolean {
   return result.kind === 'deferred' && result.code === NEWER_FORMAT;
 }
+
+/** Whether a pass put its job back for a worker with credentials that this one lacks. */
+export function isWithoutCredentials(result: Result): boolean {
+  return result.kind === 'deferred' && result.code === NO_CREDENTIALS;
+}
+
+/** Logs one line a minute for each account, since such a job may come back many times. */
+function logLacking({ jobId, lacking, isElsewhere }: Context, sparing: Sparing, log: Logger): void {
+  for (const { account } of lacking) {
+    const repeats = sparing(account);
+    if (repeats !== undefined)
+      log.warn({ jobId, code: NO_CREDENTIALS, repeats }, `${lackText(account)}: ${isElsewhere ? OTHERS : NOBODY}`);
+  }
+}
+
+const OTHERS = 'put back for a worker that has them';
+const NOBODY =
+  'put back, but no other worker that has them is alive; it becomes a dead letter if none comes within CREDENTIALS_WAIT';
 
 /** Logs one line a minute for what was written by a newer version. */
 export function logNewer({ jobId, newer }: Pick<Context, 'jobId' | 'newer'>, sparing: Sparing, log: Logger): void {

@@ -1,4 +1,4 @@
-import { accountOf, namesOf, pushId, serviceOfDevice } from '../domain/device.ts';
+import { accountOf, pushId, serviceOfDevice } from '../domain/device.ts';
 import { formatFault, type Fault } from '../domain/faults.ts';
 import { laterPayloadFault } from '../domain/notification-rules.ts';
 import { asDigest } from '../domain/notification-schema.ts';
@@ -9,8 +9,9 @@ import { noteReply, replyText, STATE_OF } from './replies.ts';
 
 /**
  * Encodes the alert for each open device whose breaker lets it through: `context.ready`. It takes time, so it is done before
- * the ask for a slot. A device that can never be sent to (no credentials, a payload over the limit) ends here, also if only the
- * silent form or the digest is too large for it: after the ask, a slot would be lost, and the recipient's next alert would wait.
+ * the ask for a slot. A device that can never be sent to (a payload over the limit) ends here, also if only the silent form or the
+ * digest is too large for it: after the ask, a slot would be lost, and the recipient's next alert would wait. One for which this
+ * worker has no credentials is `context.lacking`.
  */
 export function encode(context: Context, parts: DeliverParts): void {
   const faults = new Map<Platform, Fault | undefined>(); // measured once for each platform
@@ -42,6 +43,7 @@ function encodeOpen(
   const isDigest = digest !== undefined && !(digest.own && digest.count === 1); // a digest of itself alone is sent as it is
   const notification = isDigest ? asDigest(context.notification, digest.count) : context.notification;
   const ready: ReadyDevice[] = [];
+  const lacking: Context['lacking'][number][] = [];
   const ended: Record<string, DeviceState> = {};
   const failures: FailedAttempt[] = [];
   const fail = (label: string, state: DeviceState, error: string): void => {
@@ -52,9 +54,7 @@ function encodeOpen(
     const account = accountOf(device);
     const provider = parts.providers.get(account);
     if (provider === undefined) {
-      const { platform, app } = namesOf(account);
-      const ofApp = app === undefined ? '' : ` of the app "${app}"`;
-      fail(label, 'provider-not-configured', `no credentials for ${platform}${ofApp}`);
+      lacking.push({ label, account });
       continue;
     }
     const service = serviceOfDevice(device);
@@ -68,10 +68,25 @@ function encodeOpen(
     if (refused === undefined) ready.push({ label, device, account, service, provider, encoded: prepared.encoded });
     else fail(label, 'rejected', refused);
   }
+  context.lacking = lacking;
   if (failures.length > 0) {
     context.progress = withAttempts({ ...progress, devices: { ...progress.devices, ...ended } }, failures);
   }
   return ready;
+}
+
+/**
+ * Looks for a living worker with credentials for all open devices, where this one lacks some: then the job is for that one, and nothing
+ * is sent here. Else this worker sends to those that it can, and the others are deferred.
+ */
+export async function isForAnother(context: Context, { others }: DeliverParts): Promise<boolean> {
+  const { lacking } = context;
+  if (lacking.length === 0) return false;
+  const open = openDevices(context).map(({ device }) => accountOf(device));
+  const isForOne = await others.have(open);
+  const found = await Promise.all(lacking.map(({ account }) => isForOne || others.have([account])));
+  context.isElsewhere = found.includes(true);
+  return isForOne;
 }
 
 /**

@@ -41,6 +41,8 @@ export interface Metrics {
   unprioritised(): void;
   /** A job was put back for another worker because a newer version wrote it. */
   newerJob(): void;
+  /** A job was put back for a worker with credentials that this one lacks. */
+  withoutCredentials(account: Account): void;
   /** This replica learned that a circuit breaker opened. */
   breakerOpened(service: Service, trouble: Trouble): void;
   /** A trial of this replica ended: `success`, `failure` or `unused`. */
@@ -224,6 +226,12 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
     'pushpacer_unprioritised_jobs_total',
     'Jobs added without a priority: BullMQ takes them before all jobs that are due.',
   );
+  const putBack = counter(
+    'pushpacer_jobs_without_credentials_total',
+    'Times that a job was put back because this worker has no credentials for a device of it, by platform and app.',
+    ['platform', 'app'],
+  );
+  for (const platform of PLATFORMS) putBack.inc({ platform, app: '' }, 0);
   const newerJobs = counter(
     'pushpacer_newer_jobs_total',
     'Times that a job was put back for another worker because a newer version of pushpacer wrote what it needs.',
@@ -332,6 +340,10 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
     slots,
     unprioritised: () => unprioritised.inc(),
     newerJob: () => newerJobs.inc(),
+    withoutCredentials(account) {
+      const { platform, app } = namesOf(account);
+      putBack.inc({ platform, app: app === undefined ? '' : NOT_CONFIGURED });
+    },
     breakerOpened: (service, trouble) => breakersOpened.inc({ ...namesOf(service), trouble }),
     breakerTrial: (service, result) => breakerTrials.inc({ ...namesOf(service), result }),
   };

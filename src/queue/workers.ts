@@ -9,6 +9,7 @@ import {
   type Rule,
 } from '../domain/limits.ts';
 import { parseJson } from '../domain/json.ts';
+import { namesOf, type Account } from '../domain/device.ts';
 import { quietFaults, quietText, type QuietHours } from '../domain/quiet-hours.ts';
 import { within } from '../domain/time.ts';
 import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/scripts.ts';
@@ -29,7 +30,7 @@ const CLOSE_MS = 1_000;
 /** A policy is not stored if it is longer than this as JSON: some thousand categories. */
 const MAX_POLICY_TEXT = 100_000;
 /** The longest texts and lists in a line, since each worker writes its line every 5 s. */
-const [MAX_NAME, MAX_CODE, MAX_APPS, MAX_BREAKERS] = [100, 100, 50, 20];
+const [MAX_NAME, MAX_CODE, MAX_APPS, MAX_ACCOUNTS, MAX_BREAKERS] = [100, 100, 50, 100, 20];
 const NO_DIGEST = '-';
 
 const breakerSchema = z.object({
@@ -87,6 +88,8 @@ const factsSchema = z.object({
   /** The first names of APPS_FILE, and how many there are. */
   apps: z.array(z.string()).default([]),
   appCount: z.number().default(0),
+  /** The first of all that it has credentials for: `apns`, `fcm~teacher`. Absent: a worker of an older version. */
+  accounts: z.array(z.string()).optional(),
   /** Circuit breakers that are not closed, as this worker knows them. */
   breakers: z.array(breakerSchema).default([]),
   /** Providers, and their sign-ins, that this worker cannot connect to. A breaker opens only by answers to sends. */
@@ -222,6 +225,13 @@ export async function readWorkers(redis: ScriptRedis, prefix: string): Promise<S
   };
 }
 
+/** Whether a worker has credentials for this. True for an app beyond those that its line has room for. */
+export function hasAccount({ platforms, apps, appCount, accounts }: WorkerFacts, account: Account): boolean {
+  if (accounts !== undefined && accounts.length < MAX_ACCOUNTS) return accounts.includes(account);
+  const { platform, app } = namesOf(account);
+  return app === undefined ? platforms.includes(platform) : apps.includes(app) || appCount > apps.length;
+}
+
 /** The policy that most of the living workers have, and how many have another one. */
 export interface SharedPolicy {
   readonly policy: WorkerPolicy;
@@ -256,6 +266,7 @@ function bounded(facts: WorkerFacts): WorkerFacts {
     version: facts.version.slice(0, MAX_NAME),
     host: facts.host.slice(0, MAX_NAME),
     apps: facts.apps.slice(0, MAX_APPS),
+    ...(facts.accounts && { accounts: facts.accounts.slice(0, MAX_ACCOUNTS) }),
     ...(facts.quotas && { quotas: facts.quotas.slice(0, MAX_APPS) }),
     breakers: facts.breakers
       .slice(0, MAX_BREAKERS)

@@ -30,9 +30,13 @@ describe('before anything is asked', () => {
     expect(await limiter.reset(RECIPIENT)).toBe(false);
   });
 
-  it('a platform without credentials makes it a dead letter', async () => {
+  it('without credentials for its platform it waits for a worker that has them, and becomes a dead letter if none comes', async () => {
     const { run } = await openBench({ platforms: ['apns'] });
-    const { outcome, progress } = await run(makeNotification({ devices: [makeDevice('fcm')] }));
+    const one = makeNotification({ devices: [makeDevice('fcm')] });
+    const waits = await run(one);
+    expect(waits.outcome).toEqual({ kind: 'deferred', waitMs: 1_000, code: 'no-credentials' });
+    expect(waits.progress).toMatchObject({ rule: 'credentials', tries: 0, asks: 0, devices: {} });
+    const { outcome, progress } = await run(one, { ...waits.progress, heldSince: Date.now() - 60_000 });
     const [reason, message] = ['provider-not-configured', 'no credentials for fcm'];
     expect(outcome).toEqual({ kind: 'dead-letter', reason, message });
     expect(progress.attempts).toMatchObject([{ device: 'fcm#0', error: message }]);

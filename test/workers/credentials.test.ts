@@ -1,0 +1,99 @@
+import { describe, expect, test, vi } from 'vitest';
+import { loadConfig } from '../../src/config/config.ts';
+import { makeDevice, makeNotification } from '../support/push.ts';
+import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
+import { SLOW, WITHIN, ends } from '../support/waiting.ts';
+
+/** Workers that lack the credentials of a platform, beside others that have them. */
+
+const FAST = { LIMIT_RULES: '1000/1m', LIMIT_MIN_GAP: '0' };
+const WITHOUT_FCM = { FCM_ENDPOINT: '', FCM_PROJECT_ID: '', GOOGLE_APPLICATION_CREDENTIALS: '' };
+const WITHOUT_APNS = { APNS_KEY_FILE: '', APNS_KEY: '', APNS_KEY_ID: '', APNS_TEAM_ID: '', APNS_TOPIC: '' };
+
+const outcomeOf = async (bench: ReplicaBench, id: string) => {
+  const status = await bench.producer.status(id);
+  return status.state === 'ended' ? status.outcome : status.state;
+};
+
+test('a worker without a platform puts its jobs back for one that has it: none becomes a dead letter', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere({ ...FAST, ...WITHOUT_FCM, CREDENTIALS_WAIT: '0' });
+  await bench.startHere(FAST);
+  const all = Array.from({ length: 40 }, (_, index) =>
+    makeNotification({ recipientId: `r-${index}`, devices: [makeDevice('fcm')] }),
+  );
+  await bench.producer.enqueueMany(all);
+  for (const { id } of all) await ends(bench, id, 'delivered');
+  expect(bench.sandbox.journal.accepted).toHaveLength(all.length);
+  expect(await bench.line(/no credentials for fcm: put back for a worker that has them/)).toContain('"level":"warn"');
+});
+
+test('devices that no worker has all credentials for are alerted by one worker each', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere({ ...FAST, ...WITHOUT_FCM });
+  await bench.startHere({ ...FAST, ...WITHOUT_APNS });
+  const one = makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] });
+  await bench.producer.enqueue(one);
+  await ends(bench, one.id, 'delivered');
+  expect(bench.sandbox.journal.accepted.map(({ platform }) => platform).toSorted()).toEqual(['apns', 'fcm']);
+});
+
+describe('where no living worker has them', () => {
+  test('it becomes a dead letter after CREDENTIALS_WAIT, with no slot taken', async () => {
+    const bench = await openReplicaBench();
+    await bench.startHere({ ...SLOW, ...WITHOUT_FCM, CREDENTIALS_WAIT: '1s' });
+    const [lacks, has] = [makeNotification({ devices: [makeDevice('fcm')] }), makeNotification()];
+    await bench.producer.enqueue(lacks);
+    await vi.waitFor(async () => {
+      expect(await bench.producer.status(lacks.id)).toMatchObject({ state: 'waiting', rule: 'credentials' });
+    }, WITHIN);
+    await vi.waitFor(async () => {
+      expect(await bench.producer.status(lacks.id)).toMatchObject({
+        state: 'dead-lettered',
+        reason: 'provider-not-configured',
+        message: 'no credentials for fcm',
+      });
+    }, WITHIN);
+    await bench.producer.enqueue({ ...has, recipientId: lacks.recipientId });
+    await ends(bench, has.id, 'delivered');
+  });
+
+  test('it is delivered by a worker that comes within that time, and can be canceled before', async () => {
+    const bench = await openReplicaBench();
+    await bench.startHere({ ...FAST, ...WITHOUT_FCM });
+    const [one, other] = [0, 1].map((index) =>
+      makeNotification({ recipientId: `r-${index}`, devices: [makeDevice('fcm')] }),
+    ) as [ReturnType<typeof makeNotification>, ReturnType<typeof makeNotification>];
+    await bench.producer.enqueueMany([one, other]);
+    for (const { id } of [one, other])
+      await vi.waitFor(async () => {
+        expect(await bench.producer.status(id)).toMatchObject({ state: 'waiting', rule: 'credentials' });
+      }, WITHIN);
+    expect(await bench.producer.cancel({ id: other.id })).toEqual({ canceled: 1, tooLate: 0 });
+    await bench.startHere(FAST);
+    await ends(bench, one.id, 'delivered');
+    expect(await outcomeOf(bench, other.id)).toBe('canceled');
+    expect(bench.sandbox.journal.accepted).toHaveLength(1);
+  });
+
+  test('the devices that a worker has credentials for are alerted at once', async () => {
+    const bench = await openReplicaBench();
+    await bench.startHere({ ...FAST, ...WITHOUT_FCM, CREDENTIALS_WAIT: '2s' });
+    const one = makeNotification({ devices: [makeDevice('fcm'), makeDevice('apns')] });
+    await bench.producer.enqueue(one);
+    await vi.waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(1), WITHIN);
+    await ends(bench, one.id, 'delivered');
+    expect(await bench.producer.status(one.id)).toMatchObject({
+      devices: { 'fcm#0': 'provider-not-configured', 'apns#1': 'delivered' },
+    });
+    expect(bench.sandbox.journal.accepted).toHaveLength(1);
+  });
+});
+
+test('a worker without credentials for any platform does not start, unless that is wanted', () => {
+  const text =
+    'APNS_KEY_FILE, GOOGLE_APPLICATION_CREDENTIALS, WEBPUSH_VAPID_PRIVATE_KEY_FILE or APPS_FILE: expected credentials for one platform ' +
+    'at least (ALLOW_NO_CREDENTIALS=true to start without), found none';
+  expect(() => loadConfig({})).toThrow(text);
+  expect(loadConfig({ ALLOW_NO_CREDENTIALS: 'true' }).providers).toEqual({});
+});
