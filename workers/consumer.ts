@@ -35,6 +35,8 @@ export interface ConsumerOptions {
   readonly outcomesMax: number;
   readonly log: Logger;
   readonly process: (job: Job, lock: JobLock, place: Place) => Promise<unknown>;
+  /** Called when BullMQ has the end of a job. */
+  readonly completed: (job: Job) => Promise<void>;
   /** Gives back what a notification held that failed without a pass. */
   readonly giveBack: DeadLettersOptions['giveBack'];
   /** Called with a job that another worker has by now, or may take. */
@@ -100,7 +102,7 @@ function createWorker(
   waker: Waker,
   onUnprioritised: () => void,
 ): NotificationWorker {
-  const { log, process, onLockLost, lockMs } = options;
+  const { log, process, completed, onLockLost, lockMs } = options;
   const worker: NotificationWorker = new NotificationWorker(
     QUEUE,
     (job, token = '') => process(job, createJobLock(job, token, lockOptions), worker.place),
@@ -117,6 +119,7 @@ function createWorker(
     protect(job);
     if (isUnprioritised(job)) onUnprioritised();
   });
+  worker.on('completed', (job) => void completed(job));
   worker.on('error', (error) => {
     const lost = jobOfLostLock(error);
     if (lost !== undefined) {

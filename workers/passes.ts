@@ -60,7 +60,7 @@ interface PassParts {
 export async function createPasses(
   config: Config,
   parts: PassParts,
-): Promise<Pick<ConsumerOptions, 'process' | 'giveBack'>> {
+): Promise<Pick<ConsumerOptions, 'process' | 'completed' | 'giveBack'>> {
   const { connections, accounts, breakers, queues, layout, onLockLost, signal, metrics, log, closing, env } = parts;
   const { policy, categories, quietHours, apartRules, maxWaitMs, maxPending, retry, atMostOnce } = config;
   const { prefix } = config.queue;
@@ -97,7 +97,7 @@ export async function createPasses(
       await redelay(among(queues, homes(recipientId)), due);
     },
   };
-  const deliverJob = createProcessor({
+  const delivery = createProcessor({
     ...waiting,
     ...(outcomes && { outcomes }),
     ...(recording && { recording }),
@@ -115,10 +115,11 @@ export async function createPasses(
     onReply: createReplyListener(prefix, parts),
   });
   return {
-    process: (job, lock, place) => (job.name === CANCEL ? cancelJob(job, lock) : deliverJob(job, lock, place)),
+    process: (job, lock, place) => (job.name === CANCEL ? cancelJob(job, lock) : delivery.process(job, lock, place)),
+    completed: delivery.completed,
     giveBack: async (failed) => {
       const progress = readProgress(failed.progress);
-      return (await giveBack({ ...failed, progress }, true, waiting)).progress.digest;
+      return (await giveBack({ ...failed, progress }, 'dead', waiting)).progress.digest;
     },
   };
 }

@@ -38,9 +38,8 @@ export function judgePairs(facts: PairsFacts, { seed, seconds }: { seed: number;
   const excused: Excused = {};
   const parts = { facts, fates, excused, doubts: doubtsOf(facts) };
   const faults = [
-    ...[judgeEnds, judgeSeen, judgeCanceled, judgeDigests, judgeLatest].flatMap((rule) => rule(parts)),
+    ...[judgeEnds, judgeSeen, judgeCanceled, judgeDigests, judgeLatest, judgeLeft].flatMap((rule) => rule(parts)),
     ...judgePace(facts, excused),
-    ...judgeLeft(facts, fates, excused),
   ];
   return {
     seed,

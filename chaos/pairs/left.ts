@@ -1,6 +1,6 @@
 import { notificationIdOf } from '../../src/queue/names.ts';
 import { excuse, type Excused, type Fault, type PairsFacts } from './facts.ts';
-import type { Fates } from './fates.ts';
+import type { Doubts, Fates } from './fates.ts';
 import type { Leftover } from './leftovers.ts';
 
 // Rule 7: what is left in Redis when every notification has ended and every worker has stopped.
@@ -22,15 +22,21 @@ const SLOTS = /:(reserved|held:[^:]+|reserved:[^:]+)$/;
 const WAITING = /:waiting$/;
 const INDEX = /:cancellation:[^:]+$/;
 const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** The newest of a collapse id is remembered for so long after it was sent (docs/waiting.md). */
-const NEWEST_MS = 7 * DAY_MS;
+const NEWEST_MS = 7 * 24 * HOUR_MS;
 /** It was written a little before it was read. */
 const SLACK_MS = 60_000;
 
-export function judgeLeft(facts: PairsFacts, fates: Fates, excused: Excused): Fault[] {
+interface Parts {
+  readonly facts: PairsFacts;
+  readonly fates: Fates;
+  readonly doubts: Doubts;
+  readonly excused: Excused;
+}
+
+export function judgeLeft({ facts, fates, doubts, excused }: Parts): Fault[] {
   const { leftovers, readAt } = facts;
-  const known = { fates, readAt, excused, removedByHand: removedOf(facts) };
+  const known = { fates, doubts, readAt, excused, removedByHand: removedOf(facts) };
   const members = new Set(
     leftovers.flatMap(({ key, content = {} }) => {
       const queue =
@@ -56,6 +62,7 @@ interface Found {
 
 interface Known {
   readonly fates: Fates;
+  readonly doubts: Doubts;
   readonly readAt: number;
   readonly excused: Excused;
   /** Job ids. */
@@ -96,20 +103,22 @@ function slotFaults({ content = {} }: Leftover, { readAt, excused, removedByHand
 }
 
 /**
- * A day after the end; what belongs to a job that somebody removed, or that is a dead letter, is kept for as long as a job may wait
+ * Nothing after the end, but of a job that somebody removed, that is a dead letter, or whose worker was killed at its end
  * (docs/waiting.md, "What is given back, and when").
  */
-function waitingFaults({ content = {} }: Leftover, { readAt, excused, removedByHand, fates }: Known): Found[] {
+function waitingFaults({ content = {} }: Leftover, { readAt, excused, removedByHand, fates, doubts }: Known): Found[] {
   const found: Found[] = [];
   for (const [field, text] of Object.entries(content)) {
     if (field === '#' || field === 'pruneAt') continue;
     const value = JSON.parse(text) as { readonly kept: number; readonly entry?: string; readonly name?: string };
-    const most = value.entry === '' ? NEWEST_MS : DAY_MS;
+    const most = value.entry === '' ? NEWEST_MS : 0;
     const leftMs = value.kept - readAt;
-    const name = value.name ?? field.slice(field.indexOf(':') + 1);
+    const name = value.name ?? field.slice(field.indexOf(':') + 1).replace(/@\d+$/, '');
     const id = notificationIdOf(name);
     if (leftMs <= most + SLACK_MS || isQueued(id, fates)) continue;
     if (removedByHand.has(name) || wasDead(id, fates)) excuse(excused, 'kept for a job that was removed, or died');
+    else if ([...fates.values()].some((fate) => fate.life.id === id && doubts.wasInHand(fate)))
+      excuse(excused, 'kept for a job that was in hand at a fault');
     else found.push({ text: `${field} is kept for ${Math.round(leftMs / HOUR_MS)} h more`, ids: [id] });
   }
   return found;

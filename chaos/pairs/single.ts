@@ -67,7 +67,9 @@ function endFaults(fate: Fate, parts: Parts): string[] {
 /** It gets this answer when it asks for its slot. */
 function endInLimiter(id: string, { leftovers }: PairsFacts): string | undefined {
   const found = leftovers.flatMap(({ key, content }) =>
-    key.endsWith(':waiting') ? (content?.[`end:${id}`] ?? []) : [],
+    key.endsWith(':waiting')
+      ? Object.entries(content ?? {}).flatMap(([field, text]) => (field.startsWith(`end:${id}@`) ? text : []))
+      : [],
   );
   return found[0] === undefined ? undefined : (JSON.parse(found[0]) as { readonly how: string }).how;
 }

@@ -334,7 +334,7 @@ export function timeLeftMs({ notification }: Pick<Context, 'notification'>, { no
 }
 
 /** What delivery needs of a limiter. */
-export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'release' | 'moveUp'>;
+export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'release' | 'forget' | 'moveUp'>;
 
 /** What the pipeline works with; the same for every pass. */
 export interface DeliverParts {

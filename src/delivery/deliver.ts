@@ -43,7 +43,7 @@ import {
 import { encode, encodeAgain, isForAnother, reserveStreams } from './ready.ts';
 import { askBreakers, releaseTrials } from './replies.ts';
 import { endInterrupted, mayHaveAlerted, prepareSend, send } from './send.ts';
-import { createMoveUps, createTurns, moveUp, refundSlot, release, takeSlot } from './slot.ts';
+import { createMoveUps, createTurns, forget, isKnown, moveUp, refundSlot, release, takeSlot } from './slot.ts';
 import { keptStoryOf, passOf, recorded, wokenLateMs, type Recording } from './story.ts';
 import { beginTrace, endTrace } from './trace.ts';
 
@@ -64,12 +64,21 @@ export interface ProcessorParts extends Omit<DeliverParts, 'turns' | 'moveUps'> 
   readonly tracing?: Tracing;
 }
 
-/** What BullMQ's worker does with each job that is a notification: one pass, logged and counted, then reported to BullMQ. */
-export function createProcessor(given: ProcessorParts) {
+/** What BullMQ's worker does with the jobs that are notifications. */
+export interface DeliveryProcessor {
+  /** One pass, logged and counted, then reported to BullMQ. */
+  readonly process: (job: Job, lock: JobLock, place: Place) => Promise<Completion>;
+  /** To be called when BullMQ has the end of the job, with the same object. */
+  readonly completed: (job: Job) => Promise<void>;
+}
+
+export function createProcessor(given: ProcessorParts): DeliveryProcessor {
   const parts = { ...given, turns: createTurns(), moveUps: createMoveUps() };
   const { metrics, outcomes, recording, tracing, signal, index, now } = parts;
   const log = createPassLog(parts);
-  return async (job: Job, lock: JobLock, place: Place): Promise<Completion> => {
+  /** Those that the limiter still knows of. */
+  const known = new WeakMap<Job, Context>();
+  const process = async (job: Job, lock: JobLock, place: Place): Promise<Completion> => {
     if (job.progress === 0 && isUnprioritised(job)) {
       metrics.unprioritised();
       log.unprioritised(job.id);
@@ -104,6 +113,7 @@ export function createProcessor(given: ProcessorParts) {
     }
     log.result(context, result, end);
     await noteKey(context, result, index);
+    if (isKnown(context, result)) known.set(job, context);
     const completed = await ack(context, result, (error) => log.notAcked(context.jobId, error));
     const completion = completionOf(context.progress, completed);
     // Before BullMQ completes the job: if this worker dies in between, another one writes the entry again.
@@ -114,6 +124,13 @@ export function createProcessor(given: ProcessorParts) {
       await Promise.all([outcomes?.write(outcome), story && recording.history.write(story)]);
     }
     return completion;
+  };
+  return {
+    process,
+    async completed(job) {
+      const context = known.get(job);
+      if (context !== undefined) await forget(context, parts);
+    },
   };
 }
 

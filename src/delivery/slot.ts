@@ -2,7 +2,16 @@ import { countedAs, placeOf, type CountedAs } from '../domain/limits.ts';
 import { DEFAULT_DIGEST } from '../domain/notification-schema.ts';
 import type { Result } from '../domain/outcome.ts';
 import { SEND_AFTER, sleepUntil, within } from '../domain/time.ts';
-import type { NotToBeSent, Join, WaitingAsk, Admission, Moved, SlotView, Standing } from '../limiter/limiter.ts';
+import type {
+  Ending,
+  NotToBeSent,
+  Join,
+  WaitingAsk,
+  Admission,
+  Moved,
+  SlotView,
+  Standing,
+} from '../limiter/limiter.ts';
 import type { Due } from '../queue/job-lock.ts';
 import {
   timeLeftMs,
@@ -246,57 +255,89 @@ interface Ended {
   readonly progress: Pick<Progress, 'asks' | 'digest'>;
 }
 
+type GiveBackParts = Pick<DeliverParts, 'limiter' | 'apart' | 'redelay' | 'toleranceMs'>;
+
 /**
  * The one place where all that a notification holds while it waits is given back or handed on, on every way out: its slot ahead, its
- * place in a digest, the lead of it. Answers the progress with what its digest is made of if nobody else leads it: its dead letter is that of
+ * place in a digest, the lead of it. Answers the progress with what its digest is made of that nobody else sends: its dead letter is that of
  * all of them. Where the limiter does not answer, a slot is free again a minute after its time, and the parts of a digest go on
  * without their leader.
  */
 export async function giveBack<P extends Ended['progress']>(
-  { jobId, data, firstEnqueuedAt, progress }: Ended & { readonly progress: P },
-  isDead: boolean,
-  parts: Pick<DeliverParts, 'limiter' | 'apart' | 'redelay' | 'toleranceMs'>,
+  ended: Ended & { readonly progress: P },
+  how: Ending['how'],
+  parts: GiveBackParts,
 ): Promise<{ readonly progress: P; readonly hadSlot: boolean }> {
-  const place = placeOf(data);
-  if (place === undefined) return { progress, hadSlot: false };
-  const { kind, ...scope } = place;
-  const ending = { ...scope, id: askId(jobId, progress.asks), enqueuedAt: firstEnqueuedAt, isDead };
-  const released = await limiterFor(kind, parts)
-    .release(ending)
-    .catch(() => undefined);
-  const { leader, digest, hadSlot = false } = released ?? {};
+  const { progress } = ended;
+  const ending = endingOf(ended, parts);
+  const released = await ending?.limiter.release({ ...ending.slot, how }).catch(() => undefined);
+  if (ending === undefined || released === undefined) return { progress, hadSlot: false };
+  const { leader, digest, hadSlot } = released;
   if (leader !== undefined)
-    await parts.redelay(scope.recipientId, duesOf([leader], parts.toleranceMs)).catch(() => undefined);
-  return { progress: { ...(digest && { digest }), ...progress }, hadSlot };
+    await parts.redelay(ending.slot.recipientId, duesOf([leader], parts.toleranceMs)).catch(() => undefined);
+  return { progress: { ...progress, ...(digest && { digest }) }, hadSlot };
+}
+
+/** BullMQ has the end of a notification that the limiter ended, or that was a digest. Where Redis does not answer, that is forgotten later. */
+export async function forget(ended: Ended, parts: GiveBackParts): Promise<void> {
+  const ending = endingOf(ended, parts);
+  await ending?.limiter.forget(ending.slot).catch(() => undefined);
+}
+
+function endingOf({ jobId, data, firstEnqueuedAt, progress }: Ended, parts: GiveBackParts) {
+  const place = placeOf(data);
+  if (place === undefined) return undefined;
+  const { kind, ...scope } = place;
+  const slot = { ...scope, id: askId(jobId, progress.asks), enqueuedAt: firstEnqueuedAt };
+  return { limiter: limiterFor(kind, parts), slot };
 }
 
 /** The same for a pass, where it may hold something. The slots of those behind what was canceled move up. */
 export async function release(context: Context, result: Result, parts: DeliverParts): Promise<void> {
   if (!mayHold(context, result)) return;
-  const { progress, hadSlot } = await giveBack(context, result.kind === 'dead-letter', parts);
+  const isUnseen = result.kind === 'dead-letter' && wasUnseen(context);
+  const how = isUnseen ? 'unseen' : result.kind === 'dead-letter' ? 'dead' : 'ended';
+  const { progress, hadSlot } = await giveBack(context, how, parts);
   context.progress = progress;
   if (hadSlot && result.kind === 'canceled') await moveUp(context, parts);
 }
 
-/** Spares the limiter a call for what was sent in its slot, and for what a worker has for the first time: a refusal writes nothing. */
+/** Whether certainly no pass alerted anybody. */
+function wasUnseen({ progress: { ambiguous, devices, trying = [] }, stalls }: Context): boolean {
+  const isSeen = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
+  return !isSeen && ambiguous === 0 && trying.length === 0 && stalls === 0;
+}
+
+/** Whether the limiter still knows of it when its job has ended: how it ended, or of what its digest was made. */
+export function isKnown({ progress }: Pick<Context, 'progress'>, { kind }: Result): boolean {
+  const isDigest = (progress.digest?.count ?? 1) > 1 || progress.digest?.own === false;
+  return kind === 'delivered' ? isDigest : kind === 'merged' || kind === 'canceled' || kind === 'superseded';
+}
+
+/**
+ * Spares the limiter a call for what was sent in its slot, for what it ended itself when it was asked, and for what a worker has for the
+ * first time, since a refusal writes nothing.
+ */
 function mayHold(context: Context, { kind }: Result): boolean {
   const { passes, progress, slot, newer } = context;
   if (newer !== undefined) return false;
   switch (kind) {
     case 'requeued':
     case 'deferred':
-    case 'retried':
     case 'yielded':
       return false;
+    case 'retried':
+      return context.error !== undefined; // it asks under the next number, and joins nothing any more
     case 'delivered':
-      return (progress.digest?.count ?? 1) > 1 || (passes > 1 && (slot === undefined || !mayWait(context)));
+      return passes > 1 && (slot === undefined || !mayWait(context));
     case 'expired': // perhaps since the quiet time that it was to wait for lasts too long
       return passes > 1 || (!mayWait(context) && context.isAsked);
     case 'dropped':
-    case 'dead-letter':
       return passes > 1;
+    case 'dead-letter':
+      return passes > 1 || progress.digest !== undefined;
     default:
-      return true;
+      return !context.isAsked;
   }
 }
 

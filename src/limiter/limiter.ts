@@ -289,8 +289,8 @@ export interface WaitingAsk extends Ask {
 export interface Ending extends SlotId {
   /** As in its asks. */
   readonly enqueuedAt: number;
-  /** It becomes a dead letter: whether it was canceled, and what its digest is made of, is kept for its replay. */
-  readonly isDead: boolean;
+  /** `unseen`: it becomes a dead letter, and certainly nobody was alerted, so parts of its digest may be sent without it. */
+  readonly how: 'ended' | 'dead' | 'unseen';
 }
 
 /** What became of all that a notification held. */
@@ -303,7 +303,7 @@ export interface Released {
   readonly digest?: Digest;
 }
 
-/** The notification ends without being sent. It gets the same answer whenever it asks, until it is released. */
+/** The notification ends without being sent. It gets the same answer whenever it asks, until that is forgotten. */
 export interface NotToBeSent {
   /** It is not to be sent. */
   readonly kind: 'ended';
@@ -332,6 +332,8 @@ export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
    * on every way out that does not lead through an admission. It is safe to repeat.
    */
   release(ending: Ending): Promise<Released>;
+  /** The job has ended for good, so nobody asks any more how it ends, or what its digest is made of. It is safe to repeat. */
+  forget(ending: Omit<Ending, 'how'>): Promise<void>;
   /** Gives each reservation of the recipient the earliest slot that is free, in their order. */
   moveUp(recipientId: string, follow: Follow): Promise<void>;
 }

@@ -67,6 +67,8 @@ export interface Cancelable {
   readonly jobId: string;
   readonly recipientId: string;
   readonly countedAs: CountedAs;
+  /** When it was enqueued first: epoch milliseconds. */
+  readonly enqueuedAt: number;
   /** The number of its next ask. */
   readonly asks: number;
 }
@@ -80,7 +82,8 @@ export async function findCancelable(
   const waiting = jobs.flatMap(({ job, place }): readonly Cancelable[] => {
     if (stageOf(job) !== 'waits') return [];
     const { asks = 0 } = progressOf(job);
-    return [{ jobId: job.id ?? '', recipientId: place.recipientId, countedAs: place.kind, asks }];
+    const { recipientId, kind: countedAs } = place;
+    return [{ jobId: job.id ?? '', recipientId, countedAs, enqueuedAt: enqueuedAtOf(job), asks }];
   });
   return { waiting, tooLate: jobs.length - waiting.length };
 }
@@ -91,8 +94,7 @@ async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Prom
   const { kind, ...scope } = place;
   const jobId = job.id ?? '';
   const { asks = 0 } = progressOf(job);
-  const enqueuedAt = originOf(job.opts).firstEnqueuedAt ?? job.timestamp;
-  const request = { ...scope, id: `${jobId}/${asks}`, enqueuedAt };
+  const request = { ...scope, id: `${jobId}/${asks}`, enqueuedAt: enqueuedAtOf(job) };
   const { canceled, leader } = await parts.deciders[kind].cancel(request);
   if (!canceled) return false;
   const after = await stageAfterPass(queue, jobId, parts.connection); // where it has died meanwhile, its replay ends as canceled
@@ -104,6 +106,11 @@ async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Prom
   if (after !== 'ended') return true;
   await parts.deciders[kind].forget(request);
   return false;
+}
+
+/** When its notification was enqueued first. */
+function enqueuedAtOf({ opts, timestamp }: Job): number {
+  return originOf(opts).firstEnqueuedAt ?? timestamp;
 }
 
 /**

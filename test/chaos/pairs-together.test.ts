@@ -259,9 +259,9 @@ describe('rule 7, nothing is left but what its documented life explains', () => 
       left('p:{r}:waiting', {
         ttlMs: 1,
         content: {
-          'end:a': JSON.stringify({ how: 'canceled', kept: readAt + 24 * hour }),
+          'end:a@0': JSON.stringify({ how: 'canceled', kept: readAt }),
           'latest::k': JSON.stringify({ name: 'a', entry: '', kept: readAt + 168 * hour }),
-          'part:g': JSON.stringify({ field: 'digest::k', kept: readAt + 9_600 * hour }),
+          'part:g@1000': JSON.stringify({ field: 'digest::k', kept: readAt + 9_600 * hour }),
         },
       }),
     ];

@@ -38,7 +38,7 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
     index: createCancellationIndex(connectRedis(), () => newLayout({ prefix, shards: 1 })),
     signal: new AbortController().signal,
   };
-  const process = createProcessor(processorParts);
+  const { process } = createProcessor(processorParts);
   const lockMs = 30_000;
   const handle = (job: Job, token = '') => process(job, createJobLock(job, token, { queue, lockMs }), place);
   const worker = new Worker(QUEUE, handle, { connection: connectRedis(), prefix, lockDuration: lockMs });
@@ -51,7 +51,7 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
 
 function failingLimiter(error: Error): DeliverParts['limiter'] {
   const fail = () => Promise.reject(error);
-  return { admit: fail, refund: fail, release: fail, moveUp: fail };
+  return { admit: fail, refund: fail, release: fail, forget: fail, moveUp: fail };
 }
 
 it('keeps a notification while the limiter does not answer: nothing is sent, no attempt is spent', async () => {

@@ -296,7 +296,10 @@ it.each<[string, Overrides?, object?]>([
   ['over a quota', { quotas: quotaOf(() => Promise.resolve(over)) }, FREE],
   ['without an answer of the quota', { quotas: quotaOf(away) }, FREE],
   ['not noted under AT_MOST_ONCE', { atMostOnce: true, lock: refuseToNote }, FREE],
-  ['kept for a limiter that is away', { limiter: { admit: away, refund: away, release: away, moveUp: away } }],
+  [
+    'kept for a limiter that is away',
+    { limiter: { admit: away, refund: away, release: away, forget: away, moveUp: away } },
+  ],
 ])(
   'a notification that is %s gives back its stream, and its trial of a half open breaker',
   async (_, overrides, fields) => {

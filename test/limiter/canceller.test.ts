@@ -35,15 +35,62 @@ describe('an id that is used again', () => {
     await ask('first');
     for (const name of ['leader', 'part']) await ask(name, { ...join('digest'), ...before });
     await cancel('dead', 1);
-    await release('dead', { ...before, isDead: true });
+    await release('dead', { ...before, how: 'dead' });
     clock.now += 3_000;
     await ask('leader', { ...join('digest'), ...before });
-    await release('part', { ...before, isDead: true });
+    await release('part', { ...before, how: 'dead' });
     expect(await ask('dead#r1', before)).toMatchObject({ kind: 'ended', how: 'canceled' });
     expect(await ask('dead#d1#r2', before)).toMatchObject({ kind: 'ended', how: 'canceled' });
     expect(await ask('part#r1', { ...join('digest'), ...before })).toMatchObject({ kind: 'ended', how: 'merged' });
     clock.now += 3_000;
     expect(await ask('dead#r1', again)).toMatchObject({ kind: 'admitted' });
+  });
+});
+
+describe('what was canceled or merged stays so', () => {
+  it.each(['canceled', 'merged'])('%s as a replay that dies and is replayed again', async (how) => {
+    const { ask, cancel, release, clock, join } = open();
+    const [digest, born] = [join('digest'), { enqueuedAt: 5 }];
+    await ask('first');
+    await release('X', { ...born, how: 'dead' });
+    await ask('leader', digest);
+    expect(await ask('X#r1', { ...born, ...digest })).toMatchObject({ kind: 'reserved' });
+    if (how === 'canceled') expect(await cancel('X#r1', 5)).toMatchObject({ canceled: true });
+    clock.now += 3_000;
+    await ask('leader', digest);
+    await release('X#r1', { ...born, how: 'dead' }); // its workers died too often
+    clock.now += 60_000;
+    expect(await ask('X#r2', { ...born, ...digest })).toMatchObject({ kind: 'ended', how });
+  });
+
+  it('though its id is used again and canceled too', async () => {
+    const { ask, cancel, release, clock } = open();
+    await ask('first');
+    await ask('X', { enqueuedAt: 5 });
+    await cancel('X', 5);
+    await release('X', { enqueuedAt: 5, how: 'dead' });
+    clock.now += 3_700_000;
+    await ask('second');
+    await ask('X', { enqueuedAt: 7 });
+    await cancel('X', 7);
+    clock.now += 10_000;
+    expect(await ask('X#r1', { enqueuedAt: 5 })).toMatchObject({ kind: 'ended', how: 'canceled' });
+  });
+
+  it.each(['canceled', 'merged'])('%s, if its worker dies at its end and no other runs for a week', async (how) => {
+    const { ask, cancel, release, clock, join } = open();
+    const digest = join('digest');
+    for (const name of ['1', '2', '3']) await ask(name, digest);
+    if (how === 'canceled') await cancel('3');
+    clock.now += 3_000;
+    await ask('2', digest);
+    expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how });
+    await release('3'); // the queue does not know it yet
+    clock.now += 8 * DAY_MS;
+    expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how });
+    await release('3', { how: 'dead' });
+    clock.now += 60 * DAY_MS;
+    expect(await ask('3#r1', digest)).toMatchObject({ kind: 'ended', how });
   });
 });
 
@@ -129,8 +176,8 @@ describe('cancel', () => {
   });
 });
 
-it('leaves nothing for ever: what has ended is forgotten a day later', async () => {
-  const { redis, prefix, ask, cancel, release, join, clock } = open();
+it('leaves nothing: what has ended is forgotten with its job, and what died is kept for its replay', async () => {
+  const { redis, prefix, ask, cancel, release, forget, join, clock } = open();
   const { waiting } = recipientKeys(prefix, recipientId);
   await ask('first');
   const digest = join('digest', { max: 1_000 });
@@ -141,15 +188,16 @@ it('leaves nothing for ever: what has ended is forgotten a day later', async () 
   expect(await ask('m0', digest)).toMatchObject({ kind: 'admitted', digest: { count: 150 } });
   for (let name = 0; name < 150; name++) {
     if (name > 0) expect(await ask(`m${name}`, digest)).toMatchObject({ how: 'merged' });
-    await release(`m${name}`);
+    await forget(`m${name}`);
   }
-  clock.now += 1.1 * DAY_MS;
-  for (let writes = 0; writes < 20; writes++) {
-    await cancel('x');
-    await release('x');
-  }
-  expect(await redis.hkeys(waiting)).toEqual(['end:x']);
-  expect(await redis.pexpiretime(waiting)).toBe(clock.now + DAY_MS);
+  expect(await redis.hkeys(waiting)).toEqual([]);
+  await cancel('x');
+  await release('x', { how: 'dead' });
+  expect(await redis.hkeys(waiting)).toEqual(['end:x@0']);
+  expect(await redis.pexpiretime(waiting)).toBeGreaterThan(clock.now + 399 * DAY_MS);
+  clock.now += 401 * DAY_MS;
+  await cancel('y');
+  expect(await redis.hkeys(waiting)).toEqual(['end:y@0']);
 });
 
 it('what waits for one recipient in large numbers does not hold Redis', async () => {

@@ -161,7 +161,7 @@ describe('foresight', () => {
   it('a cancel frees the slot for those behind it', async () => {
     const bench = new Bench({ policy: POLICY });
     for (const id of ['a/0', 'b/0', 'c/0', 'd/0']) await bench.ask(id);
-    const { slots } = await bench.foresight.foreseeCancel(recipientId, [{ jobId: 'b', asks: 0 }], 0);
+    const { slots } = await bench.foresight.foreseeCancel(recipientId, [{ jobId: 'b', enqueuedAt: 0, asks: 0 }], 0);
     expect(ats(slots, bench)).toEqual({ 'c/0': 2_000, 'd/0': 4_000 });
     await bench.limiter.cancel({ recipientId, id: 'b/0' });
     await bench.limiter.unlimit(recipientId); // plans anew
@@ -175,7 +175,7 @@ describe('foresight', () => {
     for (const id of ['b/0', 'c/0', 'd/0']) await bench.waiting.admit({ recipientId, id, join });
     await bench.ask('e/0');
     const after = async (...jobIds: string[]) => {
-      const jobs = jobIds.map((jobId) => ({ jobId, asks: 0 }));
+      const jobs = jobIds.map((jobId) => ({ jobId, enqueuedAt: 0, asks: 0 }));
       return ats((await bench.foresight.foreseeCancel(recipientId, jobs, 0)).slots, bench);
     };
     const full = { 'b/0': 2_000, 'e/0': 4_000 };

@@ -22,11 +22,12 @@ export function open(server: Redis = connectRedis()) {
     limiter.admit({ recipientId, id: `${name}/0`, ...more });
   const cancel = (name: string, enqueuedAt = 0) => canceller.cancel({ recipientId, id: `${name}/0`, enqueuedAt });
   const release = (name: string, more: Partial<Ending> = {}) =>
-    limiter.release({ recipientId, id: `${name}/0`, enqueuedAt: 0, isDead: false, ...more });
+    limiter.release({ recipientId, id: `${name}/0`, enqueuedAt: 0, how: 'ended', ...more });
+  const forget = (name: string, enqueuedAt = 0) => limiter.forget({ recipientId, id: `${name}/0`, enqueuedAt });
   const block = (ms: number) => limiter.block(recipientId, { until: clock.now + ms, reason: 'a trip' });
   const join = (kind: Join['kind'], more: Partial<Join> = {}): { join: Join } => ({
     join: { kind, key: 'thread', at: clock.now, max: 100, ...more },
   });
   const reserved = async () => (await readRecipient(redis, prefix)).reserved.slots.map(([id]) => id);
-  return { redis, prefix, clock, start, limiter, ask, cancel, release, block, join, reserved };
+  return { redis, prefix, clock, start, limiter, ask, cancel, release, forget, block, join, reserved };
 }

@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
 import { createCanceller, createEndLook, type Canceller, type EndLook } from '../../src/limiter/redis/canceller.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import type { Digest, Join, WaitingLimiter } from '../../src/limiter/limiter.ts';
+import type { Digest, Ending, Join, NotToBeSent, Released, WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { cases } from '../support/cases.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onClock } from '../support/redis-clock.ts';
@@ -16,8 +16,8 @@ const SEQUENCES = process.env['ALL_CASES'] === '1' ? 20_000 : 1_500;
 
 /**
  * Notifications to one recipient over days: those that wait alone, for the newest, or for a digest. Passes, crashes between the ask
- * and the end of the pass, failed sends, cancels, dead letters and their replays, jobs that expire or that somebody removes, ids that
- * are used again, blocks and weeks without workers come in any order. In the end every notification has ended in exactly one way.
+ * and the end of the pass, crashes after it, failed sends, refusals, cancels, dead letters and their replays, also where the limiter did
+ * not answer, jobs that expire or that somebody removes, ids that are used again, blocks and weeks without workers come in any order. In the end every notification has ended in exactly one way.
  */
 it(
   'every notification ends in one way: none lost, none sent twice, none in two digests, none sent after its cancel',
@@ -39,18 +39,20 @@ it(
 );
 
 const DAY_MS = 86_400_000;
-const KINDS = ['alone', 'latest', 'digest', 'small digest'] as const;
+const KINDS = ['alone', 'latest', 'digest', 'digest that expires soon', 'digest that expires', 'small digest'] as const;
 const number = fc.nat(30);
-const LEAVES = ['die', 'expire', 'remove', 'replay', 'reuse'] as const;
+const LEAVES = ['die', 'die unreleased', 'stall', 'expire', 'remove', 'replay', 'reuse', 'error'] as const;
+const PASSES = ['pass', 'crash', 'crash at the end', 'refused', 'limited'] as const;
 const steps = fc.oneof(
   { weight: 8, arbitrary: fc.record({ does: fc.constantFrom('enqueue', 'arrive'), kind: fc.constantFrom(...KINDS) }) },
-  { weight: 6, arbitrary: fc.record({ does: fc.constantFrom('pass', 'crash', 'refused'), number }) },
+  { weight: 6, arbitrary: fc.record({ does: fc.constantFrom(...PASSES), number }) },
   { weight: 2, arbitrary: fc.record({ does: fc.constant('cancel'), number }) },
-  { weight: 3, arbitrary: fc.record({ does: fc.constantFrom(...LEAVES), number }) },
+  { weight: 5, arbitrary: fc.record({ does: fc.constantFrom(...LEAVES), number }) },
   { weight: 4, arbitrary: fc.record({ does: fc.constant('wait'), ms: fc.constantFrom(1, 200, 1_000, 5_000) }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constant('wait'), ms: fc.constantFrom(61_000, DAY_MS, 7 * DAY_MS) }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constant('block'), ms: fc.constantFrom(0, 60_000, 3 * DAY_MS) }) },
 );
+type Pass = (typeof PASSES)[number];
 type Step = typeof steps extends fc.Arbitrary<infer T> ? T : never;
 
 interface One {
@@ -59,7 +61,10 @@ interface One {
   readonly kind: (typeof KINDS)[number];
   /** When it was enqueued: the order of enqueuing. */
   readonly at: number;
+  readonly expiresAt: number;
   asks: number;
+  /** A worker died when it may have sent it. */
+  mayBeSeen: boolean;
   /** Whether it has to come back, and when. */
   waits: boolean;
   dueAt: number;
@@ -126,15 +131,17 @@ class Play {
       else expect(one.end, one.name).not.toBe('canceled');
       if (one.end === 'sent') {
         const merged = this.#all.filter(({ by, end }) => by === one && end === 'merged').length;
-        // A part whose job somebody removed is counted all the same.
-        const removed = this.#all.filter(({ kind, end }) => kind === one.kind && end === 'removed').length;
+        // A part whose job somebody removed is counted all the same, and so is one that expired on its way back.
+        const gone = this.#all.filter(
+          ({ kind, end }) => keyOf(kind) === keyOf(one.kind) && (end === 'removed' || end === 'expired'),
+        );
         expect(one.digest?.count ?? 1, one.name).toBeGreaterThanOrEqual(1 + merged);
-        expect(one.digest?.count ?? 1, one.name).toBeLessThanOrEqual(1 + merged + removed);
+        expect(one.digest?.count ?? 1, one.name).toBeLessThanOrEqual(1 + merged + gone.length);
       }
       if (one.end === 'merged') {
         // Who removes the job of a digest that was tried removes what it is made of.
-        expect(['sent', 'removed'], `${one.name} in ${one.by?.name}`).toContain(one.by?.end);
-        expect(one.by?.kind).toBe(one.kind);
+        expect(['sent', 'removed', 'expired'], `${one.name} in ${one.by?.name}`).toContain(one.by?.end);
+        expect(keyOf(one.by?.kind ?? 'alone')).toBe(keyOf(one.kind));
       }
       if (one.end === 'superseded') {
         const newer = this.#all.some(({ kind, at }) => kind === 'latest' && at > one.at);
@@ -144,7 +151,18 @@ class Play {
   }
 
   #enqueue(kind: One['kind'], name = `n${this.#all.length}`): One {
-    const fresh = { asks: 0, waits: false, dueAt: 0, digest: undefined, end: undefined, by: undefined };
+    const lastsMs =
+      kind === 'digest that expires soon' ? 10_000 : kind === 'digest that expires' ? 2 * DAY_MS : Infinity;
+    const fresh = {
+      expiresAt: this.#now + lastsMs,
+      mayBeSeen: false,
+      asks: 0,
+      waits: false,
+      dueAt: 0,
+      digest: undefined,
+      end: undefined,
+      by: undefined,
+    };
     const one: One = {
       name,
       kind,
@@ -159,13 +177,17 @@ class Play {
     return one;
   }
 
-  async #act(one: One, does: 'pass' | 'crash' | 'refused' | 'cancel' | (typeof LEAVES)[number]): Promise<void> {
+  async #act(one: One, does: Pass | 'cancel' | (typeof LEAVES)[number]): Promise<void> {
     if (does === 'replay') this.#replay(one);
     else if (does === 'reuse') this.#reuse(one);
     else if (one.end !== undefined || one.isDead) return;
     else if (does === 'cancel') await this.#cancel(one);
     else if (does === 'remove') one.end = 'removed';
-    else if (does === 'die' || does === 'expire') await this.#leave(one, does);
+    else if (does === 'error') await this.#error(one);
+    else if (does === 'expire' && (one.digest?.count ?? 1) > 1)
+      return; // its parts expire no later
+    else if (does === 'die' || does === 'die unreleased' || does === 'stall' || does === 'expire')
+      await this.#leave(one, does);
     else await this.#pass(one, does);
   }
 
@@ -187,38 +209,71 @@ class Play {
     }
   }
 
-  /** A pass that ends before its ask, as in delivery/deliver.ts. */
-  async #leave(one: One, how: 'die' | 'expire'): Promise<void> {
+  /** An error that no step foresaw: it goes on alone. */
+  async #error(one: One): Promise<void> {
+    one.digest = (await this.#release(one, 'ended')).digest ?? one.digest;
+    one.asks += 1;
+  }
+
+  /** A pass that ends before its ask, as in delivery/deliver.ts; `stall`: no pass looks at it, as in dead-letters/store.ts. */
+  async #leave(one: One, how: 'die' | 'die unreleased' | 'stall' | 'expire'): Promise<void> {
     const ending = { recipientId, jobId: one.name, enqueuedAt: one.at };
-    const ended = one.digest === undefined ? await this.#endOf(ending) : undefined;
+    const ended = how !== 'stall' && one.digest === undefined ? await this.#endOf(ending) : undefined;
     if (ended !== undefined) {
-      [one.end, one.by] = [ended.how, this.#digests.get(ended.by ?? '')];
-      await this.#release(one, false);
-      return;
+      await this.#release(one, 'ended');
+      return this.#ended(one, ended);
     }
-    if (how === 'expire' && one.digest !== undefined && one.digest.count > 1) return; // its parts expire no later
-    const released = await this.#release(one, how === 'die');
-    if (how === 'expire' && released.digest !== undefined) return;
-    one.digest ??= released.digest;
+    const isUnseen = how === 'die' && !one.mayBeSeen;
+    const released: Released =
+      how === 'die unreleased'
+        ? { hadSlot: false }
+        : await this.#release(one, how === 'expire' ? 'ended' : isUnseen ? 'unseen' : 'dead');
+    one.digest = released.digest ?? one.digest;
     if (how === 'expire') one.end = 'expired';
     else one.isDead = true;
   }
 
-  #release({ name, asks, at }: One, isDead: boolean) {
-    return this.#limiter.release({ recipientId, id: `${name}/${asks}`, enqueuedAt: at, isDead });
+  /** Its job has ended in the queue. */
+  async #ended(one: One, { how, by }: Pick<NotToBeSent, 'how' | 'by'>): Promise<void> {
+    [one.end, one.by] = [how, this.#digests.get(by ?? '')];
+    await this.#limiter.forget({ recipientId, id: `${one.name}/${one.asks}`, enqueuedAt: one.at });
   }
 
-  /** `crash`: the worker dies after the ask. `refused`: the provider refuses, so that the job is tried again. */
-  async #pass(one: One, how: 'pass' | 'crash' | 'refused'): Promise<void> {
+  #release({ name, asks, at }: One, how: Ending['how']): Promise<Released> {
+    return this.#limiter.release({ recipientId, id: `${name}/${asks}`, enqueuedAt: at, how });
+  }
+
+  /**
+   * `crash`: the worker dies after the ask. `crash at the end`: the limiter ended it, and the worker dies before the queue knows it.
+   * `refused`: the provider refuses, so that the job is tried again. `limited`: no longer wait is allowed.
+   */
+  async #pass(one: One, how: Pass): Promise<void> {
+    if (one.expiresAt <= this.#now) return this.#leave(one, 'expire');
     const id = `${one.name}/${one.asks}`;
     const join = this.#joinOf(one);
-    const answer = await this.#limiter.admit({ recipientId, id, enqueuedAt: one.at, ...(join && { join }) });
+    const expiresInMs = one.expiresAt - this.#now;
+    const answer = await this.#limiter.admit({
+      ...{ recipientId, id, enqueuedAt: one.at },
+      ...(join && { join }),
+      ...(expiresInMs < Infinity && { expiresInMs }),
+      ...(how === 'limited' && { maxWaitMs: 500 }),
+    });
     if (answer.kind === 'admitted' && answer.digest !== undefined) this.#digests.set(one.name, one);
     if (answer.kind === 'reserved') [one.waits, one.dueAt] = [true, answer.at];
-    if (how === 'crash' || answer.kind === 'reserved' || answer.kind === 'refused') return;
+    if (answer.kind === 'reserved') return;
+    if (how === 'crash') {
+      one.mayBeSeen = true;
+      return;
+    }
+    if (answer.kind === 'refused') {
+      const isOver = answer.waitMs >= expiresInMs;
+      one.digest = (await this.#release(one, isOver ? 'ended' : 'unseen')).digest ?? one.digest;
+      if (isOver) one.end = 'expired';
+      else one.isDead = true;
+      return;
+    }
     if (answer.kind === 'ended') {
-      [one.end, one.by] = [answer.how, this.#digests.get(answer.by ?? '')];
-      await this.#release(one, false);
+      if (how !== 'crash at the end') await this.#ended(one, answer);
       return;
     }
     if (answer.digest !== undefined) one.digest = answer.digest;
@@ -234,7 +289,7 @@ class Play {
     }
     one.end = 'sent';
     one.sentAt = this.#now;
-    if ((one.digest?.count ?? 1) > 1) await this.#release(one, false);
+    if ((one.digest?.count ?? 1) > 1) await this.#limiter.forget({ recipientId, id, enqueuedAt: one.at });
     if (one.kind !== 'latest') return;
     for (const other of this.#all.filter(({ kind, at }) => kind === 'latest' && at > one.at)) {
       if (!wasFirst(other, this.#now)) continue;
@@ -245,9 +300,16 @@ class Play {
   }
 
   /** As delivery/slot.ts does. */
-  #joinOf({ kind, at, asks, digest }: One): Join | undefined {
+  #joinOf({ kind, at, asks, digest, expiresAt }: One): Join | undefined {
     if (kind === 'alone' || (kind !== 'latest' && (asks > 0 || digest !== undefined))) return undefined;
-    return { kind: kind === 'latest' ? kind : 'digest', key: kind, at, max: kind === 'small digest' ? 2 : 100 };
+    const expires = expiresAt < Infinity ? { expires: expiresAt } : {};
+    return {
+      kind: kind === 'latest' ? kind : 'digest',
+      key: keyOf(kind),
+      at,
+      ...expires,
+      max: kind === 'small digest' ? 2 : 100,
+    };
   }
 
   async #cancel(one: One): Promise<void> {
@@ -256,6 +318,11 @@ class Play {
     if (one.canceled) expect(canceled, 'the same answer again').toBe(true);
     one.canceled = canceled;
   }
+}
+
+/** The digests that expire wait with those that do not. */
+function keyOf(kind: One['kind']): string {
+  return kind.replace(/ that expires.*/, '');
 }
 
 /** It was sent within the last week, or waits for its slot and is not canceled. */

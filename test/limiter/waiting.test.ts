@@ -163,7 +163,7 @@ describe('digest', () => {
     for (const name of ['1', '2', '3', '4']) await ask(name, digest);
     const left = ['2', '3', '4'].filter((name) => name !== leaving);
     const [leader = '', part = ''] = left;
-    const released = await release(leaving, { isDead: true });
+    const released = await release(leaving, { how: 'dead' });
     if (leaving === '2') expect(released).toEqual({ hadSlot: false, leader: { id: '3/0', at: start + 3_000 } });
     else expect(released).toEqual({ hadSlot: false });
     expect(await reserved()).toEqual([`${leader}/0`]);
@@ -258,7 +258,7 @@ it('of `latest`, one that was canceled or died makes no older one go without an 
   const { ask, join, cancel, release, limiter } = open();
   for (const [name, leaves] of [
     ['canceled', () => cancel('canceled')],
-    ['dead', () => release('dead', { isDead: true })],
+    ['dead', () => release('dead', { how: 'dead' })],
   ] as const) {
     await limiter.reset(recipientId);
     await ask('1');
@@ -266,4 +266,79 @@ it('of `latest`, one that was canceled or died makes no older one go without an 
     await leaves();
     expect(await ask(`older than ${name}`, join('latest', { key: name, at: 1 }))).toMatchObject({ kind: 'reserved' });
   }
+});
+
+it('a `latest` that is refused does not supersede the older one, which keeps its slot', async () => {
+  const { ask, join, clock, start, reserved } = open();
+  await ask('first');
+  await ask('old', join('latest', { at: 1 }));
+  await ask('other');
+  clock.now = start + 6_000;
+  expect(await ask('other')).toMatchObject({ kind: 'admitted' }); // `old` is late
+  clock.now += 10;
+  expect(await ask('new', { ...join('latest', { at: 2 }), maxWaitMs: 1_000 })).toMatchObject({ kind: 'refused' });
+  expect(await reserved()).toEqual(['old/0']);
+  expect(await ask('old', join('latest', { at: 1 }))).toMatchObject({ kind: 'reserved' });
+});
+
+it.each([
+  ['in their order', ['3', '4', '5', '6']],
+  ['the last one first', ['6', '5', '4', '3']],
+])('a digest whose leader is gone for minutes stays one, whichever part comes: %s', async (_, order) => {
+  const { ask, join, clock } = open();
+  const digest = join('digest');
+  for (const name of ['1', '2', ...order.toSorted()]) await ask(name, digest);
+  clock.now += 120_000;
+  const waiting = new Set(order);
+  const counts: unknown[] = [];
+  for (let round = 0; round < 60 && waiting.size > 0; round++) {
+    for (const name of waiting) {
+      const answer = await ask(name, digest);
+      if (answer.kind === 'admitted') counts.push(answer.digest?.count);
+      if (answer.kind !== 'reserved') waiting.delete(name);
+    }
+    clock.now += 1_000;
+  }
+  expect(counts).toEqual([order.length]);
+});
+
+it('the replay of a leader, which Redis did not release, leads its digest again, and counts once', async () => {
+  const { ask, join, block, clock } = open();
+  const digest = join('digest');
+  for (const name of ['1', '2', '3']) await ask(name, { enqueuedAt: Number(name), ...digest });
+  await block(60_000);
+  for (let asks = 0; asks < 4; asks++) await ask('2#r1', { enqueuedAt: 2, ...digest });
+  clock.now += 60_000;
+  expect(await ask('2#r1', { enqueuedAt: 2, ...digest })).toMatchObject({ kind: 'admitted', digest: { count: 2 } });
+  expect(await ask('3', { enqueuedAt: 3, ...digest })).toMatchObject({ kind: 'ended', how: 'merged' });
+});
+
+describe('a digest that was tried, and alerted nobody', () => {
+  it('goes on without its leader, with the parts that have not ended', async () => {
+    const { ask, join, clock, start, release, forget, limiter } = open();
+    const digest = join('digest');
+    for (const name of ['1', '2', '3', '4', '5']) await ask(name, digest);
+    clock.now = start + 3_000;
+    expect(await ask('2', digest)).toMatchObject({ kind: 'admitted', digest: { count: 4 } });
+    await limiter.refund({ recipientId, id: '2/0' });
+    await ask('3', digest);
+    await forget('3'); // its job has ended as merged
+    expect(await release('2', { how: 'unseen' })).toMatchObject({
+      leader: { id: '4/0', at: clock.now },
+      digest: { count: 2, own: true },
+    });
+    expect(await ask('5', digest)).toMatchObject({ kind: 'reserved' });
+    expect(await ask('4', digest)).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
+    expect(await ask('5', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '4' });
+  });
+
+  it.each(['dead', 'ended'] as const)('but not if it may have alerted: %s', async (how) => {
+    const { ask, join, clock, start, release } = open();
+    const digest = join('digest');
+    for (const name of ['1', '2', '3']) await ask(name, digest);
+    clock.now = start + 3_000;
+    await ask('2', digest);
+    expect(await release('2', { how })).toEqual({ hadSlot: false, digest: { count: 2, own: true } });
+    expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
+  });
 });

@@ -4,11 +4,12 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { main as recipient } from '../../scripts/recipient.ts';
 import { main as replay } from '../../scripts/replay.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { present } from '../queue/support.ts';
 import { runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { isOnCluster, queueEnv } from '../support/redis.ts';
+import { connectRedis, isOnCluster, queueEnv } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { WITHIN, ends, waits } from '../support/waiting.ts';
 
@@ -68,16 +69,17 @@ test('a digest goes on if the job of its leader is removed by hand', async () =>
   expect(titles(bench)).toEqual(['first', '2 new']);
 });
 
-test('a digest that was tried is the dead letter of all that are in it, and its replay sends it', async () => {
+test('a digest that was tried is the dead letter of all that have ended in it, and its replay sends it', async () => {
   const bench = await openReplicaBench();
-  await bench.startHere(LIMITS);
+  await bench.startHere({ ...LIMITS, BACKOFF_BASE: '8s' });
   const device = makeDevice('apns');
   const [leader, part] = (await waiting(bench, [{ ...DIGEST, devices: [device] }, DIGEST])).map(({ id }) =>
     present(id),
   );
+  bench.sandbox.setAnswers([{ token: device.token, reason: 'InternalServerError' }]);
+  await ends(bench, present(part), 'merged');
   bench.sandbox.setAnswers([{ token: device.token, reason: 'BadTopic' }]);
   await isDead(bench, present(leader));
-  await ends(bench, present(part), 'merged');
   const letter = (await bench.deadQueue.getJob(present(leader))) as Job<object>;
   expect(letter.data).toMatchObject({ reason: 'rejected', digest: { count: 2, own: true } });
   bench.sandbox.setAnswers([]);
@@ -195,4 +197,59 @@ test.skipIf(isOnCluster)('what a cancel costs grows with what is canceled, not w
   };
   const [few, many] = [await costOf('teacher-1', 100), await costOf('teacher-2', 400)];
   expect(many / few).toBeLessThan(8); // 16 for a square
+});
+
+test('a canceled replay whose workers die, and that is replayed again, is not sent', async () => {
+  const bench = await openReplicaBench();
+  const worker = await bench.startHere(LIMITS);
+  const device = makeDevice('apns');
+  bench.sandbox.setAnswers([{ token: device.token, reason: 'BadTopic' }]);
+  const one = makeNotification({ devices: [device], alert: { title: 'canceled' } });
+  await bench.producer.enqueue(one);
+  await isDead(bench, one.id);
+  bench.sandbox.setAnswers([]);
+  await waiting(bench, []);
+  expect(await runMain(replay, ['--all', '--yes'], queueEnv(bench.prefix))).toMatchObject({ code: 0 });
+  await waits(bench, `${one.id}#r1`);
+  await worker.stop();
+  expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 1, tooLate: 0 });
+  // Its workers died too often.
+  const client = (await bench.queue.getBackend().client) as unknown as Redis;
+  await client.hset(bench.queue.toKey(`${one.id}#r1`), 'stc', '99');
+  await bench.startHere(LIMITS);
+  await isDead(bench, `${one.id}#r1`);
+  expect(await runMain(replay, ['--all', '--yes'], queueEnv(bench.prefix))).toMatchObject({ code: 0 });
+  await ends(bench, `${one.id}#r2`, 'canceled');
+  expect(titles(bench)).toEqual(['first']);
+});
+
+test('a digest whose leader has no device any more goes to the devices of the others', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere(LIMITS);
+  const gone = makeDevice('apns');
+  bench.sandbox.setAnswers([{ token: gone.token, reason: 'Unregistered' }]);
+  const [leader, part, last] = (await waiting(bench, [{ ...DIGEST, devices: [gone] }, DIGEST, DIGEST])).map(({ id }) =>
+    present(id),
+  );
+  await isDead(bench, present(leader));
+  await ends(bench, present(part), 'delivered');
+  await ends(bench, present(last), 'merged');
+  expect(titles(bench)).toEqual(['first', '2 new']);
+  const { data } = present((await bench.deadQueue.getJob(present(leader))) as Job<object> | undefined);
+  expect(data).toMatchObject({ reason: 'unregistered' });
+  expect(data).not.toHaveProperty('digest');
+});
+
+test('what has ended leaves nothing in the limiter', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere(LIMITS);
+  const latest = { onThrottle: 'latest', collapseId: 'score' } as const;
+  const kinds = [DIGEST, DIGEST, latest, latest, {}];
+  const all = await waiting(bench, kinds);
+  expect(await bench.producer.cancel({ id: present(all[4]).id })).toEqual({ canceled: 1, tooLate: 0 });
+  const outcomes = ['delivered', 'merged', 'superseded', 'delivered', 'canceled'];
+  for (const [index, { id }] of all.entries()) await ends(bench, id, present(outcomes[index]));
+  const { waiting: key } = recipientKeys(bench.prefix, present(all[0]).recipientId);
+  // Of a `latest`, the newest one is known for a week.
+  await vi.waitFor(async () => expect(await connectRedis().hkeys(key)).toEqual(['latest::score']), WITHIN);
 });

@@ -17,6 +17,7 @@
 --         lead         an id that comes back is not sent before now + lead (ms)
 --         join         it waits together with others: {kind: 'latest' or 'digest', key, at: its age, expires, max: the most in one
 --                      digest}
+--         born, name   when the notification was enqueued first, 0 if absent; its job's id, if ARGV[1] does not begin with that
 --         untilAwake   1: if it is refused in a quiet time, it waits for the end of that
 --         claim        1: if it is refused it is sent without a slot, so note that it is too late to cancel it
 --         maxQuiet     with quiet hours: refuse a wait with more quiet time (ms); maxWait does not count quiet time then
@@ -242,6 +243,8 @@ end
 -- Asks that wait together under one key, and ids that end without being sent. Both are rare.
 local join, noteDecision = not peek and options.join, nil
 if join or options.claim or options.untilAwake or not peek and redis.call('EXISTS', waitingKey) == 1 then
+local name, born = options.name or string.match(id, '^(.*)/%d+$') or id, options.born or 0
+
 -- include waiting.lua
 
 -- include join.lua

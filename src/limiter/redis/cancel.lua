@@ -13,12 +13,12 @@ local waitingKey, name, born = KEYS[1], ARGV[1], tonumber(ARGV[2])
 
 -- include waiting.lua
 
-local ended = readOwn('end:', name, born)
+local ended = readOwn('end:')
 if ended then return { ended.how == 'canceled' and 1 or 0, '', 0 } end
 for index = 3, #ARGV do
   if redis.call('ZSCORE', KEYS[2], ARGV[index]) then return { 0, '', 0 } end
 end
-local leads = readOwn('holder:', name, born)
+local leads = readOwn('holder:')
 -- It was admitted and is tried again: the others in it have no slot of their own.
 if leads and leads.count and leads.count > 1 then return { 0, '', 0 } end
 local group = leads and leads.field and readGroup(leads.field)
@@ -28,8 +28,7 @@ if group and #group.parts == 0 and group.count > 1 then -- the others have ended
   writeWaiting(leads.field, group)
   return { 1, '', 0 }
 end
-local sets = { unpack(KEYS, 3) }
-local entry, slot = leave(name, born, sets)
-writeEnd(name, born, 'canceled')
+local entry, slot = leave({ unpack(KEYS, 3) })
+writeEnd(who, name, 'canceled')
 settle()
 return { 1, entry or '', slot or 0 }

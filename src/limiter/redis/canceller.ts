@@ -2,7 +2,16 @@ import { createDeadline } from '../../redis/deadline.ts';
 import { defineScript, readScript, type Call } from '../../redis/scripts.ts';
 import type { NotToBeSent, SlotId, SlotView } from '../limiter.ts';
 import { GRACE_MS } from '../pace.ts';
-import { categoryKeys, entryOf, idOf, memberOf, jobIdIn, recipientKeys, type LimiterRedis } from './keys.ts';
+import {
+  categoryKeys,
+  entryOf,
+  idOf,
+  jobIdIn,
+  memberOf,
+  recipientKeys,
+  waitingFields,
+  type LimiterRedis,
+} from './keys.ts';
 import type { Numeric } from './wire.ts';
 
 /** A notification that is to be canceled, under the id of its next ask. */
@@ -65,8 +74,10 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
         ...(at > 0 && { leader: { at, ...(leads !== undefined && { id: leads }) } }),
       };
     },
-    async forget({ recipientId, id }) {
-      await answered(redis.hdel(recipientKeys(prefix, recipientId).waiting, `end:${jobIdIn(id)}`));
+    async forget({ recipientId, id, enqueuedAt }) {
+      await answered(
+        redis.hdel(recipientKeys(prefix, recipientId).waiting, waitingFields(jobIdIn(id), enqueuedAt).end),
+      );
     },
   };
 }
@@ -124,16 +135,9 @@ export type EndLook = (
 export function createEndLook({ redis, prefix, timeoutMs }: EndLookOptions): EndLook {
   const answered = createDeadline(timeoutMs);
   return async ({ recipientId, jobId, enqueuedAt }) => {
-    const first = /^(.+?)#[rd]\d/s.exec(jobId)?.[1];
-    const names = first === undefined ? [jobId] : [jobId, first];
-    const fields = names.map((name) => `end:${name}`);
-    const [own, ofFirst] = await answered(redis.hmget(recipientKeys(prefix, recipientId).waiting, ...fields));
-    const read = (text: string | null | undefined): Stored => JSON.parse(text ?? '{}') as Stored;
-    const [end, firstEnd] = [read(own), read(ofFirst)];
-    // As readOwn of waiting.lua.
-    const found = (end.born ?? enqueuedAt) === enqueuedAt && end.how !== undefined ? end : firstEnd;
-    if (found === firstEnd && firstEnd.born !== enqueuedAt) return undefined;
-    const { how, by } = found;
+    const key = recipientKeys(prefix, recipientId).waiting;
+    const [own, older] = await answered(redis.hmget(key, waitingFields(jobId, enqueuedAt).end, `end:${jobId}`));
+    const { how, by } = JSON.parse(own ?? older ?? '{}') as Stored;
     if (how === undefined || how === 'sent') return undefined;
     return { how, ...(by !== undefined && { by }) };
   };
@@ -148,7 +152,6 @@ export interface WaitingRedis {
 interface Stored {
   readonly how?: NotToBeSent['how'] | 'sent';
   readonly by?: string;
-  readonly born?: number;
   readonly field?: string;
   readonly entry?: string;
   readonly count?: number;
@@ -163,7 +166,7 @@ interface Stored {
 export async function freedBy(
   redis: WaitingRedis,
   waiting: string,
-  jobs: readonly { readonly jobId: string; readonly asks: number }[],
+  jobs: readonly { readonly jobId: string; readonly enqueuedAt: number; readonly asks: number }[],
 ): Promise<string[]> {
   const read = async (fields: readonly string[]): Promise<(Stored | undefined)[]> => {
     if (fields.length === 0) return [];
@@ -171,7 +174,9 @@ export async function freedBy(
     return texts.map((text) => (text === null ? undefined : (JSON.parse(text) as Stored)));
   };
   const [ends, leads, parts] = await Promise.all(
-    ['end:', 'holder:', 'part:'].map((kind) => read(jobs.map(({ jobId }) => `${kind}${jobId}`))),
+    (['end', 'holder', 'part'] as const).map((kind) =>
+      read(jobs.map(({ jobId, enqueuedAt }) => waitingFields(jobId, enqueuedAt)[kind])),
+    ),
   );
   const freed: string[] = [];
   const leaving = new Map<string, number>(); // by the field of a digest: how many of those in it

@@ -28,6 +28,8 @@ export interface Foresight {
 /** A notification that waits, by the id of its job and the number of its next ask. */
 export interface CanceledJob {
   readonly jobId: string;
+  /** When its notification was enqueued first: epoch milliseconds. */
+  readonly enqueuedAt: number;
   readonly asks: number;
 }
 

@@ -87,6 +87,12 @@ export function jobIdIn(askId: string): string {
   return /^(.*)\/\d+$/s.exec(askId)?.[1] ?? askId;
 }
 
+/** The fields of one notification among what waits, as `who` of waiting.lua names it. */
+export function waitingFields(jobId: string, enqueuedAt: number): Readonly<Record<'end' | 'holder' | 'part', string>> {
+  const who = `${/^(.+?)#[rd]\d/s.exec(jobId)?.[1] ?? jobId}@${enqueuedAt}`;
+  return { end: `end:${who}`, holder: `holder:${who}`, part: `part:${who}` };
+}
+
 /**
  * An id among the sent slots: a signed 32-bit hash of `entryOf`'s text, in decimal digits. Redis stores such an integer in 6 bytes,
  * a UUID in 39. Two ids of one recipient within its windows have the same hash with a chance of 1 in 4 billion, and never if they

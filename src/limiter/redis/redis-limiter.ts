@@ -42,6 +42,7 @@ import {
   jobIdIn,
   readReleased,
   recipientKeys,
+  waitingFields,
   type CategoryKeys,
   type LimiterRedis,
 } from './keys.ts';
@@ -178,8 +179,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     let cursor = '0';
     do {
       const [next, fields] = await answered(redis.hscan(waiting, cursor, 'COUNT', FIELDS_A_STEP));
-      const names = fields.filter((_, index) => index % 2 === 0);
-      const jobIds = names.flatMap((name) => /^(?:end|part):(.+)$/s.exec(name)?.[1] ?? []);
+      const jobIds = fields.flatMap((field, index) => (index % 2 === 0 ? unslottedIn(field, fields[index + 1]) : []));
       if (jobIds.length > 0) await onFound(jobIds);
       cursor = next;
     } while (cursor !== '0');
@@ -228,8 +228,12 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
       checkSlot(slot);
       return (await release(slot, ['reserved', 'heldBack'], entryOf(slot.id))).hadSlot;
     },
-    release({ enqueuedAt, isDead, ...slot }) {
-      return release(slot, ['reserved', 'heldBack'], entryOf(slot.id), jobIdIn(slot.id), enqueuedAt, Number(isDead));
+    release({ enqueuedAt, how, ...slot }) {
+      return release(slot, ['reserved', 'heldBack'], entryOf(slot.id), jobIdIn(slot.id), enqueuedAt, how);
+    },
+    async forget({ recipientId, id, enqueuedAt }) {
+      const { end, holder } = waitingFields(jobIdIn(id), enqueuedAt);
+      await answered(redis.hdel(recipientKeys(prefix, recipientId).waiting, end, holder));
     },
     async limit(recipientId, stored, { until, ...follow } = {}) {
       checkLimit(recipientId, stored, until, undefined);
@@ -279,3 +283,11 @@ const FIELDS_A_STEP = 500;
 const MOVES_A_STEP = 500;
 /** How often reservations that came meanwhile are looked for, at most. */
 const MOST_ROUNDS = 5;
+
+/** The job of a notification that waits without a slot of its own, or has ended, by its field in waiting.lua. */
+function unslottedIn(field: string, value = ''): string[] {
+  const first = /^(?:end|part):(.+)@\d+$/s.exec(field)?.[1];
+  if (first === undefined) return [];
+  const { name = first } = JSON.parse(value) as { readonly name?: string };
+  return [name];
+}
