@@ -319,7 +319,7 @@ export function isKnown({ progress }: Pick<Context, 'progress'>, { kind }: Resul
  * first time, since a refusal writes nothing.
  */
 function mayHold(context: Context, { kind }: Result): boolean {
-  const { passes, progress, slot, newer } = context;
+  const { passes, progress, slot, newer, notification } = context;
   if (newer !== undefined) return false;
   switch (kind) {
     case 'requeued':
@@ -327,7 +327,7 @@ function mayHold(context: Context, { kind }: Result): boolean {
     case 'yielded':
       return false;
     case 'retried':
-      return context.error !== undefined; // it asks under the next number, and joins nothing any more
+      return context.error !== undefined && notification.onThrottle === 'digest'; // it joins no digest any more
     case 'delivered':
       return passes > 1 && (slot === undefined || !mayWait(context));
     case 'expired': // perhaps since the quiet time that it was to wait for lasts too long

@@ -211,7 +211,7 @@ class Play {
 
   /** An error that no step foresaw: it goes on alone. */
   async #error(one: One): Promise<void> {
-    one.digest = (await this.#release(one, 'ended')).digest ?? one.digest;
+    if (one.kind !== 'latest') one.digest = (await this.#release(one, 'ended')).digest ?? one.digest;
     one.asks += 1;
   }
 
