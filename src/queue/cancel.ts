@@ -103,9 +103,8 @@ async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Prom
     { jobId, at: 0 },
     ...(leader !== undefined && leads !== undefined ? [{ jobId: leads, at: leader.at }] : []),
   ]);
-  if (after !== 'ended') return true;
-  await parts.deciders[kind].forget(request);
-  return false;
+  if (after === 'ended' || after === 'canceled') await parts.deciders[kind].forget(request); // its job may have ended before this cancel
+  return after !== 'ended';
 }
 
 /** When its notification was enqueued first. */
