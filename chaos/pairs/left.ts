@@ -1,6 +1,6 @@
 import { notificationIdOf } from '../../src/queue/names.ts';
 import { excuse, type Excused, type Fault, type PairsFacts } from './facts.ts';
-import type { Doubts, Fates } from './fates.ts';
+import type { Doubts, Fate, Fates } from './fates.ts';
 import type { Leftover } from './leftovers.ts';
 
 // Rule 7: what is left in Redis when every notification has ended and every worker has stopped.
@@ -36,7 +36,7 @@ interface Parts {
 
 export function judgeLeft({ facts, fates, doubts, excused }: Parts): Fault[] {
   const { leftovers, readAt } = facts;
-  const known = { fates, doubts, readAt, excused, removedByHand: removedOf(facts) };
+  const known = { incidents: facts.incidents, fates, doubts, readAt, excused, removedByHand: removedOf(facts) };
   const members = new Set(
     leftovers.flatMap(({ key, content = {} }) => {
       const queue =
@@ -63,6 +63,7 @@ interface Found {
 interface Known {
   readonly fates: Fates;
   readonly doubts: Doubts;
+  readonly incidents: PairsFacts['incidents'];
   readonly readAt: number;
   readonly excused: Excused;
   /** Job ids. */
@@ -106,7 +107,10 @@ function slotFaults({ content = {} }: Leftover, { readAt, excused, removedByHand
  * Nothing after the end, but of a job that somebody removed, that is a dead letter, or whose worker was killed at its end
  * (docs/waiting.md, "What is given back, and when").
  */
-function waitingFaults({ content = {} }: Leftover, { readAt, excused, removedByHand, fates, doubts }: Known): Found[] {
+function waitingFaults(
+  { content = {} }: Leftover,
+  { readAt, excused, removedByHand, fates, doubts, incidents }: Known,
+): Found[] {
   const found: Found[] = [];
   for (const [field, text] of Object.entries(content)) {
     if (field === '#' || field === 'pruneAt') continue;
@@ -117,11 +121,20 @@ function waitingFaults({ content = {} }: Leftover, { readAt, excused, removedByH
     const id = notificationIdOf(name);
     if (leftMs <= most + SLACK_MS || isQueued(id, fates)) continue;
     if (removedByHand.has(name) || wasDead(id, fates)) excuse(excused, 'kept for a job that was removed, or died');
-    else if ([...fates.values()].some((fate) => fate.life.id === id && doubts.wasInHand(fate)))
+    else if (
+      [...fates.values()].some(
+        (fate) => fate.life.id === id && (doubts.wasInHand(fate) || endedAtFault(fate, incidents)),
+      )
+    )
       excuse(excused, 'kept for a job that was in hand at a fault');
     else found.push({ text: `${field} is kept for ${Math.round(leftMs / HOUR_MS)} h more`, ids: [id] });
   }
   return found;
+}
+
+/** Just after the end of its job its worker was killed, or Redis was, before the limiter could forget it. */
+function endedAtFault({ last }: Fate, incidents: PairsFacts['incidents']): boolean {
+  return last !== undefined && incidents.some(({ at, until }) => at - last.at < 500 && last.at <= until);
 }
 
 function wasDead(id: string, fates: Fates): boolean {

@@ -26,18 +26,16 @@ function groupsOf(fates: Fates, kind: 'digest' | 'latest'): Fate[][] {
 }
 
 /**
- * The notification whose id the end names: of several lives of it, the latest one that was seen by then, and before those the latest
- * one whose alert counts others too: its id may be used again before all its parts have ended.
+ * The notification whose id the end names. Its id may be used again before all its parts have ended: then the latest one, enqueued by
+ * then, whose alert counts others too.
  */
 function placeOf({ last }: Fate, { facts, fates }: Parts): Fate | undefined {
   const { by, at = 0 } = last ?? {};
   if (by === undefined) return undefined;
-  const seen = facts.lives
-    .filter(({ id }) => id === by)
-    .flatMap(({ name }) => fates.get(name) ?? [])
-    .filter((fate) => fate.seen.some((entry) => entry.at <= at));
+  const same = facts.lives.filter(({ id, askedAt }) => id === by && askedAt <= at);
+  const counting = same.flatMap(({ name }) => fates.get(name) ?? []).findLast((fate) => (toldBy(fate) ?? 0) > 1);
   const life = lifeAt(facts.lives, by, at);
-  return seen.findLast((fate) => (toldBy(fate) ?? 0) > 1) ?? seen.at(-1) ?? (life && fates.get(life.name));
+  return counting ?? (life && fates.get(life.name));
 }
 
 /** Rule 4: the alerts of a digest count each notification once, but those that were canceled. */

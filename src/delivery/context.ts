@@ -52,6 +52,8 @@ export interface Context {
   readonly isSlotUnused: boolean;
   /** The limiter was asked for a slot in this pass, so it has said whether the notification ends without one. */
   isAsked: boolean;
+  /** The limiter answered that it ends without being sent, and knows that until its job has ended. */
+  isEnded: boolean;
   /** What the job remembers. A step replaces it; it is saved at the end of the pass. */
   progress: Progress;
   /** Its span; undefined where no traces are wanted. */
@@ -173,6 +175,7 @@ export function createContext(
     isSlotUnused: progress.unsent === true && job.stalledCounter === 0,
     attemptsBefore: progress.tries,
     isAsked: false,
+    isEnded: false,
     progress,
     trace: undefined,
     breakerAnswers: undefined,

@@ -174,6 +174,7 @@ export function refused(context: Context, refusal: Refused, parts: DeliverParts)
 
 /** The limiter answered that the notification is not to be sent. */
 export function ended(context: Context, { how, by = '' }: NotToBeSent): Result {
+  context.isEnded = true;
   return endedEarly(context, how === 'canceled' ? { kind: how } : { kind: how, by: notificationIdOf(by) });
 }
 

@@ -309,9 +309,9 @@ function wasUnseen({ progress: { ambiguous, devices, trying = [] }, stalls }: Co
 }
 
 /** Whether the limiter still knows of it when its job has ended: how it ended, or of what its digest was made. */
-export function isKnown({ progress }: Pick<Context, 'progress'>, { kind }: Result): boolean {
-  const isDigest = (progress.digest?.count ?? 1) > 1 || progress.digest?.own === false;
-  return kind === 'delivered' ? isDigest : kind === 'merged' || kind === 'canceled' || kind === 'superseded';
+export function isKnown({ progress: { digest }, isEnded }: Context, { kind }: Result): boolean {
+  const isDigest = digest !== undefined && (digest.count > 1 || !digest.own);
+  return isEnded || (isDigest && (kind === 'delivered' || kind === 'expired'));
 }
 
 /**

@@ -103,9 +103,8 @@ async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Prom
     { jobId, at: 0 },
     ...(leader !== undefined && leads !== undefined ? [{ jobId: leads, at: leader.at }] : []),
   ]);
-  if (after !== 'ended') return true;
-  await parts.deciders[kind].forget(request);
-  return false;
+  if (after === 'ended' || after === 'canceled') await parts.deciders[kind].forget(request); // its job may have ended before this cancel
+  return after !== 'ended';
 }
 
 /** When its notification was enqueued first. */
@@ -195,15 +194,14 @@ async function findByKey(
   const keys = homes.map(({ opts }) =>
     cancellationIndexKey(opts.prefix ?? '', place.recipientId, place.cancellationKey),
   );
-  const indexed = await formerFirst(keys, (key) => parts.connection.zrange(key, '0', '-1'));
-  const jobIds = [...new Set(indexed.flat())];
+  const indexed = await toAndFro(keys, (key) => parts.connection.zrange(key, '0', '-1'));
+  const jobIds = [...new Set(indexed.flatMap(([, ids]) => ids))];
   // While a job is moved it is in two queues for a moment.
   const jobs = new Map<string, Found>();
-  for (const found of (await formerFirst(homes, (queue) => jobsOf(queue, jobIds))).flat()) {
-    const id = found.job.id ?? '';
-    if (!jobs.has(id)) jobs.set(id, found);
+  for (const [home, found] of await toAndFro(homes, (queue) => jobsOf(queue, jobIds))) {
+    for (const each of found) if (home === homes[0] || !jobs.has(each.job.id ?? '')) jobs.set(each.job.id ?? '', each);
   }
-  const gone = new Map(keys.map((key, at) => [key, (indexed[at] ?? []).filter((id) => !jobs.has(id))]));
+  const gone = new Map(indexed.map(([key, ids]) => [key, ids.filter((id) => !jobs.has(id))]));
   // A duplicate may have added its id to the index of another key than that of the notification that has the id.
   const own = [...jobs.values()].filter(({ job }) => {
     const { recipientId, cancellationKey } = job.data as Partial<KeyPlace>;
@@ -212,10 +210,13 @@ async function findByKey(
   return { jobs: own, gone };
 }
 
-/** Reads at each of a recipient's homes, the present one last: what is moved meanwhile is found at one of them. In the order of the homes. */
-async function formerFirst<Home, T>(homes: readonly Home[], read: (home: Home) => Promise<T>): Promise<T[]> {
-  const answers: T[] = [];
-  for (const home of homes.toReversed()) answers.unshift(await read(home));
+/**
+ * Reads at each of a recipient's homes, one after the other and back again: so what is moved meanwhile is found, whichever way it goes.
+ * The layout that is known here may be a change behind.
+ */
+async function toAndFro<Home, T>(homes: readonly Home[], read: (home: Home) => Promise<T>): Promise<[Home, T][]> {
+  const answers: [Home, T][] = [];
+  for (const home of [...homes.toReversed(), ...homes.slice(1)]) answers.push([home, await read(home)]);
   return answers;
 }
 

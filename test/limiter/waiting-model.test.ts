@@ -205,6 +205,7 @@ class Play {
     const isTaken = this.#all.some((other) => other.name.split('#')[0] === base && other.end === undefined);
     if (end !== undefined && !isTaken && !this.#digests.has(base) && name === base) {
       for (const other of this.#all) if (other.name === base) other.name = `${base} before ${this.#all.length}`;
+      this.#now += 3_600_000; // BullMQ keeps it for an hour
       this.#enqueue(kind, base);
     }
   }
