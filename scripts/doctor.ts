@@ -1,3 +1,4 @@
+import { accountsOf } from '../src/config/apps-file.ts';
 import { hasOwnLimiter, loadConfig, loadLimiterConfig, reloadCredentials, type Config } from '../src/config/config.ts';
 import { InputError, printable, type Fault } from '../src/domain/faults.ts';
 import { accountOf, type Account } from '../src/domain/device.ts';
@@ -52,7 +53,7 @@ async function examine(env: Environment, isDryRun: boolean): Promise<Finding[]> 
     nodeFinding(),
     ...variablesFindings(env, faults),
     ...(config === undefined ? [] : [stopFinding(config)]),
-    ...(redis === undefined ? [] : await examineRedis(redis)),
+    ...(redis === undefined ? [] : await examineRedis(redis, [...accountsOf(credentials).keys()])),
     ...(await checkProviders(withoutFaulty(credentials, isFaulty), isDryRun)),
   ];
 }
@@ -90,14 +91,19 @@ function withoutFaulty(credentials: Credentials, isFaulty: (account: Account) =>
   return { ...credentials, providers: good(credentials.providers), apps: new Map(apps) };
 }
 
-async function examineRedis(config: ReturnType<typeof loadLimiterConfig>): Promise<Finding[]> {
+async function examineRedis(
+  config: ReturnType<typeof loadLimiterConfig>,
+  accounts: readonly Account[],
+): Promise<Finding[]> {
   const { redis, limiterRedis, queue } = config;
   const shared = { ...queue, waitReplicas: config.waitReplicas.count };
   const isApart = hasOwnLimiter(config);
   const ofQueue: RedisToCheck = {
     ...{ ...shared, label: 'redis', config: redis, roles: isApart ? ['queue'] : ['queue', 'limiter'] },
   };
-  const findings = await checkRedis(ofQueue, (connection) => workersFindings(connection, queue.prefix, config));
+  const findings = await checkRedis(ofQueue, (connection) =>
+    workersFindings(connection, queue.prefix, config, accounts),
+  );
   if (!isApart) return findings;
   const ofLimiter: RedisToCheck = { ...shared, label: 'limiter', config: limiterRedis, roles: ['limiter'] };
   return [...findings, ...(await checkRedis(ofLimiter, () => Promise.resolve([])))];

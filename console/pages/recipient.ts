@@ -161,6 +161,7 @@ function ends({ ruleUntil }: Pick<Cause, 'ruleUntil'>, now: number): Html {
 const RULES: Readonly<Record<string, string>> = {
   quiet: 'quiet hours',
   provider: 'its provider',
+  credentials: 'a worker with credentials for it',
   retry: 'another attempt',
   sendAfter: 'its sendAfter',
 };

@@ -15,7 +15,7 @@ export async function checkProviders(credentials: Omit<Credentials, 'files'>, is
   const accounts = [...accountsOf(credentials)];
   if (accounts.length === 0) {
     const { warning } = createFindings('providers');
-    const text = 'no platform has credentials: every notification becomes a dead letter, provider-not-configured';
+    const text = 'no platform has credentials: this worker delivers nothing';
     return [warning(text, 'set the variables of APNs, FCM or web push (pushpacer worker --help)')];
   }
   const findings: Finding[] = [];

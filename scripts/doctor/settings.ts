@@ -1,5 +1,6 @@
 import type { Config } from '../../src/config/config.ts';
 import { unknownText, unknownVariables } from '../../src/config/variables.ts';
+import type { Account } from '../../src/domain/device.ts';
 import { formatFault, printable, type Fault } from '../../src/domain/faults.ts';
 import { policyText } from '../../src/domain/limits.ts';
 import { formatDuration } from '../../src/domain/time.ts';
@@ -54,7 +55,12 @@ export function stopFinding({ shutdownGraceMs, lockMs }: Pick<Config, 'shutdownG
 type Policy = Pick<Config, 'policy' | 'categories' | 'quietHours' | 'apartRules'>;
 
 /** Whether the workers that live have the same limits, and the same version. */
-export async function workersFindings(connection: Connection, prefix: string, own: Policy): Promise<Finding[]> {
+export async function workersFindings(
+  connection: Connection,
+  prefix: string,
+  own: Policy,
+  accounts: readonly Account[],
+): Promise<Finding[]> {
   const { ok, warning } = createFindings('workers');
   const { workers } = await readWorkers(connection, prefix);
   const alive = workers.filter((worker) => worker.alive);
@@ -72,6 +78,14 @@ export async function workersFindings(connection: Connection, prefix: string, ow
   if (otherVersions.size > 0) {
     const text = `some run ${[...otherVersions].map(printable).join(', ')}, and this is ${version}`;
     findings.push(warning(text, 'docs/upgrading.md says what may run beside what'));
+  }
+  const all = new Set(alive.flatMap((worker) => worker.accounts ?? worker.platforms));
+  const lacking = [...all].filter((account) => !accounts.includes(account as Account)).toSorted();
+  if (lacking.length > 0) {
+    const text = `some have credentials for ${lacking.map(printable).join(', ')}, and this environment has none`;
+    findings.push(
+      warning(text, 'give all of them the same credentials: a worker puts back the jobs that it has none for'),
+    );
   }
   if (findings.length > 0) return findings;
   return [ok(alive.length === 0 ? 'none is alive' : `${count(alive.length)} alive, with the same limits and version`)];

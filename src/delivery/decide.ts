@@ -1,7 +1,7 @@
 import { namesOf, type Account, type Service } from '../domain/device.ts';
 import { formatFault, isUnknownField } from '../domain/faults.ts';
 import type { Notification } from '../domain/notification.ts';
-import { needsOperator, type DeadLetterReason, type Result, type Waited } from '../domain/outcome.ts';
+import { CREDENTIALS, needsOperator, type DeadLetterReason, type Result, type Waited } from '../domain/outcome.ts';
 import { errorChain, redact } from '../domain/redact.ts';
 import { doubledMs, SEND_AFTER, tooFarAhead } from '../domain/time.ts';
 import type { NotToBeSent, Refused, Reserved } from '../limiter/limiter.ts';
@@ -44,9 +44,8 @@ const OWN_FAULT_CODES: ReadonlySet<string> = new Set([
 ]);
 /** A retry comes this much after the instant from which the breaker lets a trial through, so that the trial is answered first. */
 const AFTER_TRIAL_MS = 1_000;
-/** The code of a result that puts a job back for a worker with credentials that this one lacks; and what such a job waits for. */
+/** The code of a result that puts a job back for a worker with credentials that this one lacks. */
 export const NO_CREDENTIALS = 'no-credentials';
-export const CREDENTIALS = 'credentials';
 /** A living worker has them, and may take the job at once. */
 const ANOTHER_HAS: Backoff = { backoffBaseMs: 50, backoffMaxMs: 5_000 };
 /** None has them. */

@@ -179,3 +179,6 @@ export function outcomeFields({ devices, ...others }: Outcome): string[] {
   );
   return [...fields, 'devices', JSON.stringify(devices)];
 }
+
+/** What a notification waits for that is put back for a worker with credentials for its devices; where else a rule stands. */
+export const CREDENTIALS = 'credentials';

@@ -1,6 +1,7 @@
 import type { Queue } from 'bullmq';
 import { jobIdOfAsk } from '../delivery/slot.ts';
 import { COUNTED_APART, countedAs, type CountedApart, type CountedAs } from '../domain/limits.ts';
+import { CREDENTIALS } from '../domain/outcome.ts';
 import { SEND_AFTER } from '../domain/time.ts';
 import type { Inspection, Limiter, ReservedView } from '../limiter/limiter.ts';
 import type { Connection } from '../redis/connection.ts';
@@ -84,7 +85,7 @@ export async function lookAtRecipient(
 }
 
 /** What it may wait for although it has a slot. */
-const NO_RULES: ReadonlySet<string> = new Set(['retry', 'provider', SEND_AFTER]);
+const NO_RULES: ReadonlySet<string> = new Set(['retry', 'provider', CREDENTIALS, SEND_AFTER]);
 
 /** Why it waits for its slot says the limiter, which knows of every move. */
 async function waitingOf(

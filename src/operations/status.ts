@@ -1,14 +1,14 @@
 import { createDeadLetters, type DeadLetters } from '../dead-letters/store.ts';
-import { namesOf, type Service } from '../domain/device.ts';
+import { namesOf, type Account, type Service } from '../domain/device.ts';
 import { printable } from '../domain/faults.ts';
 import { policyText } from '../domain/limits.ts';
-import type { DeadLetterReason } from '../domain/outcome.ts';
+import { CREDENTIALS, type DeadLetterReason } from '../domain/outcome.ts';
 import type { WithoutSlotCode } from '../observe/without-slot.ts';
 import type { Layout } from '../queue/layout.ts';
 import { moveKeys, writeProbeKey } from '../queue/names.ts';
 import { readOverview, type Overview } from '../queue/overview.ts';
 import type { ShardQueues } from '../queue/shards.ts';
-import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
+import { hasAccount, readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
 import type { Connection } from '../redis/connection.ts';
 import { readWriteRefusal } from '../redis/info.ts';
 import { callOf } from '../terminal/command.ts';
@@ -25,6 +25,7 @@ interface Wrong {
     | 'paused'
     | 'due-late'
     | 'untaken-late'
+    | 'credentials'
     | 'breaker'
     | 'unreachable'
     | 'dead-letters'
@@ -255,6 +256,7 @@ function wrongsOf(facts: Facts): Wrong[] {
     ['paused', paused && 'the queue is paused: workers take nothing; somebody paused it with another program'],
     ['due-late', due.oldestAt !== undefined && now - due.oldestAt >= DUE_LATE_MS && dueText(facts)],
     ['untaken-late', untaken.oldestAt !== undefined && now - untaken.oldestAt >= UNTAKEN_LATE_MS && untakenText(facts)],
+    ['credentials', credentialsText(facts)],
     ...some(breakers).map((breaker) => ['breaker', `nothing is sent to ${breakerText(breaker, facts)}`] as const),
     ['breaker', breakers.length > NAMED && `${breakers.length - NAMED} more circuit breakers are not closed`],
     ...some(unreachable).map((each) => ['unreachable', `nothing reaches ${unreachableText(each, facts)}`] as const),
@@ -310,6 +312,30 @@ const NO_SLOT: Readonly<Record<string, string>> = {
   'replicas-missing': 'too few replicas of Redis confirm slots in time (REDIS_WAIT_REPLICAS)',
   'limiter-unavailable': "the limiter's Redis does not answer",
 } satisfies Record<WithoutSlotCode, string>;
+
+/** Jobs that no living worker has credentials for, and workers that lack some which others have. */
+function credentialsText({ workers, waiting: { byRule } }: Facts): string | undefined {
+  const alive = workers.filter((worker) => worker.alive);
+  const all = [...new Set(alive.flatMap(accountsOf))].toSorted();
+  const lacking = all.flatMap((account) => {
+    const without = alive.filter((worker) => !hasAccount(worker, account as Account));
+    if (without.length === 0) return [];
+    return [`${without.length} of ${alive.length} workers: ${printable(account)} (${named(without.map(workerName))})`];
+  });
+  const count = byRule[CREDENTIALS] ?? 0;
+  const wait =
+    count === 0
+      ? ''
+      : `${count === 1 ? '1 notification waits' : `${count} notifications wait`} for a worker with credentials for them`;
+  const lack =
+    lacking.length === 0 ? '' : `credentials are missing at ${named(lacking)}, which put such jobs back for the others`;
+  return [wait, lack].filter((text) => text !== '').join('; ') || undefined;
+}
+
+/** Those of a worker of an older version: of the environment's app alone. */
+function accountsOf({ accounts, platforms }: SeenWorker): readonly string[] {
+  return accounts ?? platforms;
+}
 
 /** One text for each cause. */
 function withoutSlotTexts({ workers, workersAlive, now }: Facts): string[] {

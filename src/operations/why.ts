@@ -3,6 +3,7 @@ import { namesOf } from '../domain/device.ts';
 import { printable } from '../domain/faults.ts';
 import { newerText, type Newer } from '../domain/format.ts';
 import type { StoryPass } from '../domain/story.ts';
+import { CREDENTIALS } from '../domain/outcome.ts';
 import { formatDuration, SEND_AFTER } from '../domain/time.ts';
 import type { SlotReason, LimitReason } from '../limiter/slot-reason.ts';
 import type { NotificationStatus } from '../queue/status.ts';
@@ -161,6 +162,10 @@ function otherCause(
     return { text, more: [`Found: ${newerText(job.newer)}.`] };
   }
   const { heldSince, quotaAt, tries = 0, attempts = [] } = job?.progress ?? {};
+  if (heldSince !== undefined && rule === CREDENTIALS) {
+    const text = ', for a worker with credentials for its platform and app';
+    return { text, more: [`The workers that took it lack them; it is put back since ${when(now, heldSince)}.`] };
+  }
   if (heldSince !== undefined) {
     const open = breakers.map(
       ({ service, trouble, code, since }) =>
@@ -204,6 +209,7 @@ const CODES: Readonly<Record<string, string>> = {
     'its workers did not renew their lock on it in time, twice or more often; it meets other jobs when it comes back',
   'limiter-unavailable': "the limiter's Redis did not answer",
   'replicas-missing': 'too few replicas of Redis confirmed its slot in time (REDIS_WAIT_REPLICAS)',
+  'no-credentials': 'its worker has no credentials for its platform or app; another one may have them',
   'missed-slot': 'its worker was too late for its slot, again and again: the machine is too busy',
   'newer-format':
     "a newer version of pushpacer wrote the limiter's state of its recipient; a worker of that version can send it",

@@ -1,6 +1,10 @@
 import { describe, expect, test, vi } from 'vitest';
+import { main as doctor } from '../../scripts/doctor.ts';
+import { main as status } from '../../scripts/status.ts';
 import { loadConfig } from '../../src/config/config.ts';
+import { runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
+import { queueEnv } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { SLOW, WITHIN, ends } from '../support/waiting.ts';
 
@@ -26,6 +30,24 @@ test('a worker without a platform puts its jobs back for one that has it: none b
   for (const { id } of all) await ends(bench, id, 'delivered');
   expect(bench.sandbox.journal.accepted).toHaveLength(all.length);
   expect(await bench.line(/no credentials for fcm: put back for a worker that has them/)).toContain('"level":"warn"');
+});
+
+test('status and doctor say which worker lacks what', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere({ ...FAST, ...WITHOUT_FCM });
+  await bench.startHere(FAST);
+  const wrong = async () => {
+    const { stdout: out } = await runMain(status, ['--json'], queueEnv(bench.prefix));
+    return (JSON.parse(out.trim().split('\n').at(-1) ?? '') as { wrong: { kind: string; text: string }[] }).wrong;
+  };
+  expect(await wrong()).toMatchObject([
+    {
+      kind: 'credentials',
+      text: expect.stringMatching(/^credentials are missing at 1 of 2 workers: fcm \(/) as string,
+    },
+  ]);
+  const { stdout: out } = await runMain(doctor, ['--json'], { ...bench.env, ...FAST, ...WITHOUT_FCM, METRICS_PORT: 'off' });
+  expect(out).toContain('some have credentials for fcm, and this environment has none');
 });
 
 test('devices that no worker has all credentials for are alerted by one worker each', async () => {
