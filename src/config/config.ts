@@ -5,7 +5,7 @@ import type { QuietHours } from '../domain/quiet-hours.ts';
 import { formatDuration } from '../domain/time.ts';
 import { readFile, reporter } from '../environment/files.ts';
 import type { Environment } from '../environment/values.ts';
-import { accountsOf, readCredentials, type Credentials, type CredentialsRead } from './apps-file.ts';
+import { readCredentials, type Credentials, type CredentialsRead } from './apps-file.ts';
 import { readLimitsFile } from './limits-file.ts';
 import {
   apiSchema,
@@ -64,20 +64,12 @@ export interface Config extends Credentials {
   readonly tracesAreChildren: boolean;
 }
 
-const NO_PLATFORM: Fault = {
-  path: 'APNS_KEY_FILE, GOOGLE_APPLICATION_CREDENTIALS, WEBPUSH_VAPID_PRIVATE_KEY_FILE or APPS_FILE',
-  expected: 'credentials for one platform at least (ALLOW_NO_CREDENTIALS=true to start without)',
-  found: 'none',
-};
-
 /** Environment → Config. Throws one InputError that lists every fault, without the value of a secret. */
 export function loadConfig(env: Environment): Config {
   const faults: Fault[] = [];
   const { variables, given } = readVariables(env, faults);
   const limiter = limiterConfig(variables, faults);
   const { credentials } = readCredentials(given, faults);
-  if (faults.length === 0 && !variables.ALLOW_NO_CREDENTIALS && accountsOf(credentials).size === 0)
-    faults.push(NO_PLATFORM);
   faults.push(...tlsFaults(env));
   refuse(faults);
 

@@ -112,7 +112,6 @@ const queueAndDelivery = {
 /** Beside the providers' own. */
 const otherApps = {
   APPS_FILE: anyText().optional().describe('path of a JSON file with more apps and their credentials (docs/apps.md)'),
-  ALLOW_NO_CREDENTIALS: flag().default(false).describe('`true`: a worker starts that has credentials for no platform'),
 };
 
 /** The variables after the providers' own. */
@@ -209,7 +208,7 @@ export interface VariableDoc {
 }
 
 const DURATIONS =
-  /^(REDIS_WAIT_TIMEOUT|LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|HISTORY_MAX_AGE|SHUTDOWN_GRACE)/;
+  /^(REDIS_WAIT_TIMEOUT|LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|CREDENTIALS_WAIT|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|HISTORY_MAX_AGE|SHUTDOWN_GRACE)/;
 
 /** Every variable that a worker reads, in the order of the README's table, which is generated from this. */
 export const CONFIG_VARIABLES = docsOf(environmentSchema);

@@ -54,6 +54,7 @@ describe('defaults', () => {
       concurrency: 50,
       retry: { attempts: 8, backoffBaseMs: 1_000, backoffMaxMs: 600_000 },
       atMostOnce: false,
+      credentialsWaitMs: 600_000,
       lockMs: 30_000,
       maxStalls: 10,
       providerPause: { baseMs: 5_000, maxMs: 120_000 },

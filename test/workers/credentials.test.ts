@@ -1,7 +1,6 @@
 import { describe, expect, test, vi } from 'vitest';
 import { main as doctor } from '../../scripts/doctor.ts';
 import { main as status } from '../../scripts/status.ts';
-import { loadConfig } from '../../src/config/config.ts';
 import { runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { queueEnv } from '../support/redis.ts';
@@ -46,7 +45,12 @@ test('status and doctor say which worker lacks what', async () => {
       text: expect.stringMatching(/^credentials are missing at 1 of 2 workers: fcm \(/) as string,
     },
   ]);
-  const { stdout: out } = await runMain(doctor, ['--json'], { ...bench.env, ...FAST, ...WITHOUT_FCM, METRICS_PORT: 'off' });
+  const { stdout: out } = await runMain(doctor, ['--json'], {
+    ...bench.env,
+    ...FAST,
+    ...WITHOUT_FCM,
+    METRICS_PORT: 'off',
+  });
   expect(out).toContain('some have credentials for fcm, and this environment has none');
 });
 
@@ -110,12 +114,4 @@ describe('where no living worker has them', () => {
     });
     expect(bench.sandbox.journal.accepted).toHaveLength(1);
   });
-});
-
-test('a worker without credentials for any platform does not start, unless that is wanted', () => {
-  const text =
-    'APNS_KEY_FILE, GOOGLE_APPLICATION_CREDENTIALS, WEBPUSH_VAPID_PRIVATE_KEY_FILE or APPS_FILE: expected credentials for one platform ' +
-    'at least (ALLOW_NO_CREDENTIALS=true to start without), found none';
-  expect(() => loadConfig({})).toThrow(text);
-  expect(loadConfig({ ALLOW_NO_CREDENTIALS: 'true' }).providers).toEqual({});
 });
