@@ -18,6 +18,7 @@ import { readInfo } from '../src/redis/info.ts';
 import type { Accounts } from './accounts.ts';
 import { openMs } from './breakers.ts';
 import type { Consumer } from './consumer.ts';
+import type { LossWatch } from './losses.ts';
 import type { ReachWatch, UnreachedServer } from './reach.ts';
 import { isAnswered, type WedgeWatch } from './wedge.ts';
 
@@ -119,6 +120,7 @@ export interface PresenceParts {
   readonly breakers: Pick<Breakers, 'all'>;
   readonly reach: Pick<ReachWatch, 'unreached'>;
   readonly metrics: Pick<Metrics, 'tally' | 'slots'>;
+  readonly losses: Pick<LossWatch, 'evicting'>;
   readonly layout: () => Pick<Layout, 'version'>;
 }
 
@@ -186,7 +188,7 @@ function inTime<T>(reading: Promise<T>): Promise<T | undefined> {
 /** What changes is read at each call. */
 function factsOf(
   { concurrency }: Known,
-  { consumers, accounts, breakers, reach, metrics, layout }: PresenceParts,
+  { consumers, accounts, breakers, reach, metrics, losses, layout }: PresenceParts,
 ): () => WorkerFacts {
   const startedAt = Date.now();
   const fixed = { version: packageVersion(), host: hostname(), pid: process.pid, concurrency };
@@ -197,6 +199,7 @@ function factsOf(
     const accountNames = accounts.names();
     const tally = metrics.tally();
     const withoutSlot = metrics.slots.current();
+    const evicting = losses.evicting();
     const names = accountNames.map(namesOf);
     const open = [...breakers.all()].flatMap(
       ([service, each]) => (accountNames.includes(accountIn(service)) && each) || [],
@@ -225,6 +228,7 @@ function factsOf(
         const { cause, forMs } = failure;
         return { service, host, cause, since: onRedis(Date.now() - forMs) };
       }),
+      ...(evicting.length > 0 && { evicting: [...evicting] }),
       ...(withoutSlot && {
         withoutSlot: {
           ...withoutSlot,

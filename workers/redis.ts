@@ -91,7 +91,7 @@ function logLosses(connections: readonly Connection[], log: Logger, starting: { 
       if (!lost.delete(connection) || lost.size > 0 || !isLogged) return;
       isLogged = false;
       const awayMs = Math.round(performance.now() - lostAt);
-      log.info({ redis: addressOf(connection), awayMs }, 'connected to Redis again: the jobs that waited go on');
+      log.info({ redis: addressOf(connection), awayMs }, 'connected to Redis again: what waits there goes on');
     });
   }
 }

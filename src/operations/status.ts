@@ -5,6 +5,7 @@ import { policyText } from '../domain/limits.ts';
 import type { DeadLetterReason } from '../domain/outcome.ts';
 import type { WithoutSlotCode } from '../observe/without-slot.ts';
 import type { Layout } from '../queue/layout.ts';
+import { readLosses, type NotedLoss } from '../queue/losses.ts';
 import { moveKeys, writeProbeKey } from '../queue/names.ts';
 import { readOverview, type Overview } from '../queue/overview.ts';
 import type { ShardQueues } from '../queue/shards.ts';
@@ -13,12 +14,15 @@ import type { Connection } from '../redis/connection.ts';
 import { readWriteRefusal } from '../redis/info.ts';
 import { callOf } from '../terminal/command.ts';
 import { breakdown, deadLetters as deadLettersText, fromNow, span } from '../terminal/text.ts';
+import { lossText, mayEvictTexts } from './losses.ts';
 import type { Rates } from './rates.ts';
 
 /** What is wrong, in the words of the last lines. */
 interface Wrong {
   readonly kind:
     | 'no-writes'
+    | 'lost'
+    | 'may-evict'
     | 'no-worker'
     | 'no-slot'
     | 'worker-silent'
@@ -94,6 +98,8 @@ export interface StatusResult extends Overview {
   readonly shards: ShardsFacts;
   /** Redis's words where it takes no writes. Then workers cannot write that they are alive. */
   readonly noWrites?: string;
+  /** What Redis has lost within a day, as workers noticed it, unless an operator has acknowledged it. */
+  readonly losses: readonly NotedLoss[];
   readonly workersAlive: number;
   readonly workers: readonly SeenWorker[];
   readonly policies: readonly PolicyOfWorkers[];
@@ -126,6 +132,7 @@ export async function readStatus(
   const queues = shards.map(({ queue }) => queue);
   const overview = await readOverview(queues, connection);
   const seen = await readWorkers(connection, prefix);
+  const losses = await readLosses(connection, prefix, overview.now);
   const deadLetters = await readDead(shards.map(createDeadLetters), overview.now);
   const alive = seen.workers.filter((worker) => worker.alive);
   const ofShards = await readShards(shards, connection, layout);
@@ -136,6 +143,7 @@ export async function readStatus(
     ...overview,
     shards: ofShards,
     ...(noWrites !== undefined && { noWrites }),
+    losses,
     workersAlive: alive.length,
     workers: seen.workers,
     policies: policiesOf(seen),
@@ -248,9 +256,12 @@ export function callOther(name: string): string {
 /** The worst first. */
 function wrongsOf(facts: Facts): Wrong[] {
   const { now, workers, due, untaken, paused, breakers, unreachable, deadLetters, policies } = facts;
+  const whatNow = `docs/runbook.md says what to do; when that is done: ${callOther('status')} --acknowledge`;
   const faults: (readonly [Wrong['kind'], string | undefined | false])[] = [
     ['no-writes', noWritesText(facts)],
     ['no-worker', noWorker(facts)],
+    ...facts.losses.map((loss) => ['lost', `${lossText(loss, now)}; ${whatNow}`] as const),
+    ...mayEvictTexts(workers).map((text) => ['may-evict', text] as const),
     ...withoutSlotTexts(facts).map((text) => ['no-slot', text] as const),
     ['paused', paused && 'the queue is paused: workers take nothing; somebody paused it with another program'],
     ['due-late', due.oldestAt !== undefined && now - due.oldestAt >= DUE_LATE_MS && dueText(facts)],

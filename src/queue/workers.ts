@@ -91,6 +91,8 @@ const factsSchema = z.object({
   breakers: z.array(breakerSchema).default([]),
   /** Providers, and their sign-ins, that this worker cannot connect to. A breaker opens only by answers to sends. */
   unreachable: z.array(unreachableSchema).default([]),
+  /** The Redises whose `maxmemory-policy` is not `noeviction`. */
+  evicting: z.array(z.object({ redis: z.enum(['queue', 'limiter']), policy: z.string() })).optional(),
   /** It asks for slots, and has got none from `since` to `lastAt`, its last ask. Absent if it gets them, or asks for none. */
   withoutSlot: z.object({ code: z.string(), since: z.number(), lastAt: z.number() }).optional(),
 });
