@@ -124,7 +124,7 @@ export interface PresenceParts {
   readonly layout: () => Pick<Layout, 'version'>;
 }
 
-type Known = Pick<Config, 'queue' | 'policy' | 'categories' | 'quietHours' | 'apartRules' | 'concurrency'>;
+type Known = Pick<Config, 'queue' | 'policy' | 'categories' | 'quietHours' | 'apartRules' | 'concurrency' | 'lockMs'>;
 
 /** Writes this replica into the registry of workers. */
 export async function startReplicaPresence(config: Known, parts: PresenceParts): Promise<Presence> {
@@ -187,11 +187,11 @@ function inTime<T>(reading: Promise<T>): Promise<T | undefined> {
 
 /** What changes is read at each call. */
 function factsOf(
-  { concurrency }: Known,
+  { concurrency, lockMs }: Known,
   { consumers, accounts, breakers, reach, metrics, losses, layout }: PresenceParts,
 ): () => WorkerFacts {
   const startedAt = Date.now();
-  const fixed = { version: packageVersion(), host: hostname(), pid: process.pid, concurrency };
+  const fixed = { version: packageVersion(), host: hostname(), pid: process.pid, concurrency, lockMs };
   return () => {
     const clockOffsetMs = consumers[0]?.clock.offsetMs ?? 0;
     const onRedis = (at: number): number => Math.round(at + clockOffsetMs);

@@ -116,8 +116,10 @@ const HOUR_MS = 3_600_000;
 const DUE_LATE_MS = 10_000;
 /** What is new waits while there is a lot to do, such as a broadcast. */
 const UNTAKEN_LATE_MS = 60_000;
-/** A worker that was not seen for longer is still listed, but no longer counts as wrong while others are alive. */
-const SILENT_SHOWN_MS = 600_000;
+/** LOCK_DURATION of a worker of an older version, which does not say it: the default. */
+const USUAL_LOCK_MS = 30_000;
+/** A worker may have renewed a lock until 5 s after it was last seen, and others look for locks that have run out every 5 s. */
+const TAKE_OVER_MS = 10_000;
 const CLOCK_APART_MS = 1_000;
 /** What gets no slot asks again after 1 to 2 s, so this is more than one ask that failed. */
 const WITHOUT_SLOT_MS = 5_000;
@@ -291,9 +293,10 @@ function named(all: readonly string[]): string {
   return [...some(all), ...(all.length > NAMED ? [`and ${all.length - NAMED} more`] : [])].join('; ');
 }
 
+/** Those whose jobs others may not have taken yet: after that they are only listed. */
 function silentText(workers: readonly SeenWorker[]): string | undefined {
   const silent = workers
-    .filter(({ alive, silentMs }) => !alive && silentMs < SILENT_SHOWN_MS)
+    .filter(({ alive, silentMs, lockMs = USUAL_LOCK_MS }) => !alive && silentMs < lockMs + TAKE_OVER_MS)
     .toSorted((a, b) => b.silentMs - a.silentMs);
   if (silent.length === 0) return undefined;
   const names = silent.map((worker) => `${workerName(worker)} for ${span(worker.silentMs)}`);

@@ -63,6 +63,8 @@ const factsSchema = z.object({
   clockOffsetMs: z.number(),
   /** WORKER_CONCURRENCY */
   concurrency: z.number(),
+  /** LOCK_DURATION, milliseconds. If the worker is killed, others take its jobs after this time. Absent: a worker of an older version. */
+  lockMs: z.number().optional(),
   /** Jobs that it has, those that sleep too. */
   inHand: z.number(),
   /** Of them, those that sleep, and take none of the places of WORKER_CONCURRENCY. */
