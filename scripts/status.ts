@@ -5,7 +5,7 @@ import { readStatus } from '../src/operations/status.ts';
 import { forgetLosses } from '../src/queue/losses.ts';
 import { createShards } from '../src/queue/shards.ts';
 import { addressOf } from '../src/redis/target.ts';
-import { createCommand, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
+import { createCommand, EXIT, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';
 import { describeStatus, type Status } from './status/describe.ts';
 import { showNotification } from './status/notification.ts';
@@ -17,11 +17,13 @@ interface Flags {
   readonly json?: true;
   /** Milliseconds. */
   readonly watch?: number;
+  readonly check?: true;
   readonly acknowledge?: true;
 }
 
 const HELP = `
-The last lines say whether all is well, and if not, what is wrong. Exit code 0 in both cases; 1 only if Redis does not answer.
+The last lines say whether all is well, and if not, what is wrong. Exit code 0 in both cases; 1 only if Redis does not answer. With
+--check also 1 if something is wrong: for cron, or a check of a monitoring system.
 If Redis was emptied, came back with an older state or evicted keys, that stays wrong for a day, or until --acknowledge, which removes
 what workers noted of it and then looks as usual.
 With an ID: everything that is known of this notification. Tokens, titles, texts and data are never shown.
@@ -41,12 +43,13 @@ export async function main(argv: readonly string[]): Promise<void> {
         .preset(DEFAULT_EVERY)
         .argParser(parseEvery),
     )
+    .option('--check', 'exit with 1 if something is wrong')
     .option('--acknowledge', 'tell no more of what Redis has lost until now')
     .option('--json', 'one JSON object as the last line; instants are epoch milliseconds')
     .addHelpText('after', HELP)
     .action((id: string | undefined, flags: Flags) => {
-      const { json, watch, acknowledge } = flags;
-      const modes = Object.entries({ watch, acknowledge }).flatMap(([name, value]) =>
+      const { json, watch, check, acknowledge } = flags;
+      const modes = Object.entries({ watch, check, acknowledge }).flatMap(([name, value]) =>
         value === undefined ? [] : name,
       );
       if (id !== undefined && modes.length > 0)
@@ -59,13 +62,14 @@ export async function main(argv: readonly string[]): Promise<void> {
   await runCommand(command, argv);
 }
 
-async function showAll({ json, acknowledge }: Flags): Promise<void> {
+async function showAll({ json, check, acknowledge }: Flags): Promise<void> {
   const status = await withLook(async (look, connection, prefix) => {
     if (acknowledge) await forgetLosses(connection, prefix);
     return look();
   });
   if (json) printJson(status.result);
   else process.stdout.write(`${describeStatus(status, columnsOf()).join('\n')}\n`);
+  if (check && !status.result.ok) process.exitCode = EXIT.failure;
 }
 
 function watchAll(everyMs: number, json: boolean): Promise<void> {
