@@ -30,7 +30,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 async function run(config: ApiConfig): Promise<void> {
   const start = async (log: Logger): Promise<Served> => {
     const api = await startApi(config, log);
-    log.info({ url: api.url }, 'the API is ready');
+    void api.ready.then(() => log.info({ url: api.url }, 'the API is ready'));
     return api;
   };
   await runUntilSignal(config.logLevel, start, API_IN_TRACES);

@@ -1,6 +1,6 @@
 import { openBackend, watchTokens } from '../api/backend.ts';
 import { createRecipients } from '../api/recipients.ts';
-import { listen, type Served } from '../api/serve.ts';
+import { listen, type Program } from '../api/serve.ts';
 import type { ConsoleConfig } from '../src/config/config.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createAudit } from '../src/operations/audit.ts';
@@ -9,10 +9,10 @@ import { startSampler } from './samples.ts';
 import { createSessions, isLoginWanted } from './session.ts';
 
 /** Puts the parts of the console together. Rejects if the tokens have faults or the port is taken. Redis may come later. */
-export async function startConsole(config: ConsoleConfig, log: Logger): Promise<Served> {
+export async function startConsole(config: ConsoleConfig, log: Logger): Promise<Program> {
   const { queue, console: own } = config;
   const { host, login, readOnly, showTexts } = own;
-  const backend = openBackend(config);
+  const backend = openBackend(config, 'console', log);
   const { connection, shards } = backend;
   const tokens = await watchTokens(own.tokensFile, isLoginWanted(own) ? log : log.child({}, { level: 'error' }));
   const stopping = new AbortController();
@@ -31,6 +31,7 @@ export async function startConsole(config: ConsoleConfig, log: Logger): Promise<
   const served = await listen('console', app.fetch, own, log);
   return {
     url: served.url,
+    ready: backend.reached,
     async close() {
       stopping.abort();
       sampler.stop();
