@@ -8,6 +8,7 @@ import { createApp } from './app.ts';
 import { openBackend, watchTokens } from './backend.ts';
 import { createBacklog } from './backlog.ts';
 import { createEnqueuer } from './enqueue.ts';
+import { createRefusals } from './refusals.ts';
 import { createRecipients } from './recipients.ts';
 import { listen, type Program } from './serve.ts';
 
@@ -22,11 +23,12 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Program>
   const homes = async (id: string) => (await backend.shards.homes(id)).map((shard) => shard.queue);
   const tokens = await watchTokens(api.tokensFile, log);
   const stopping = new AbortController();
+  const refusals = createRefusals('API', log);
   const backlog = createBacklog(queues, api.maxWaiting);
   const spans = { destination: destinationOf(queue.prefix) };
   const tracing = wantsTraces(process.env) ? await openTracing(spans, (message) => log.warn(message)) : undefined;
   const app = createApp({
-    ...{ tokens, producer, backlog, log, signal: stopping.signal },
+    ...{ tokens, producer, backlog, log, refusals, signal: stopping.signal },
     ...(tracing && { tracing }),
     tell: (id) => backend.tell(id),
     explain: (error) => backend.explain(error),
@@ -51,6 +53,7 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Program>
       stopping.abort();
       tokens.close();
       await served.close();
+      refusals.close();
       await backend.close();
     },
   };

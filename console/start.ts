@@ -1,4 +1,5 @@
 import { openBackend, watchTokens } from '../api/backend.ts';
+import { createRefusals } from '../api/refusals.ts';
 import { createRecipients } from '../api/recipients.ts';
 import { listen, type Program } from '../api/serve.ts';
 import type { ConsoleConfig } from '../src/config/config.ts';
@@ -16,7 +17,8 @@ export async function startConsole(config: ConsoleConfig, log: Logger): Promise<
   const { connection, shards } = backend;
   const tokens = await watchTokens(own.tokensFile, isLoginWanted(own) ? log : log.child({}, { level: 'error' }));
   const stopping = new AbortController();
-  const sessions = createSessions({ tokens, host, login, readOnly, isSecure: own.tls !== undefined });
+  const refusals = createRefusals('console', log);
+  const sessions = createSessions({ tokens, refusals, host, login, readOnly, isSecure: own.tls !== undefined });
   const homes = async (id: string) => (await shards.homes(id)).map((shard) => shard.queue);
   const sampler = startSampler({ connection, shards: () => shards.open(), prefix: queue.prefix });
   const app = createConsoleApp(
@@ -37,6 +39,7 @@ export async function startConsole(config: ConsoleConfig, log: Logger): Promise<
       sampler.stop();
       tokens.close();
       await served.close();
+      refusals.close();
       await backend.close();
     },
   };
