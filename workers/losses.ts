@@ -39,7 +39,7 @@ const STOP_MS = 500;
 
 export function watchLosses(parts: LossParts): LossWatch {
   const { redis, limiterRedis, prefix, registry, log, everyMs = LOOK_EVERY_MS } = parts;
-  const count = createLossMetrics(registry);
+  const count = createLossMetrics(registry, limiterRedis === undefined ? ['queue'] : ['queue', 'limiter']);
   const servers = [
     watchServer('queue', redis),
     ...(limiterRedis === undefined ? [] : [watchServer('limiter', limiterRedis)]),

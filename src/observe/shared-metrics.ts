@@ -179,9 +179,10 @@ export function createRedisMetrics(registry: Registry, read: () => Promise<reado
   );
 }
 
-/** @returns counts what this worker noticed that Redis lost */
+/** @returns counts what this worker noticed that one of these Redises lost */
 export function createLossMetrics(
   registry: Registry,
+  names: readonly RedisFigures['redis'][],
 ): (redis: RedisFigures['redis'], kind: 'emptied' | 'older' | 'evicted') => void {
   const losses = new Counter({
     name: 'pushpacer_redis_losses_total',
@@ -189,7 +190,7 @@ export function createLossMetrics(
     labelNames: ['redis', 'kind'],
     registers: [registry],
   });
-  for (const redis of ['queue', 'limiter']) for (const kind of ['emptied', 'older']) losses.inc({ redis, kind }, 0);
+  for (const redis of names) for (const kind of ['emptied', 'older']) losses.inc({ redis, kind }, 0);
   return (redis, kind) => {
     if (kind !== 'evicted') losses.inc({ redis, kind }); // keys are counted by Redis itself
   };
