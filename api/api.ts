@@ -5,6 +5,7 @@
  * - backend.ts: what it needs of Redis
  * - app.ts: every route, and what is checked before it
  * - tokens.ts: the bearer tokens and their file; token.ts is the command that changes it
+ * - refusals.ts: refused tokens in the log, counted
  * - backlog.ts: whether more may be added
  * - enqueue.ts: notifications of a body or a stream, and requests that come twice
  * - limiters.ts: the limiters, with the limits of the workers
@@ -30,7 +31,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 async function run(config: ApiConfig): Promise<void> {
   const start = async (log: Logger): Promise<Served> => {
     const api = await startApi(config, log);
-    log.info({ url: api.url }, 'the API is ready');
+    void api.ready.then(() => log.info({ url: api.url }, 'the API is ready'));
     return api;
   };
   await runUntilSignal(config.logLevel, start, API_IN_TRACES);

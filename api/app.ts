@@ -16,6 +16,7 @@ import { openApiDocument } from './openapi.ts';
 import { openOutcomes, parseCursor, type OutcomesParts } from './outcomes.ts';
 import { invalid, problemResponse, redisAway, type Problem } from './problems.ts';
 import type { Recipients } from './recipients.ts';
+import type { Refusals } from './refusals.ts';
 import type { Scope, Token, TokenBook } from './tokens.ts';
 
 export interface AppParts {
@@ -32,6 +33,7 @@ export interface AppParts {
   /** Whether Redis answers. */
   readonly isReady: () => Promise<boolean>;
   readonly log: Logger;
+  readonly refusals: Pick<Refusals, 'count'>;
   /** Absent: no traces are wanted. */
   readonly tracing?: Pick<Tracing, 'continuing'>;
   /** Aborts when the server stops: streams of outcomes end. */
@@ -59,7 +61,7 @@ const EVENT_STREAM = { 'content-type': 'text/event-stream', 'x-accel-buffering':
 
 /** The HTTP API: every route, and what is checked before it. */
 export function createApp(parts: AppParts): Hono<Env> {
-  const { tokens, producer, tell, enqueuer, backlog, recipients, outcomes, log, explain, signal } = parts;
+  const { tokens, producer, tell, enqueuer, backlog, recipients, outcomes, log, refusals, explain, signal } = parts;
   const app = new Hono<Env>();
   const failures = createMemoryLimiter({ policy: { rules: [{ max: MOST_FAILURES, perMs: 60_000 }], minGapMs: 0 } });
   let readers = 0;
@@ -91,7 +93,10 @@ export function createApp(parts: AppParts): Hono<Env> {
       const secret = /^Bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '')?.[1] ?? '';
       const token = tokens.find(secret);
       if (token === undefined) return problemResponse(await unauthorized(c, secret !== ''));
-      if (!token.scopes.includes(scope)) return problemResponse(forbidden(token, scope));
+      if (!token.scopes.includes(scope)) {
+        refusals.count('scope', addressOf(c));
+        return problemResponse(forbidden(token, scope));
+      }
       c.set('token', token);
       c.set('secret', secret);
       await next();
@@ -105,7 +110,8 @@ export function createApp(parts: AppParts): Hono<Env> {
   }
 
   async function unauthorized(c: Context<Env>, hasSecret: boolean): Promise<Problem> {
-    const address = c.env.incoming?.socket.remoteAddress ?? 'unknown';
+    const address = addressOf(c);
+    refusals.count(hasSecret ? 'unknownToken' : 'noToken', address);
     const answer = await failures.admit({ recipientId: address, id: crypto.randomUUID(), maxWaitMs: 0 });
     if (answer.kind !== 'admitted') {
       const seconds = Math.max(1, Math.ceil(answer.waitMs / 1_000));
@@ -266,6 +272,10 @@ export function createApp(parts: AppParts): Hono<Env> {
   });
 
   return app;
+}
+
+function addressOf(c: Context<Env>): string {
+  return c.env.incoming?.socket.remoteAddress ?? 'unknown';
 }
 
 /** For 405: every method of every path. */

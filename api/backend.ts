@@ -1,10 +1,11 @@
 import { hasOwnLimiter, type ApiConfig } from '../src/config/config.ts';
-import type { Logger } from '../src/observe/log.ts';
+import { createSparing, type Logger } from '../src/observe/log.ts';
 import { tellStory, type Told } from '../src/operations/story.ts';
 import { createProducer, type Producer } from '../src/queue/producer.ts';
 import { createShards, type Shards } from '../src/queue/shards.ts';
 import type { WorkerPolicy } from '../src/queue/workers.ts';
-import { connectProducer, explained, type Connection } from '../src/redis/connection.ts';
+import { connectProducer, explained, isLasting, type Connection } from '../src/redis/connection.ts';
+import { watchOutages } from '../src/redis/outages.ts';
 import { createLimiters, type OpenLimiters } from './limiters.ts';
 import { openTokens, type TokenBook } from './tokens.ts';
 
@@ -22,16 +23,26 @@ export interface Backend {
   tell(id: string): Promise<Told>;
   /** An error of Redis's client as RedisAwayError; any other one as it is. */
   explain(error: unknown): unknown;
+  /** Resolves when Redis has answered for the first time. Never rejects. */
+  readonly reached: Promise<void>;
   close(): Promise<void>;
 }
 
-/** Connects. Redis may come later: what needs it waits for a while, and then rejects. */
-export function openBackend(config: Pick<ApiConfig, 'redis' | 'limiterRedis' | 'queue' | keyof WorkerPolicy>): Backend {
+/**
+ * Connects, and logs when a connection is lost and when it is back. Redis may come later: what needs it waits for a while, and then
+ * rejects. `name`: of the program, for the log.
+ */
+export function openBackend(
+  config: Pick<ApiConfig, 'redis' | 'limiterRedis' | 'queue' | keyof WorkerPolicy>,
+  name: string,
+  log: Pick<Logger, 'info' | 'warn' | 'error'>,
+): Backend {
   const { redis, limiterRedis, queue, policy, categories, quietHours, apartRules } = config;
   const connection = connectProducer(redis);
   const isOwn = hasOwnLimiter(config);
   const limiterConnection = isOwn ? connectProducer(limiterRedis) : connection;
-  for (const each of [connection, limiterConnection]) each.on('error', () => undefined); // the request that fails reports it
+  const connections = [...new Set([connection, limiterConnection])];
+  logOutages(connections, name, log);
   const limiter = { limiterRedisUrl: limiterRedis.redisUrl, limiterSentinelName: limiterRedis.sentinel?.name };
   const producer = createProducer({ connection, ...queue, ...(isOwn && limiter) });
   const shards = createShards(connection, queue);
@@ -46,12 +57,36 @@ export function openBackend(config: Pick<ApiConfig, 'redis' | 'limiterRedis' | '
         status: (of) => producer.status(of),
       }),
     explain: (error) => explained(connection, error),
+    reached: untilReached(connections),
     async close() {
       await producer.close();
       await shards.close();
-      for (const each of new Set([connection, limiterConnection])) each.disconnect();
+      for (const each of connections) each.disconnect();
     },
   };
+}
+
+/** How often the same trouble is logged. */
+const TROUBLE_EVERY_MS = 5_000;
+
+function logOutages(connections: readonly Connection[], name: string, log: Pick<Logger, 'info' | 'warn' | 'error'>) {
+  watchOutages(connections, {
+    sparing: createSparing(TROUBLE_EVERY_MS),
+    lost({ redis, trouble, reason, message, repeats }) {
+      if (isLasting(trouble))
+        log.error({ redis, reason: message, repeats }, `the ${name} cannot use Redis: ${MEANWHILE}`);
+      else log.warn({ redis, reason, repeats }, `the ${name} has no connection to Redis: ${MEANWHILE}`);
+      return true;
+    },
+    back: (found) => log.info(found, `the ${name} is connected to Redis again`),
+  });
+}
+
+const MEANWHILE = 'what needs it is refused (503), and it is tried again until Redis answers';
+
+async function untilReached(connections: readonly Connection[]): Promise<void> {
+  const waiting = connections.filter(({ status }) => status !== 'ready');
+  await Promise.all(waiting.map((each) => new Promise((resolve) => each.once('ready', resolve))));
 }
 
 /** The tokens of the file, read again when it changes. Rejects if it has faults at the start. */

@@ -19,6 +19,12 @@ export interface Served {
   close(): Promise<void>;
 }
 
+/** A server that needs Redis. */
+export interface Program extends Served {
+  /** Resolves when it can do its work: Redis has answered. Never rejects. */
+  readonly ready: Promise<void>;
+}
+
 export interface Address {
   readonly host: string;
   readonly port: number;

@@ -8,25 +8,27 @@ import { createApp } from './app.ts';
 import { openBackend, watchTokens } from './backend.ts';
 import { createBacklog } from './backlog.ts';
 import { createEnqueuer } from './enqueue.ts';
+import { createRefusals } from './refusals.ts';
 import { createRecipients } from './recipients.ts';
-import { listen, type Served } from './serve.ts';
+import { listen, type Program } from './serve.ts';
 
 const READY_MS = 1_000;
 
 /** Puts the parts of the API together. Rejects if the tokens have faults or the port is taken. Redis may come later. */
-export async function startApi(config: ApiConfig, log: Logger): Promise<Served> {
+export async function startApi(config: ApiConfig, log: Logger): Promise<Program> {
   const { queue, api } = config;
-  const backend = openBackend(config);
+  const backend = openBackend(config, 'API', log);
   const { connection, producer } = backend;
   const queues = async () => (await backend.shards.open()).map((shard) => shard.queue);
   const homes = async (id: string) => (await backend.shards.homes(id)).map((shard) => shard.queue);
   const tokens = await watchTokens(api.tokensFile, log);
   const stopping = new AbortController();
+  const refusals = createRefusals('API', log);
   const backlog = createBacklog(queues, api.maxWaiting);
   const spans = { destination: destinationOf(queue.prefix) };
   const tracing = wantsTraces(process.env) ? await openTracing(spans, (message) => log.warn(message)) : undefined;
   const app = createApp({
-    ...{ tokens, producer, backlog, log, signal: stopping.signal },
+    ...{ tokens, producer, backlog, log, refusals, signal: stopping.signal },
     ...(tracing && { tracing }),
     tell: (id) => backend.tell(id),
     explain: (error) => backend.explain(error),
@@ -46,10 +48,12 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Served> 
   const served = await listen('API', app.fetch, api, log);
   return {
     url: served.url,
+    ready: backend.reached,
     async close() {
       stopping.abort();
       tokens.close();
       await served.close();
+      refusals.close();
       await backend.close();
     },
   };

@@ -45,7 +45,7 @@ async function run(env: Environment): Promise<void> {
   const config = loadConsoleConfig(env);
   await runUntilSignal(config.logLevel, async (log) => {
     const served = await startConsole(config, log);
-    log.info({ url: served.url }, 'the console is ready');
+    void served.ready.then(() => log.info({ url: served.url }, 'the console is ready'));
     return served;
   });
 }

@@ -28,7 +28,8 @@ async function run(): Promise<void> {
       await api.close();
       throw error;
     });
-    log.info({ api: api.url, console: served.url }, 'the API and the console are ready');
+    const urls = { api: api.url, console: served.url };
+    void Promise.all([api.ready, served.ready]).then(() => log.info(urls, 'the API and the console are ready'));
     return {
       async close() {
         await Promise.all([api.close(), served.close()]);

@@ -1,6 +1,7 @@
 import type { Context, MiddlewareHandler } from 'hono';
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
 import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
+import type { Refusals } from '../api/refusals.ts';
 import type { TokenBook } from '../api/tokens.ts';
 import { isLoopback } from '../api/serve.ts';
 
@@ -25,6 +26,8 @@ export interface ConsoleEnv {
 
 export interface SessionOptions {
   readonly tokens: Pick<TokenBook, 'find'>;
+  /** Counts logins that failed. */
+  readonly refusals: Pick<Refusals, 'count'>;
   readonly host: string;
   /** Whether a login is wanted on this machine too. */
   readonly login: boolean;
@@ -57,7 +60,7 @@ const SAFE = new Set(['GET', 'HEAD']);
  * the API's file logs in: `operate` makes an operator, `read` a viewer. The cookie holds the token itself, so a revoked token is out at
  * once, and there is no list of sessions to keep.
  */
-export function createSessions({ tokens, host, login, readOnly, isSecure }: SessionOptions): Sessions {
+export function createSessions({ tokens, refusals, host, login, readOnly, isSecure }: SessionOptions): Sessions {
   const isWanted = isLoginWanted({ host, login });
   const failures = createMemoryLimiter({ policy: { rules: [{ max: MOST_FAILURES, perMs: 60_000 }], minGapMs: 0 } });
 
@@ -101,6 +104,7 @@ export function createSessions({ tokens, host, login, readOnly, isSecure }: Sess
         return undefined;
       }
       const address = c.env.incoming?.socket.remoteAddress ?? 'unknown';
+      refusals.count(tokens.find(secret.trim()) === undefined ? 'unknownToken' : 'scope', address);
       const answer = await failures.admit({ recipientId: address, id: crypto.randomUUID(), maxWaitMs: 0 });
       if (answer.kind !== 'admitted') return `too many attempts; try again in ${Math.ceil(answer.waitMs / 1_000)} s`;
       if (tokens.find(secret.trim()) !== undefined) return 'this token has neither the scope read nor operate';

@@ -9,7 +9,7 @@ import { columnsOf, green, redOut, table, yellowOut } from '../src/terminal/text
 import type { Finding } from './doctor/check.ts';
 import { checkProviders } from './doctor/providers.ts';
 import { checkRedis, type RedisToCheck } from './doctor/redis.ts';
-import { nodeFinding, stopFinding, variablesFindings, workersFindings } from './doctor/settings.ts';
+import { lossFindings, nodeFinding, stopFinding, variablesFindings, workersFindings } from './doctor/settings.ts';
 
 interface Flags {
   readonly sendDryRun?: true;
@@ -101,9 +101,10 @@ async function examineRedis(
   const ofQueue: RedisToCheck = {
     ...{ ...shared, label: 'redis', config: redis, roles: isApart ? ['queue'] : ['queue', 'limiter'] },
   };
-  const findings = await checkRedis(ofQueue, (connection) =>
-    workersFindings(connection, queue.prefix, config, accounts),
-  );
+  const findings = await checkRedis(ofQueue, async (connection) => [
+    ...(await workersFindings(connection, queue.prefix, config, accounts)),
+    ...(await lossFindings(connection, queue.prefix)),
+  ]);
   if (!isApart) return findings;
   const ofLimiter: RedisToCheck = { ...shared, label: 'limiter', config: limiterRedis, roles: ['limiter'] };
   return [...findings, ...(await checkRedis(ofLimiter, () => Promise.resolve([])))];

@@ -11,6 +11,7 @@
  * - breakers.ts: the circuit breakers, in the log and counted
  * - reach.ts: which providers cannot be reached, and since when, in the log
  * - wedge.ts: whether it has stopped to take jobs although it could
+ * - losses.ts: whether Redis has lost what was stored in it, or may evict it
  * - pages.ts: `/metrics`, `/healthz` and `/readyz`, and this replica in the registry of workers
  * - passes.ts: what a pass does with its job; the limiter, the stream of outcomes, and the replies of providers in the log
  * - consumer.ts: one queue: its worker, its clock, and the locks that were lost

@@ -18,6 +18,7 @@ import { readInfo } from '../src/redis/info.ts';
 import type { Accounts } from './accounts.ts';
 import { openMs } from './breakers.ts';
 import type { Consumer } from './consumer.ts';
+import type { LossWatch } from './losses.ts';
 import type { ReachWatch, UnreachedServer } from './reach.ts';
 import { isAnswered, type WedgeWatch } from './wedge.ts';
 
@@ -119,10 +120,11 @@ export interface PresenceParts {
   readonly breakers: Pick<Breakers, 'all'>;
   readonly reach: Pick<ReachWatch, 'unreached'>;
   readonly metrics: Pick<Metrics, 'tally' | 'slots'>;
+  readonly losses: Pick<LossWatch, 'evicting'>;
   readonly layout: () => Pick<Layout, 'version'>;
 }
 
-type Known = Pick<Config, 'queue' | 'policy' | 'categories' | 'quietHours' | 'apartRules' | 'concurrency'>;
+type Known = Pick<Config, 'queue' | 'policy' | 'categories' | 'quietHours' | 'apartRules' | 'concurrency' | 'lockMs'>;
 
 /** Writes this replica into the registry of workers. */
 export async function startReplicaPresence(config: Known, parts: PresenceParts): Promise<Presence> {
@@ -185,11 +187,11 @@ function inTime<T>(reading: Promise<T>): Promise<T | undefined> {
 
 /** What changes is read at each call. */
 function factsOf(
-  { concurrency }: Known,
-  { consumers, accounts, breakers, reach, metrics, layout }: PresenceParts,
+  { concurrency, lockMs }: Known,
+  { consumers, accounts, breakers, reach, metrics, losses, layout }: PresenceParts,
 ): () => WorkerFacts {
   const startedAt = Date.now();
-  const fixed = { version: packageVersion(), host: hostname(), pid: process.pid, concurrency };
+  const fixed = { version: packageVersion(), host: hostname(), pid: process.pid, concurrency, lockMs };
   return () => {
     const clockOffsetMs = consumers[0]?.clock.offsetMs ?? 0;
     const onRedis = (at: number): number => Math.round(at + clockOffsetMs);
@@ -197,6 +199,7 @@ function factsOf(
     const accountNames = accounts.names();
     const tally = metrics.tally();
     const withoutSlot = metrics.slots.current();
+    const evicting = losses.evicting();
     const names = accountNames.map(namesOf);
     const open = [...breakers.all()].flatMap(
       ([service, each]) => (accountNames.includes(accountIn(service)) && each) || [],
@@ -226,6 +229,7 @@ function factsOf(
         const { cause, forMs } = failure;
         return { service, host, cause, since: onRedis(Date.now() - forMs) };
       }),
+      ...(evicting.length > 0 && { evicting: [...evicting] }),
       ...(withoutSlot && {
         withoutSlot: {
           ...withoutSlot,

@@ -2,14 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { Cluster, type Redis } from 'ioredis';
 import type { Config } from '../src/config/config.ts';
-import { errorChain } from '../src/domain/redact.ts';
 import { within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import {
   connectLimiter,
   connectWorker,
-  explainedLoss,
   isLasting,
   RedisAwayError,
   whenReady,
@@ -17,6 +15,7 @@ import {
   type RedisTrouble,
 } from '../src/redis/connection.ts';
 import { isNotNow } from '../src/redis/deadline.ts';
+import { watchOutages } from '../src/redis/outages.ts';
 import { addressOf } from '../src/redis/target.ts';
 
 /** How long the limiter and the quotas wait for an answer of Redis before the job is put back. */
@@ -66,34 +65,16 @@ export async function connect(
 
 /** One line for each trouble, and one when all connections that were lost are back. */
 function logLosses(connections: readonly Connection[], log: Logger, starting: { readonly isOver: boolean }): void {
-  const sparing = createSparing(TROUBLE_EVERY_MS);
-  const lost = new Set<Connection>();
-  let isLogged = false;
-  let lostAt = 0;
-  for (const connection of connections) {
-    connection.on('error', (error: Error) => {
-      const reason = errorChain(error);
-      const repeats = sparing(reason);
-      if (repeats === undefined) return;
-      const redis = addressOf(connection);
-      void explainedLoss(connection, error).then(({ trouble, message }) => {
-        if (!isLasting(trouble)) log.warn({ redis, reason, repeats }, LOST[trouble]);
-        else if (starting.isOver) log.error({ redis, reason: message, repeats }, LOST[trouble]);
-        else return; // the start ends with this error
-        isLogged = true;
-      });
-    });
-    connection.on('close', () => {
-      if (lost.size === 0) lostAt = performance.now();
-      lost.add(connection);
-    });
-    connection.on('ready', () => {
-      if (!lost.delete(connection) || lost.size > 0 || !isLogged) return;
-      isLogged = false;
-      const awayMs = Math.round(performance.now() - lostAt);
-      log.info({ redis: addressOf(connection), awayMs }, 'connected to Redis again: the jobs that waited go on');
-    });
-  }
+  watchOutages(connections, {
+    sparing: createSparing(TROUBLE_EVERY_MS),
+    lost({ redis, trouble, reason, message, repeats }) {
+      if (!isLasting(trouble)) log.warn({ redis, reason, repeats }, LOST[trouble]);
+      else if (starting.isOver) log.error({ redis, reason: message, repeats }, LOST[trouble]);
+      else return false; // the start ends with this error
+      return true;
+    },
+    back: (found) => log.info(found, 'connected to Redis again: what waits there goes on'),
+  });
 }
 
 const NO_CONNECTION = 'no connection to Redis: jobs wait, and it is tried again until Redis answers';

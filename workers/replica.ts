@@ -17,6 +17,7 @@ import { openMs, startBreakers } from './breakers.ts';
 import { startConsumer, watchLocks, type Consumer } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
 import { serveReplica, showShared, startReplicaPresence } from './pages.ts';
+import { watchLosses } from './losses.ts';
 import { placesIn, sweepFormer, watchLayout } from './layout.ts';
 import { createPasses } from './passes.ts';
 import { watchReach } from './reach.ts';
@@ -157,8 +158,10 @@ async function compose(
   closing.defer(() => keeper.stop());
   const shared = { redis, ...(hasOwnLimiter(config) && { limiterRedis }), queues, prefix, accounts };
   showShared({ ...shared, registry: metrics.registry });
+  const losses = watchLosses({ ...shared, registry: metrics.registry, log });
+  closing.defer(() => losses.stop());
   const presence = await startReplicaPresence(config, {
-    ...{ redis, consumers, accounts, breakers, reach, metrics, layout: layout.current },
+    ...{ redis, consumers, accounts, breakers, reach, metrics, losses, layout: layout.current },
   });
   closing.defer(() => presence.close());
 

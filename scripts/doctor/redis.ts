@@ -152,6 +152,11 @@ function roleFinding(info: Info, { config }: RedisToCheck): Finding {
 function evictionFinding(info: Info): Finding {
   const { ok, warning, fault } = createFindings('eviction');
   const policy = info.get('maxmemory_policy') ?? 'not known';
+  const evicted = numberIn(info, 'evicted_keys');
+  if (policy === 'noeviction' && evicted > 0) {
+    const text = `maxmemory-policy noeviction, but it evicted ${evicted} keys since its start, under another policy`;
+    return warning(text, 'enqueue again what producers know to be missing (docs/runbook.md)');
+  }
   if (policy === 'noeviction') return ok('maxmemory-policy noeviction');
   const advice = 'set maxmemory-policy noeviction: CONFIG SET maxmemory-policy noeviction, and in redis.conf';
   const text = `maxmemory-policy is ${policy}: a full Redis drops slots, and so lifts limits, or drops jobs`;

@@ -5,9 +5,11 @@ import { formatFault, printable, type Fault } from '../../src/domain/faults.ts';
 import { policyText } from '../../src/domain/limits.ts';
 import { formatDuration } from '../../src/domain/time.ts';
 import type { Environment } from '../../src/environment/values.ts';
+import { lossText } from '../../src/operations/losses.ts';
 import { packageVersion } from '../../src/observe/metrics.ts';
+import { readLosses } from '../../src/queue/losses.ts';
 import { policyIdOf, readWorkers } from '../../src/queue/workers.ts';
-import type { Connection } from '../../src/redis/connection.ts';
+import { readClock, type Connection } from '../../src/redis/connection.ts';
 import { createFindings, type Finding } from './check.ts';
 
 /** What the environment says, and whether it is what the workers have that run already. */
@@ -90,6 +92,16 @@ export async function workersFindings(
   if (findings.length > 0) return findings;
   return [ok(alive.length === 0 ? 'none is alive' : `${count(alive.length)} alive, with the same limits and version`)];
 }
+
+/** What workers noticed that Redis lost. Nothing is said where that is nothing. */
+export async function lossFindings(connection: Connection, prefix: string): Promise<Finding[]> {
+  const { warning } = createFindings('losses');
+  const now = await readClock(connection);
+  const losses = await readLosses(connection, prefix, now);
+  return losses.map((loss) => warning(lossText(loss, now), LOSS_ADVICE));
+}
+
+const LOSS_ADVICE = 'docs/runbook.md says what; when that is done: pushpacer status --acknowledge';
 
 function count(workers: number): string {
   return workers === 1 ? '1 worker' : `${workers} workers`;

@@ -133,6 +133,7 @@ export interface RedisFigures {
   readonly maxBytes: number;
   readonly clients: number;
   readonly evictedKeys: number;
+  readonly mayEvict: boolean;
   readonly commands: number;
 }
 
@@ -167,10 +168,32 @@ export function createRedisMetrics(registry: Registry, read: () => Promise<reado
     ({ evictedKeys }) => evictedKeys,
   );
   metric(
+    Gauge,
+    ['pushpacer_redis_may_evict', '1 if its maxmemory-policy lets Redis evict keys, otherwise 0: must be 0.'],
+    ({ mayEvict }) => Number(mayEvict),
+  );
+  metric(
     Counter,
     ['pushpacer_redis_commands_total', 'Commands that Redis carried out since its start, of all clients.'],
     ({ commands }) => commands,
   );
+}
+
+/** @returns counts what this worker noticed that one of these Redises lost */
+export function createLossMetrics(
+  registry: Registry,
+  names: readonly RedisFigures['redis'][],
+): (redis: RedisFigures['redis'], kind: 'emptied' | 'older' | 'evicted') => void {
+  const losses = new Counter({
+    name: 'pushpacer_redis_losses_total',
+    help: 'How often this worker noticed that Redis had lost all (emptied) or its last part (older). Every worker notices the same.',
+    labelNames: ['redis', 'kind'],
+    registers: [registry],
+  });
+  for (const redis of names) for (const kind of ['emptied', 'older']) losses.inc({ redis, kind }, 0);
+  return (redis, kind) => {
+    if (kind !== 'evicted') losses.inc({ redis, kind }); // keys are counted by Redis itself
+  };
 }
 
 /** `offsetsMs` is read at each scrape: Redis's clock minus this worker's, in milliseconds, one number for each queue. */

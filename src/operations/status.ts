@@ -5,6 +5,7 @@ import { policyText } from '../domain/limits.ts';
 import { CREDENTIALS, type DeadLetterReason } from '../domain/outcome.ts';
 import type { WithoutSlotCode } from '../observe/without-slot.ts';
 import type { Layout } from '../queue/layout.ts';
+import { readLosses, type NotedLoss } from '../queue/losses.ts';
 import { moveKeys, writeProbeKey } from '../queue/names.ts';
 import { readOverview, type Overview } from '../queue/overview.ts';
 import type { ShardQueues } from '../queue/shards.ts';
@@ -13,12 +14,15 @@ import type { Connection } from '../redis/connection.ts';
 import { readWriteRefusal } from '../redis/info.ts';
 import { callOf } from '../terminal/command.ts';
 import { breakdown, deadLetters as deadLettersText, fromNow, span } from '../terminal/text.ts';
+import { lossText, mayEvictTexts } from './losses.ts';
 import type { Rates } from './rates.ts';
 
 /** What is wrong, in the words of the last lines. */
 interface Wrong {
   readonly kind:
     | 'no-writes'
+    | 'lost'
+    | 'may-evict'
     | 'no-worker'
     | 'no-slot'
     | 'worker-silent'
@@ -95,6 +99,8 @@ export interface StatusResult extends Overview {
   readonly shards: ShardsFacts;
   /** Redis's words where it takes no writes. Then workers cannot write that they are alive. */
   readonly noWrites?: string;
+  /** What Redis has lost within a day, as workers noticed it, unless an operator has acknowledged it. */
+  readonly losses: readonly NotedLoss[];
   readonly workersAlive: number;
   readonly workers: readonly SeenWorker[];
   readonly policies: readonly PolicyOfWorkers[];
@@ -111,8 +117,10 @@ const HOUR_MS = 3_600_000;
 const DUE_LATE_MS = 10_000;
 /** What is new waits while there is a lot to do, such as a broadcast. */
 const UNTAKEN_LATE_MS = 60_000;
-/** A worker that was not seen for longer is still listed, but no longer counts as wrong while others are alive. */
-const SILENT_SHOWN_MS = 600_000;
+/** LOCK_DURATION of a worker of an older version, which does not say it: the default. */
+const USUAL_LOCK_MS = 30_000;
+/** A worker may have renewed a lock until 5 s after it was last seen, and others look for locks that have run out every 5 s. */
+const TAKE_OVER_MS = 10_000;
 const CLOCK_APART_MS = 1_000;
 /** What gets no slot asks again after 1 to 2 s, so this is more than one ask that failed. */
 const WITHOUT_SLOT_MS = 5_000;
@@ -127,6 +135,7 @@ export async function readStatus(
   const queues = shards.map(({ queue }) => queue);
   const overview = await readOverview(queues, connection);
   const seen = await readWorkers(connection, prefix);
+  const losses = await readLosses(connection, prefix, overview.now);
   const deadLetters = await readDead(shards.map(createDeadLetters), overview.now);
   const alive = seen.workers.filter((worker) => worker.alive);
   const ofShards = await readShards(shards, connection, layout);
@@ -137,6 +146,7 @@ export async function readStatus(
     ...overview,
     shards: ofShards,
     ...(noWrites !== undefined && { noWrites }),
+    losses,
     workersAlive: alive.length,
     workers: seen.workers,
     policies: policiesOf(seen),
@@ -249,9 +259,12 @@ export function callOther(name: string): string {
 /** The worst first. */
 function wrongsOf(facts: Facts): Wrong[] {
   const { now, workers, due, untaken, paused, breakers, unreachable, deadLetters, policies } = facts;
+  const whatNow = `docs/runbook.md says what to do; when that is done: ${callOther('status')} --acknowledge`;
   const faults: (readonly [Wrong['kind'], string | undefined | false])[] = [
     ['no-writes', noWritesText(facts)],
     ['no-worker', noWorker(facts)],
+    ...facts.losses.map((loss) => ['lost', `${lossText(loss, now)}; ${whatNow}`] as const),
+    ...mayEvictTexts(workers).map((text) => ['may-evict', text] as const),
     ...withoutSlotTexts(facts).map((text) => ['no-slot', text] as const),
     ['paused', paused && 'the queue is paused: workers take nothing; somebody paused it with another program'],
     ['due-late', due.oldestAt !== undefined && now - due.oldestAt >= DUE_LATE_MS && dueText(facts)],
@@ -282,9 +295,10 @@ function named(all: readonly string[]): string {
   return [...some(all), ...(all.length > NAMED ? [`and ${all.length - NAMED} more`] : [])].join('; ');
 }
 
+/** Those whose jobs others may not have taken yet: after that they are only listed. */
 function silentText(workers: readonly SeenWorker[]): string | undefined {
   const silent = workers
-    .filter(({ alive, silentMs }) => !alive && silentMs < SILENT_SHOWN_MS)
+    .filter(({ alive, silentMs, lockMs = USUAL_LOCK_MS }) => !alive && silentMs < lockMs + TAKE_OVER_MS)
     .toSorted((a, b) => b.silentMs - a.silentMs);
   if (silent.length === 0) return undefined;
   const names = silent.map((worker) => `${workerName(worker)} for ${span(worker.silentMs)}`);

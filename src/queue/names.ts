@@ -74,6 +74,22 @@ export function workersKey(prefix: string): string {
   return `${prefix}:workers`;
 }
 
+/** `{pushpacer}:losses`: what workers noticed that Redis lost. `prefix` is QUEUE_PREFIX itself. */
+export function lossesKey(prefix: string): string {
+  return `${prefix}:losses`;
+}
+
+/** A cluster of up to so many masters with equal shares of the hash slots has a stamp on each of them. */
+const STAMPS_OF_CLUSTER = 8;
+
+/**
+ * `{pushpacer}:stamp`: by them workers notice that a Redis lost what was stored in it (redis/stamp.ts). In a cluster a master may come back
+ * empty alone, so there are several, spread evenly over the hash slots: `{pushpacer-0-188}:stamp`. `prefix` is QUEUE_PREFIX itself.
+ */
+export function stampKeys(prefix: string, isCluster: boolean): string[] {
+  return shardPrefixes(prefix, isCluster ? STAMPS_OF_CLUSTER : 1).map((each) => `${each}:stamp`);
+}
+
 /** `{pushpacer}:write-probe`: never exists. A write that would only change it shows whether Redis takes writes. */
 export function writeProbeKey(prefix: string): string {
   return `${prefix}:write-probe`;

@@ -64,6 +64,8 @@ const factsSchema = z.object({
   clockOffsetMs: z.number(),
   /** WORKER_CONCURRENCY */
   concurrency: z.number(),
+  /** LOCK_DURATION, milliseconds. If the worker is killed, others take its jobs after this time. Absent: a worker of an older version. */
+  lockMs: z.number().optional(),
   /** Jobs that it has, those that sleep too. */
   inHand: z.number(),
   /** Of them, those that sleep, and take none of the places of WORKER_CONCURRENCY. */
@@ -94,6 +96,8 @@ const factsSchema = z.object({
   breakers: z.array(breakerSchema).default([]),
   /** Providers, and their sign-ins, that this worker cannot connect to. A breaker opens only by answers to sends. */
   unreachable: z.array(unreachableSchema).default([]),
+  /** The Redises whose `maxmemory-policy` is not `noeviction`. */
+  evicting: z.array(z.object({ redis: z.enum(['queue', 'limiter']), policy: z.string() })).optional(),
   /** It asks for slots, and has got none from `since` to `lastAt`, its last ask. Absent if it gets them, or asks for none. */
   withoutSlot: z.object({ code: z.string(), since: z.number(), lastAt: z.number() }).optional(),
 });

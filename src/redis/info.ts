@@ -13,6 +13,8 @@ export interface RedisInfo {
   readonly clients: number;
   /** Since the server's start. */
   readonly evictedKeys: number;
+  /** `maxmemory-policy` is another one than `noeviction`. False if the server does not say it. */
+  readonly mayEvict: boolean;
   readonly commands: number;
 }
 
@@ -35,6 +37,7 @@ async function infoOf(redis: Redis): Promise<RedisInfo> {
     maxBytes: number('maxmemory'),
     clients: number('connected_clients'),
     evictedKeys: number('evicted_keys'),
+    mayEvict: (info.get('maxmemory_policy') ?? 'noeviction') !== 'noeviction',
     commands: number('total_commands_processed'),
   };
 }

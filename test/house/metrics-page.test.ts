@@ -14,6 +14,7 @@ function declared(): DocumentedMetric[] {
   shared.createDeadLetterMetrics(registry, () => Promise.resolve(undefined));
   shared.createQuotaMetrics(registry, () => Promise.resolve([]));
   shared.createRedisMetrics(registry, () => Promise.resolve([]));
+  shared.createLossMetrics(registry, []);
   shared.createClockMetrics(registry, () => []);
   return ownOf(registry);
 }

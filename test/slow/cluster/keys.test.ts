@@ -22,6 +22,7 @@ interface Row {
 const STANDS_FOR: Readonly<Record<string, string>> = {
   PREFIX: String.raw`\{pushpacer\}`,
   NAME: 'pushpacer',
+  STAMP: String.raw`(?<tag>\{pushpacer-\d-\d+\})`,
   SHARD: String.raw`(?<tag>\{pushpacer(?:-\d+-\d+)?\})`,
   RECIPIENT: String.raw`(?<tag>\{[^{}]+\})`,
   TAG: String.raw`(?<tag>\{[^{}]+\})`,
@@ -108,4 +109,5 @@ const RARE: readonly RegExp[] = [
   /:(?:logs|pc|marker|wait|prioritized|delayed|active|failed|stalled|stalled-check|lock)$/,
   /:(?:trial|tail|promised|CATEGORY)$|:told:|KIND/,
   /:(?:moving|moved|mover|lease|fence|look)$/,
+  /:losses$/,
 ];

@@ -6,6 +6,7 @@ import { makeSigningKey } from '../../../sandbox/loopback/certificates.ts';
 import type { Finding } from '../../../scripts/doctor/check.ts';
 import { commandsOnCluster, commandsUsed, keyPatterns } from '../../../scripts/doctor/permissions.ts';
 import { main } from '../../../scripts/doctor.ts';
+import { noteLoss } from '../../../src/queue/losses.ts';
 import { runMain } from '../../support/command.ts';
 import { temporaryFolder } from '../../support/program.ts';
 import { connectRedis, queueEnv, testPrefix } from '../../support/redis.ts';
@@ -99,6 +100,29 @@ test('settings of Redis that are not what pushpacer needs', async () => {
   onTestFinished(() => none.close());
   expect((await doctor({ REDIS_URL: none.url })).wrong).toEqual(
     like(/^warning redis eviction: .* it has no maxmemory now$/, /^warning redis persistence: .* no append-only/, /./),
+  );
+});
+
+test('what Redis evicted under another policy, and what workers noticed that it lost', async () => {
+  const url = await openRedis('--maxmemory-policy', 'allkeys-lru');
+  const [admin, prefix] = [connectRedis(url), testPrefix()];
+  for (let at = 0; at < 100; at++) await admin.set(`filler-${at}`, 'x'.repeat(10_000));
+  await admin.config('SET', 'maxmemory', '1500000');
+  await vi.waitFor(async () => expect(await admin.dbsize()).toBeLessThan(100));
+  await admin.config('SET', 'maxmemory', '0');
+  await admin.config('SET', 'maxmemory-policy', 'noeviction');
+  await noteLoss(admin, prefix, {
+    ...{ redis: 'queue', kind: 'emptied', at: Date.now() - 3_600_000 },
+    server: { runId: 'a', isSame: true },
+  });
+  const { wrong, code } = await doctor({ REDIS_URL: url, QUEUE_PREFIX: prefix });
+  expect(code).toBe(0);
+  expect(wrong).toEqual(
+    like(
+      /^warning redis eviction: maxmemory-policy noeviction, but it evicted \d+ keys since its start/,
+      /^warning losses: Redis was emptied \(its keys were deleted\), 1h ago: .* are lost$/,
+      /^warning providers: /,
+    ),
   );
 });
 

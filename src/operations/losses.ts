@@ -1,0 +1,46 @@
+import type { NotedLoss, RedisName } from '../queue/losses.ts';
+import type { SeenWorker } from '../queue/workers.ts';
+import { printable } from '../domain/faults.ts';
+import { fromNow, span } from '../terminal/text.ts';
+
+/** What Redis has lost, and whether it may lose more, in the words of `status`. */
+
+const NAMES: Readonly<Record<RedisName, string>> = { queue: 'Redis', limiter: "the limiter's Redis" };
+
+const GONE: Readonly<Record<RedisName, string>> = {
+  queue: 'what waited, dead letters and slots',
+  limiter: 'slots, limits and blocks of recipients',
+};
+
+/** `Redis was emptied (its keys were deleted), 2m ago: what waited, dead letters and slots are lost` */
+export function lossText(loss: NotedLoss, now: number): string {
+  return `${NAMES[loss.redis]} ${whatText(loss, now, fromNow(now, Math.min(now, loss.at)))}`;
+}
+
+function whatText(loss: NotedLoss, now: number, when: string): string {
+  switch (loss.kind) {
+    case 'emptied': {
+      const how = loss.server.isSame
+        ? 'was emptied (its keys were deleted)'
+        : 'came back empty, or another one is there';
+      return `${how}, ${when}: ${GONE[loss.redis]} are lost`;
+    }
+    case 'older':
+      return `came back with an older state, ${when}: the ${span(loss.to - loss.from)} before are lost`;
+    case 'evicted': {
+      const keys = loss.evicted === 1 ? '1 key' : `${loss.evicted} keys`;
+      return `evicted ${keys} within ${span(Math.max(0, now - loss.since))}, the last ${when}: ${GONE[loss.redis]} may be lost`;
+    }
+  }
+}
+
+/** One text for each Redis and policy. */
+export function mayEvictTexts(workers: readonly SeenWorker[]): string[] {
+  const found = workers.flatMap(({ alive, evicting = [] }) => (alive ? evicting : []));
+  const texts = found.map(
+    ({ redis, policy }) =>
+      `${NAMES[redis]} may evict keys when it is full, and so lose notifications and lift limits: its maxmemory-policy is ` +
+      `${printable(policy)}; set noeviction`,
+  );
+  return [...new Set(texts)];
+}

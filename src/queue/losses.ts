@@ -1,0 +1,48 @@
+import { z } from 'zod';
+import { parseJson } from '../domain/json.ts';
+import type { Connection } from '../redis/connection.ts';
+import type { Loss } from '../redis/stamp.ts';
+import { lossesKey } from './names.ts';
+
+/**
+ * What workers have noticed that Redis lost, for those who look later: `status` is a process without a memory. One hash under QUEUE_PREFIX,
+ * also for what the limiter's own Redis lost.
+ */
+
+/** A loss, and where. */
+export type NotedLoss = Loss & { readonly redis: RedisName };
+
+/** `limiter`: a LIMITER_REDIS_URL of its own. */
+export type RedisName = 'queue' | 'limiter';
+
+/** For so long a loss is told, unless an operator acknowledges it before. */
+export const LOSS_TOLD_MS = 86_400_000;
+
+const server = z.object({ runId: z.string(), isSame: z.boolean() });
+const common = { redis: z.enum(['queue', 'limiter']), at: z.number(), server };
+const lossSchema = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('emptied'), ...common }),
+  z.object({ kind: z.literal('older'), from: z.number(), to: z.number(), ...common }),
+  z.object({ kind: z.literal('evicted'), evicted: z.number(), since: z.number(), ...common }),
+]);
+
+/** Each worker notices the same loss, and all of them write the same field. */
+export async function noteLoss(redis: Connection, prefix: string, loss: NotedLoss): Promise<void> {
+  const key = lossesKey(prefix);
+  await redis.hset(key, `${loss.redis} ${loss.kind} ${loss.server.runId}`, JSON.stringify(loss));
+  await redis.pexpire(key, LOSS_TOLD_MS);
+}
+
+/** Those of the last day that nobody has acknowledged, the last one first. `now`: Redis's clock. */
+export async function readLosses(redis: Connection, prefix: string, now: number): Promise<NotedLoss[]> {
+  const values = Object.values(await redis.hgetall(lossesKey(prefix)));
+  return values
+    .flatMap((json) => lossSchema.safeParse(parseJson(json)).data ?? [])
+    .filter(({ at }) => now - at < LOSS_TOLD_MS)
+    .toSorted((a, b) => b.at - a.at);
+}
+
+/** Acknowledges all of them: they are told no more. */
+export async function forgetLosses(redis: Connection, prefix: string): Promise<void> {
+  await redis.del(lossesKey(prefix));
+}

@@ -1,0 +1,52 @@
+import { errorChain } from '../domain/redact.ts';
+import { explainedLoss, type Connection, type RedisTrouble } from './connection.ts';
+import { addressOf } from './target.ts';
+
+/** An error of a connection: it broke, or could not be opened. */
+export interface Outage {
+  /** The address, without user and password. */
+  readonly redis: string;
+  readonly trouble: RedisTrouble;
+  /** The error as the client tells it. */
+  readonly reason: string;
+  /** The same in words for an operator. */
+  readonly message: string;
+  /** How often it occurred since it was told last. */
+  readonly repeats: number;
+}
+
+export interface OutageWatch {
+  /** Whether to tell a trouble now, and how often it occurred meanwhile (observe/log.ts): Redis that is away makes it many times a second. */
+  readonly sparing: (reason: string) => number | undefined;
+  /** Tells it. False if it leaves that to others. */
+  readonly lost: (outage: Outage) => boolean;
+  /** All connections that were lost are back. Called only if `lost` told something. */
+  readonly back: (found: { readonly redis: string; readonly awayMs: number }) => void;
+}
+
+/** Follows connections of one program, from now on. */
+export function watchOutages(connections: readonly Connection[], { sparing, lost, back }: OutageWatch): void {
+  const gone = new Set<Connection>();
+  let isTold = false;
+  let goneAt = 0;
+  for (const connection of connections) {
+    const redis = addressOf(connection);
+    connection.on('error', (error: Error) => {
+      const reason = errorChain(error);
+      const repeats = sparing(reason);
+      if (repeats === undefined) return;
+      void explainedLoss(connection, error).then(({ trouble, message }) => {
+        isTold = lost({ redis, trouble, reason, message, repeats }) || isTold;
+      });
+    });
+    connection.on('close', () => {
+      if (gone.size === 0) goneAt = performance.now();
+      gone.add(connection);
+    });
+    connection.on('ready', () => {
+      if (!gone.delete(connection) || gone.size > 0 || !isTold) return;
+      isTold = false;
+      back({ redis, awayMs: Math.round(performance.now() - goneAt) });
+    });
+  }
+}
