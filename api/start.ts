@@ -13,14 +13,18 @@ import { listen, type Served } from './serve.ts';
 
 const READY_MS = 1_000;
 
-/** Puts the parts of the API together. Rejects if the tokens have faults or the port is taken. Redis may come later. */
+/**
+ * Puts the parts of the API together. Rejects with InputError if the tokens have faults or the port is taken, and has closed all then.
+ * Redis may come later.
+ */
 export async function startApi(config: ApiConfig, log: Logger): Promise<Served> {
   const { queue, api } = config;
-  const backend = openBackend(config);
+  await using starting = new AsyncDisposableStack();
+  const backend = starting.adopt(openBackend(config), (it) => it.close());
   const { connection, producer } = backend;
   const queues = async () => (await backend.shards.open()).map((shard) => shard.queue);
   const homes = async (id: string) => (await backend.shards.homes(id)).map((shard) => shard.queue);
-  const tokens = await watchTokens(api.tokensFile, log);
+  const tokens = starting.adopt(await watchTokens(api.tokensFile, log), (it) => it.close());
   const stopping = new AbortController();
   const backlog = createBacklog(queues, api.maxWaiting);
   const spans = { destination: destinationOf(queue.prefix) };
@@ -43,14 +47,9 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Served> 
       );
     },
   });
-  const served = await listen('API', app.fetch, api, log);
-  return {
-    url: served.url,
-    async close() {
-      stopping.abort();
-      tokens.close();
-      await served.close();
-      await backend.close();
-    },
-  };
+  const served = await listen({ name: 'API', variables: 'API' }, app.fetch, api, log);
+  starting.defer(() => served.close());
+  starting.defer(() => stopping.abort());
+  const opened = starting.move();
+  return { url: served.url, close: () => opened.disposeAsync() };
 }

@@ -8,17 +8,23 @@ import { createConsoleApp } from './app.ts';
 import { startSampler } from './samples.ts';
 import { createSessions, isLoginWanted } from './session.ts';
 
-/** Puts the parts of the console together. Rejects if the tokens have faults or the port is taken. Redis may come later. */
+/**
+ * Puts the parts of the console together. Rejects with InputError if the tokens have faults or the port is taken, and has closed all
+ * then. Redis may come later.
+ */
 export async function startConsole(config: ConsoleConfig, log: Logger): Promise<Served> {
   const { queue, console: own } = config;
   const { host, login, readOnly, showTexts } = own;
-  const backend = openBackend(config);
+  await using starting = new AsyncDisposableStack();
+  const backend = starting.adopt(openBackend(config), (it) => it.close());
   const { connection, shards } = backend;
-  const tokens = await watchTokens(own.tokensFile, isLoginWanted(own) ? log : log.child({}, { level: 'error' }));
+  const quiet = isLoginWanted(own) ? log : log.child({}, { level: 'error' });
+  const tokens = starting.adopt(await watchTokens(own.tokensFile, quiet), (it) => it.close());
   const stopping = new AbortController();
   const sessions = createSessions({ tokens, host, login, readOnly, isSecure: own.tls !== undefined });
   const homes = async (id: string) => (await shards.homes(id)).map((shard) => shard.queue);
   const sampler = startSampler({ connection, shards: () => shards.open(), prefix: queue.prefix });
+  starting.defer(() => sampler.stop());
   const app = createConsoleApp(
     {
       ...backend,
@@ -28,15 +34,9 @@ export async function startConsole(config: ConsoleConfig, log: Logger): Promise<
     },
     sessions,
   );
-  const served = await listen('console', app.fetch, own, log);
-  return {
-    url: served.url,
-    async close() {
-      stopping.abort();
-      sampler.stop();
-      tokens.close();
-      await served.close();
-      await backend.close();
-    },
-  };
+  const served = await listen({ name: 'console', variables: 'CONSOLE' }, app.fetch, own, log);
+  starting.defer(() => served.close());
+  starting.defer(() => stopping.abort());
+  const opened = starting.move();
+  return { url: served.url, close: () => opened.disposeAsync() };
 }
