@@ -102,7 +102,7 @@ export function createProcessor(given: ProcessorParts) {
       const story = recording && keptStoryOf(outcome, context.progress, job.opts, endedAt);
       await Promise.all([outcomes?.write(outcome), story && recording.history.write(story)]);
     }
-    return completion;
+    return { ...completion, attempts: attemptsOf(context, result) };
   };
 }
 
