@@ -73,7 +73,12 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
   app.onError((error, c) => {
     const known = explain(error);
     if (known instanceof RedisAwayError || known instanceof LimiterUnavailableError) {
-      return notice(c, { title: 'Redis does not answer', advice: `${known.message}. Try again.`, status: 503 });
+      const isAnswer = known instanceof RedisAwayError && known.trouble !== 'away';
+      return notice(c, {
+        title: isAnswer ? 'Redis cannot be used now' : 'Redis does not answer',
+        advice: `${known.message}. Try again.`,
+        status: 503,
+      });
     }
     if (known instanceof NewerFormatError) {
       return notice(c, { title: 'A newer version wrote this', advice: known.message, status: 409 });
