@@ -98,8 +98,23 @@ test('settings of Redis that are not what pushpacer needs', async () => {
   const none = await startEmbeddedRedis({ extraArgs: ['--maxmemory-policy', 'volatile-ttl'] });
   onTestFinished(() => none.close());
   expect((await doctor({ REDIS_URL: none.url })).wrong).toEqual(
-    like(/^warning redis eviction: .* it has no maxmemory now$/, /^warning redis persistence: .* no append-only/, /./),
+    like(
+      /^warning redis eviction: .* it has no maxmemory now$/,
+      /^warning redis persistence: .* no append-only file and makes no snapshots: if it ends, all is lost/,
+      /./,
+    ),
   );
+});
+
+test('a Redis with snapshots, and how far away it is', async () => {
+  const server = await startEmbeddedRedis({ extraArgs: ['--save', '3600 1'] });
+  onTestFinished(() => server.close());
+  const { wrong, findings } = await doctor({ REDIS_URL: server.url });
+  expect(wrong).toEqual(
+    expect.arrayContaining(like(/persistence: .*: if it ends, all since its last snapshot is lost/)),
+  );
+  const text = findings.find(({ check }) => check === 'redis')?.text;
+  expect(Number(/ answers in (\d+(?:\.\d)?)ms: /.exec(text ?? '')?.[1])).toBeGreaterThan(0);
 });
 
 test('a user without some rights: which ones, and a CONFIG that is forbidden is a warning only', async () => {
