@@ -57,7 +57,10 @@ export function page(c: Context<ConsoleEnv>, options: PageOptions): Response | P
             ${user === undefined ? '' : userBox(c)}
           </header>
           <main id="main" tabindex="-1">${body}</main>
-          <footer>Keys: <kbd>/</kbd> search, <kbd>n</kbd> now, <kbd>d</kbd> dead letters, <kbd>a</kbd> audit.</footer>
+          <footer>
+            Keys: <kbd>/</kbd> search, <kbd>n</kbd> now, <kbd>d</kbd> dead letters, <kbd>w</kbd> what if,
+            <kbd>a</kbd> audit.
+          </footer>
         </body>
       </html>`,
     status,

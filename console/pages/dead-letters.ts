@@ -253,9 +253,9 @@ function letters(found: readonly FoundDeadLetter[], now: number, isOperator: boo
   });
   const number = (name: string) => ({ name, isNumber: true });
   const columns = [
-    'Died',
-    'Reason',
     'Dead letter',
+    'Reason',
+    'Died',
     'Recipient',
     number('Attempts'),
     number('Replays'),
