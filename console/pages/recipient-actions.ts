@@ -1,7 +1,7 @@
 import { html } from 'hono/html';
 import type { Context } from 'hono';
 import { InputError, formatFault } from '../../src/domain/faults.ts';
-import { policyText, ruleName, type Policy } from '../../src/domain/limits.ts';
+import { limitedText, ruleName, type Policy } from '../../src/domain/limits.ts';
 import type { CancelTarget } from '../../src/domain/notification.ts';
 import { DAYS, quietHoursText } from '../../src/domain/quiet-hours.ts';
 import { formatDuration } from '../../src/domain/time.ts';
@@ -185,7 +185,7 @@ function whatText(decided: Decided, now: number): Html | string {
     case 'limit': {
       const { policy, until } = decided;
       const end = until === undefined ? 'without an end' : `until ${instantFrom(now, until)}`;
-      return `It is limited to ${policyText(policy)}, ${end}. Limits of categories hold too.`;
+      return `It ${limitedText(policy)}, ${end}. Limits of categories hold too.`;
     }
     case 'unlimit':
       return 'The general limits hold for it again.';
