@@ -104,7 +104,7 @@ export function when(at: number | undefined, now: number): Html {
   >`;
 }
 
-/** `2026-11-21 14:00:00.250Z` */
+/** `2026-11-21T14:00:00.250Z` */
 export function exact(at: number): string {
   return `${instant(at).slice(0, -1)}.${String(Math.floor(at % 1_000)).padStart(3, '0')}Z`;
 }

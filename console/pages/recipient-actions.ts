@@ -203,7 +203,7 @@ function whatText(decided: Decided, now: number): Html | string {
   }
 }
 
-/** `14 of 20 move, the last one to 2026-11-23 10:02:00Z (in 2h).` */
+/** `14 of 20 move, the last one to 2026-11-23T10:02:00Z (in 2h).` */
 function outcomeText(foreseen: Preview | CancelPreview): string {
   const { now, waiting, moves, earlier, later, expiring, expiryKnown, slots } = foreseen;
   const last = slots.reduce((latest, { to }) => Math.max(latest, to), -Infinity);

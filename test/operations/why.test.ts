@@ -110,7 +110,7 @@ test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Fac
     'another day',
     waits({ until: NOW + 3 * 86_400_000, rule: 'sendAfter' }),
     {},
-    /until 2026-11-26 09:14:00Z \(in 3d\): its producer/,
+    /until 2026-11-26T09:14:00Z \(in 3d\): its producer/,
   ],
   ['expired', ended({ outcome: 'expired' }), {}, /^It expired at 09:14:00Z, before it could be sent\.$/],
   [
