@@ -30,7 +30,7 @@ const MOST_BYTES = 1024 * 1024;
 
 /** Every route of the console, and what is checked before. */
 export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): ConsoleApp {
-  const { log, explain } = parts;
+  const { log, explain, hasBoard } = parts;
   const app: ConsoleApp = new Hono<ConsoleEnv>();
 
   app.use((c, next) => (c.req.path.startsWith(`${QUEUES_PATH}/`) ? BOARD_HEADERS : HEADERS)(c, next));
@@ -60,6 +60,10 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
   });
 
   app.use(sessions.guard);
+  app.use((c, next) => {
+    c.set('hasBoard', hasBoard);
+    return next();
+  });
   app.use(async (c, next) => {
     const isSafe = c.req.method === 'GET' || c.req.method === 'HEAD';
     if (isSafe || c.get('user').role === 'operator') return next();

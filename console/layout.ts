@@ -18,13 +18,16 @@ export interface PageOptions {
   readonly status?: 200 | 400 | 403 | 404 | 409 | 500 | 503;
 }
 
+/** bull-board, where it is installed. */
+const QUEUES = '/queues/';
+
 const SECTIONS = [
   ['/', 'Now'],
   ['/search', 'Search'],
   ['/dead-letters', 'Dead letters'],
   ['/what-if', 'What if'],
   ['/audit', 'Audit'],
-  ['/queues/', 'Queues'],
+  [QUEUES, 'Queues'],
 ] as const;
 
 /** A whole page. */
@@ -32,7 +35,7 @@ export function page(c: Context<ConsoleEnv>, options: PageOptions): Response | P
   const { title, section, body, refreshMs, status = 200 } = options;
   const user = c.get('user') as User | undefined; // none at the login
   const nonce = c.get('secureHeadersNonce') ?? '';
-  const links = SECTIONS.map(
+  const links = SECTIONS.filter(([path]) => path !== QUEUES || c.get('hasBoard')).map(
     ([path, name]) => html`<a href="${path}" ${path === section ? html`aria-current="page"` : ''}>${name}</a>`,
   );
   return c.html(

@@ -5,6 +5,7 @@ import type { ConsoleConfig } from '../src/config/config.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createAudit } from '../src/operations/audit.ts';
 import { createConsoleApp } from './app.ts';
+import { isBoardInstalled } from './pages/queues.ts';
 import { startSampler } from './samples.ts';
 import { createSessions, isLoginWanted } from './session.ts';
 
@@ -12,7 +13,7 @@ import { createSessions, isLoginWanted } from './session.ts';
  * Puts the parts of the console together. Rejects with InputError if the tokens have faults or the port is taken, and has closed all
  * then. Redis may come later.
  */
-export async function startConsole(config: ConsoleConfig, log: Logger): Promise<Served> {
+export async function startConsole(config: ConsoleConfig, log: Logger, hasBoard = isBoardInstalled()): Promise<Served> {
   const { queue, console: own } = config;
   const { host, login, readOnly, showTexts } = own;
   await using starting = new AsyncDisposableStack();
@@ -28,7 +29,7 @@ export async function startConsole(config: ConsoleConfig, log: Logger): Promise<
   const app = createConsoleApp(
     {
       ...backend,
-      ...{ queue, showTexts, sampler, log, signal: stopping.signal },
+      ...{ queue, showTexts, hasBoard, sampler, log, signal: stopping.signal },
       audit: createAudit(connection, queue.prefix),
       recipients: createRecipients({ redis: connection, homes, limiters: backend.limiters }),
     },
