@@ -153,7 +153,13 @@ export interface TableColumn {
   readonly isNumber?: boolean;
 }
 
-/** A table that scrolls by itself on a narrow screen. `empty`: what to say where there are no rows. */
+/** From so many columns on, a row is a list on a narrow screen. */
+const MANY_COLUMNS = 4;
+
+/**
+ * A table. On a narrow screen, where many columns have no room, each row is a list of its values with their names. `empty`: what to say
+ * where there are no rows.
+ */
 export function table(
   columns: readonly (string | TableColumn)[],
   rows: readonly (readonly (Html | string | number)[])[],
@@ -161,10 +167,12 @@ export function table(
 ): Html {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`;
   const all = columns.map((column) => (typeof column === 'string' ? { name: column } : column));
-  const cell = (value: Html | string | number, index: number): Html =>
-    html`<td class="${all[index]?.isNumber === true ? 'number' : ''}">${value}</td>`;
+  const cell = (value: Html | string | number, index: number): Html => {
+    const { name = '', isNumber = false } = all[index] ?? {};
+    return html`<td class="${isNumber ? 'number' : ''}" data-name="${name}">${value}</td>`;
+  };
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Table">
-    <table>
+    <table class="${all.length < MANY_COLUMNS ? '' : 'many'}">
       <thead>
         <tr>
           ${all.map(({ name, isNumber }) => html`<th scope="col" class="${isNumber === true ? 'number' : ''}">${name}</th>`)}
