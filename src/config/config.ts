@@ -12,6 +12,7 @@ import {
   apiSchema,
   consoleSchema,
   environmentSchema,
+  mistypedLimits,
   SECRET_VARIABLES,
   variablesSchema,
   type Variables,
@@ -69,7 +70,7 @@ export function loadConfig(env: Environment): Config {
   const { variables, given } = readVariables(env, faults);
   const limiter = limiterConfig(variables, faults);
   const { credentials } = readCredentials(given, faults);
-  faults.push(...tlsFaults(env));
+  faults.push(...tlsFaults(env), ...mistypedLimits(env));
   refuse(faults);
 
   return Object.freeze({
@@ -188,6 +189,7 @@ export function loadConsoleConfig(env: Environment): ConsoleConfig {
 function serverConfig(env: Environment, faults: Fault[]): ServerConfig {
   const some = Object.fromEntries([...LIMITER_VARIABLES, 'LOG_LEVEL'].map((name) => [name, env[name]]));
   const { variables } = readVariables(some, faults);
+  faults.push(...mistypedLimits(env));
   return { ...limiterConfig(variables, faults), logLevel: variables.LOG_LEVEL };
 }
 

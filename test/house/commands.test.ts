@@ -352,12 +352,13 @@ test('each command that reads the environment names a mistyped variable, and the
   ]) {
     expect(await run(name, args, env)).toMatchObject({ code: 0, stderr: warning });
   }
-  const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, METRICS_PORT: 'off' } });
+  const started = { ...queueEnv(prefix), APNS_TOPICS: 's3cret', METRICS_PORT: 'off' };
+  const worker = startProcess({ args: ['workers/notifications.ts'], env: started });
   onTestFinished(() => {
     worker.kill('SIGKILL');
   });
-  const line = JSON.parse(await worker.waitForLine(/LIMIT_RULE is not known/)) as object;
-  expect(line).toMatchObject({ variable: 'LIMIT_RULE', meant: 'LIMIT_RULES' });
+  const line = JSON.parse(await worker.waitForLine(/APNS_TOPICS is not known/)) as object;
+  expect(line).toMatchObject({ variable: 'APNS_TOPICS', meant: 'APNS_TOPIC' });
   await worker.waitForLine(/"msg":"ready"/);
   expect(worker.stdout()).not.toContain('s3cret');
   worker.kill();

@@ -249,7 +249,7 @@ test('all faults of the environment and of its files at once, and what can be lo
   await writeFile(apps, '{ "apps": { "teacher": { "apns": { "keyFile": "none.p8" } } } }');
   await writeFile(account, '{ "private_key": "s3cret-key" }');
   const env = {
-    ...{ ...sandbox.env(), REDIS_URL: await openRedis(), LIMIT_RULE: '1/1s', ATTEMPTS: 's3ven' },
+    ...{ ...sandbox.env(), REDIS_URL: await openRedis(), LIMIT_RULE: '1/1s', APNS_TOPICS: 'x', ATTEMPTS: 's3ven' },
     ...{ LIMITS_FILE: limits, APPS_FILE: apps, GOOGLE_APPLICATION_CREDENTIALS: account, APNS_CA_FILE: '/none/ca.pem' },
   };
   const { wrong, findings } = await doctor(env);
@@ -260,7 +260,11 @@ test('all faults of the environment and of its files at once, and what can be lo
       name,
     ).toBe(true);
   }
-  expect(text).toContain('warning variables: LIMIT_RULE is not known; did you mean LIMIT_RULES?');
+  expect(text).toContain(
+    'fault variables: LIMIT_RULE: expected no such variable (did you mean LIMIT_RULES?), found one',
+  );
+  expect(text).toContain('warning variables: APNS_TOPICS is not known; did you mean APNS_TOPIC?');
+  expect(text).not.toContain('LIMIT_RULE is not known');
   expect(JSON.stringify(findings)).not.toContain('s3cret');
   expect(findings.map(({ check }) => check)).toContain('webpush'); // that one has no fault
 });
