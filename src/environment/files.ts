@@ -59,12 +59,17 @@ export function readCertificate(name: string, path: string | undefined, report: 
 export function readPrivateKey(name: string, path: string | undefined, report: Report): string | undefined {
   const pem = readFile(name, path, report);
   if (pem === undefined) return undefined;
+  if (isPrivateKey(pem)) return pem;
+  report(name, 'a private key as PEM, without a password', 'something else');
+  return undefined;
+}
+
+export function isPrivateKey(pem: string): boolean {
   try {
     createPrivateKey(pem);
-    return pem;
+    return true;
   } catch {
-    report(name, 'a private key as PEM, without a password', 'something else');
-    return undefined;
+    return false;
   }
 }
 
