@@ -369,7 +369,7 @@ describe('pushpacer', () => {
   const start = (...args: string[]) => startProcess({ args: ['scripts/pushpacer.ts', ...args] }).waitForExit();
 
   test('lists its commands, with and without --help', async () => {
-    for (const args of [[], ['--help'], ['-h']]) {
+    for (const args of [[], ['--help'], ['-h'], ['help']]) {
       const { code, stdout } = await start(...args);
       expect(stdout).toMatch(/^Usage: pushpacer <command>/);
       expect(code).toBe(0);
@@ -377,6 +377,11 @@ describe('pushpacer', () => {
   });
 
   test('hands the flags on, and the exit code back', async () => {
+    expect(await start('help', 'redis')).toEqual(await start('redis', '--help'));
+    expect(await start('help', 'reddis')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('did you mean redis?') as string,
+    });
     expect(await start('redis', '--help')).toMatchObject({
       code: 0,
       stdout: expect.stringContaining('Usage: redis') as string,
