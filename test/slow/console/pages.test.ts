@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
+import { previewPath } from '../../../console/pages/dead-letter-choice.ts';
 import { openSchool } from '../../console/school.ts';
 import { deadLetter } from '../../dead-letters/letters.ts';
 import { cutParts, isTooWide, openPage, seriousFindings } from '../../support/browser.ts';
@@ -6,7 +7,11 @@ import { openConsole } from '../../support/console.ts';
 
 vi.setConfig({ testTimeout: 90_000 }); // a browser starts
 
-const PATHS = ['/', '/search?q=msg', '/recipients/ana', '/notifications/msg-1', '/dead-letters', '/what-if', '/audit'];
+const PATHS = [
+  ...['/', '/search?q=msg', '/recipients/ana', '/notifications/msg-1', '/dead-letters', '/what-if', '/audit'],
+  ...['/recipients/ana/block?for=2h&reason=exam', '/what-if?rules=1/1h&gap=0&recipient=ana'],
+  ...['/dead-letters/one?shard=0&id=msg-dead', previewPath({ verb: 'replay', which: {} })],
+];
 const LOOKS = [
   { colorScheme: 'light', viewport: { width: 1280, height: 900 } },
   { colorScheme: 'dark', viewport: { width: 390, height: 844 } },
