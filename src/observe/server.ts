@@ -1,6 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { listenError } from '../environment/listening.ts';
 
 /** The content of a replica's pages. */
 export interface Pages {
@@ -18,7 +17,7 @@ export interface MetricsServer {
 
 /**
  * Serves `/metrics`, `/healthz` (200, or 503 with the reason for a restart) and `/readyz` (200 or 503, with the detail). If the port is in use, it
- * calls `onPortTaken` and takes any free port: several replicas may run on one host. Rejects with InputError if it cannot listen there.
+ * calls `onPortTaken` and takes any free port: several replicas may run on one host.
  */
 export async function serveMetrics(
   { host, port }: { readonly host: string; readonly port: number },
@@ -31,9 +30,7 @@ export async function serveMetrics(
     });
   });
   await listen(server, host, port).catch(async (error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') {
-      throw listenError(error, { host: ['METRICS_HOST', host], port: ['METRICS_PORT', port] });
-    }
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
     onPortTaken(port);
     await listen(server, host, 0);
   });

@@ -3,7 +3,6 @@ import { createServer, type AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { serveMetrics } from '../../../src/observe/server.ts';
 import { temporaryFolder } from '../../support/program.ts';
 import { startProcess } from '../../support/process.ts';
 import { queueEnv, testPrefix } from '../../support/redis.ts';
@@ -60,16 +59,17 @@ describe('a program that cannot listen ends with 1 and one sentence:', () => {
     expect(await failed(['api/api.ts'], env)).toEqual(sentence(`cannot listen: ${expected}`));
   });
 
-  it('a worker, whose address for metrics is none of this machine', async () => {
-    const pages = {
-      metrics: () => Promise.reject(new Error('unused')),
-      sick: () => undefined,
-      ready: () => Promise.reject(new Error('unused')),
+  it('a worker, whose address for metrics is none of this machine: it logs the sentence', async () => {
+    const env = { ...queueEnv(testPrefix()), METRICS_HOST: ELSEWHERE };
+    const worker = startProcess({ args: ['workers/notifications.ts'], env });
+    const { code, stdout } = await worker.waitForExit(ENDS_WITHIN_MS);
+    const last = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as {
+      readonly err: { readonly message: string };
     };
-    const serving = serveMetrics({ host: ELSEWHERE, port: 0 }, pages, () => undefined);
-    await expect(serving).rejects.toThrow(
+    expect([code, last.err.message]).toEqual([
+      1,
       `cannot listen: METRICS_HOST: expected an address or a name of this machine, found "${ELSEWHERE}"`,
-    );
+    ]);
   });
 
   it.each([
