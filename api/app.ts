@@ -8,8 +8,8 @@ import type { Logger } from '../src/observe/log.ts';
 import type { Tracing } from '../src/observe/tracing.ts';
 import type { Told } from '../src/operations/story.ts';
 import type { Canceled, CancelTarget, Producer } from '../src/queue/producer.ts';
-import { RedisAwayError } from '../src/redis/connection.ts';
-import { LimiterUnavailableError } from '../src/redis/deadline.ts';
+import { RedisAwayError, type RedisTrouble } from '../src/redis/connection.ts';
+import { LimiterUnavailableError, notNowWord } from '../src/redis/deadline.ts';
 import type { Backlog } from './backlog.ts';
 import { MOST_IN_ARRAY, type Enqueuer, type Result } from './enqueue.ts';
 import { openApiDocument } from './openapi.ts';
@@ -337,12 +337,29 @@ function forbidden({ name, scopes }: Token, scope: Scope): Problem {
 
 function problemOf(error: unknown): Problem {
   if (error instanceof RedisAwayError || error instanceof LimiterUnavailableError) {
-    return redisAway('Redis does not answer; what was not answered yet may be sent again with the same ids');
+    return redisAway(`${awayText(error)}; what was not answered yet may be sent again with the same ids`);
   }
   if (error instanceof InputError) return invalid(error.faults, 'the request');
   if (error instanceof NewerFormatError) return { status: 409, code: 'conflict', detail: error.message };
   return { status: 500, code: 'internal', detail: 'an unexpected error; the log of the server has it' };
 }
+
+/** What is wrong with Redis, without its address. */
+function awayText(error: RedisAwayError | LimiterUnavailableError): string {
+  if (error instanceof LimiterUnavailableError) return 'the limiter cannot use its Redis now';
+  if (error.trouble !== 'not-now') return REDIS_TROUBLES[error.trouble];
+  const word = notNowWord(error.message);
+  return `${REDIS_TROUBLES[error.trouble]}${word === undefined ? '' : ` (${word})`}`;
+}
+
+const REDIS_TROUBLES: Readonly<Record<RedisTrouble, string>> = {
+  away: 'Redis does not answer',
+  'not-now': 'Redis answers that it cannot do this now',
+  credentials: 'Redis refuses the credentials of this server',
+  permission: 'Redis forbids this server a command',
+  'not-redis': 'what answers is no Redis',
+  tls: 'there is no TLS with Redis',
+};
 
 async function* bytesOf(body: ReadableStream<Uint8Array> | null): AsyncGenerator<Uint8Array> {
   if (body !== null) yield* body;

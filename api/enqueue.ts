@@ -195,7 +195,7 @@ function readLine({ text, length, isTooLong }: Line, line: number): ReadLine | u
   try {
     return { line, input: JSON.parse(text) as unknown };
   } catch {
-    return { line, fault: { path: '', expected: 'JSON', found: `${length} characters that are none` } };
+    return { line, fault: { path: '', expected: 'JSON', found: `${length} characters that are not JSON` } };
   }
 }
 

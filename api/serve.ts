@@ -5,6 +5,7 @@ import { serve } from '@hono/node-server';
 import { API_VARIABLES, unknownText, unknownVariables, type VariableDoc } from '../src/config/variables.ts';
 import { printable } from '../src/domain/faults.ts';
 import { within } from '../src/domain/time.ts';
+import { listenError } from '../src/environment/listening.ts';
 import { createLog, type Logger } from '../src/observe/log.ts';
 import { startTracing } from '../src/observe/tracing-sdk.ts';
 import { helpItem } from '../src/terminal/command.ts';
@@ -39,9 +40,14 @@ const GRACE_MS = 10_000;
 /** A connection on which nothing was sent or received for so long is closed. Streams of outcomes say something every 15 s. */
 const SILENCE_MS = 120_000;
 
-/** Rejects if the port is taken. `name`: for the log. */
+/**
+ * Rejects with InputError if it cannot listen there.
+ *
+ * @param name for the log
+ * @param variables what they begin with: `API` for API_HOST and API_PORT
+ */
 export async function listen(
-  name: string,
+  { name, variables }: { readonly name: string; readonly variables: string },
   fetch: Parameters<typeof serve>[0]['fetch'],
   { host, port, tls }: Address,
   log: Pick<Logger, 'warn'>,
@@ -56,6 +62,8 @@ export async function listen(
     opened.requestTimeout = 0;
     opened.setTimeout(SILENCE_MS);
     opened.once('error', reject);
+  }).catch((error: unknown): never => {
+    throw listenError(error, { host: [`${variables}_HOST`, host], port: [`${variables}_PORT`, port] });
   });
   const { address, family, port: taken } = server.address() as AddressInfo;
   return {
@@ -87,7 +95,10 @@ export async function runUntilSignal(
   }
   const warn = (message: string): void => log.warn(message);
   const endTracing = service === undefined ? undefined : await startTracing(process.env, service, warn);
-  const served = await start(log);
+  const served = await start(log).catch(async (error: unknown) => {
+    await endTracing?.();
+    throw error;
+  });
   await new Promise<void>((resolve) => {
     for (const name of ['SIGTERM', 'SIGINT'] as const) {
       process.once(name, () => {

@@ -14,16 +14,20 @@ import { listen, type Program } from './serve.ts';
 
 const READY_MS = 1_000;
 
-/** Puts the parts of the API together. Rejects if the tokens have faults or the port is taken. Redis may come later. */
+/**
+ * Puts the parts of the API together. Rejects with InputError if the tokens have faults or the port is taken, and has closed all then.
+ * Redis may come later.
+ */
 export async function startApi(config: ApiConfig, log: Logger): Promise<Program> {
   const { queue, api } = config;
-  const backend = openBackend(config, 'API', log);
+  await using starting = new AsyncDisposableStack();
+  const backend = starting.adopt(openBackend(config, 'API', log), (it) => it.close());
   const { connection, producer } = backend;
   const queues = async () => (await backend.shards.open()).map((shard) => shard.queue);
   const homes = async (id: string) => (await backend.shards.homes(id)).map((shard) => shard.queue);
-  const tokens = await watchTokens(api.tokensFile, log);
+  const tokens = starting.adopt(await watchTokens(api.tokensFile, log), (it) => it.close());
   const stopping = new AbortController();
-  const refusals = createRefusals('API', log);
+  const refusals = starting.adopt(createRefusals('API', log), (it) => it.close());
   const backlog = createBacklog(queues, api.maxWaiting);
   const spans = { destination: destinationOf(queue.prefix) };
   const tracing = wantsTraces(process.env) ? await openTracing(spans, (message) => log.warn(message)) : undefined;
@@ -45,16 +49,9 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Program>
       );
     },
   });
-  const served = await listen('API', app.fetch, api, log);
-  return {
-    url: served.url,
-    ready: backend.reached,
-    async close() {
-      stopping.abort();
-      tokens.close();
-      await served.close();
-      refusals.close();
-      await backend.close();
-    },
-  };
+  const served = await listen({ name: 'API', variables: 'API' }, app.fetch, api, log);
+  starting.defer(() => served.close());
+  starting.defer(() => stopping.abort());
+  const opened = starting.move();
+  return { url: served.url, ready: backend.reached, close: () => opened.disposeAsync() };
 }

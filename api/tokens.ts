@@ -42,15 +42,18 @@ function hashOf(secret: string): Buffer {
   return createHash('sha256').update(secret).digest();
 }
 
+/** The beginning of an error about the file of tokens. */
+function unusable(path: string): string {
+  return `unusable tokens in ${path} (API_TOKENS_FILE)`;
+}
+
 /** The tokens in the text of a file. Throws InputError with every fault; none shows a hash. */
 export function parseTokens(text: string, path: string): readonly Token[] {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    throw new InputError(`unusable tokens in ${path}`, [
-      { path: '', expected: 'JSON', found: 'text that is not JSON' },
-    ]);
+    throw new InputError(unusable(path), [{ path: '', expected: 'JSON', found: 'text that is not JSON' }]);
   }
   const result = fileSchema.safeParse(value);
   const faults: Fault[] = result.success ? [] : zodFaults(result.error, value, ([, , field]) => field === 'sha256');
@@ -59,18 +62,22 @@ export function parseTokens(text: string, path: string): readonly Token[] {
     if (tokens.findIndex((other) => other.name === name) === index) continue;
     faults.push({ path: `tokens[${index}].name`, expected: 'a name that no other token has', found: name });
   }
-  if (faults.length > 0) throw new InputError(`unusable tokens in ${path}`, faults);
+  if (faults.length > 0) throw new InputError(unusable(path), faults);
   return tokens;
 }
 
-/** The tokens of the file; none if there is no file. */
+/** The tokens of the file; none if there is no file. Rejects with InputError if it cannot be read or has faults. */
 export async function readTokens(path: string): Promise<readonly Token[]> {
+  let text: string;
   try {
-    return parseTokens(await readFile(path, 'utf8'), path);
+    text = await readFile(path, 'utf8');
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw error;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return [];
+    const found = code === 'EISDIR' ? 'a folder' : `none (${code})`;
+    throw new InputError(unusable(path), [{ path: '', expected: 'a file that can be read', found }]);
   }
+  return parseTokens(text, path);
 }
 
 /** Changes the file in one step: a reader sees all of it as it was, or all of it as it is. Only its owner can read it. */

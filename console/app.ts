@@ -30,7 +30,7 @@ const MOST_BYTES = 1024 * 1024;
 
 /** Every route of the console, and what is checked before. */
 export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): ConsoleApp {
-  const { log, explain } = parts;
+  const { log, explain, hasBoard } = parts;
   const app: ConsoleApp = new Hono<ConsoleEnv>();
 
   app.use((c, next) => (c.req.path.startsWith(`${QUEUES_PATH}/`) ? BOARD_HEADERS : HEADERS)(c, next));
@@ -60,6 +60,10 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
   });
 
   app.use(sessions.guard);
+  app.use((c, next) => {
+    c.set('hasBoard', hasBoard);
+    return next();
+  });
   app.use(async (c, next) => {
     const isSafe = c.req.method === 'GET' || c.req.method === 'HEAD';
     if (isSafe || c.get('user').role === 'operator') return next();
@@ -73,7 +77,12 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
   app.onError((error, c) => {
     const known = explain(error);
     if (known instanceof RedisAwayError || known instanceof LimiterUnavailableError) {
-      return notice(c, { title: 'Redis does not answer', advice: `${known.message}. Try again.`, status: 503 });
+      const isAnswer = known instanceof RedisAwayError && known.trouble !== 'away';
+      return notice(c, {
+        title: isAnswer ? 'Redis cannot be used now' : 'Redis does not answer',
+        advice: `${known.message}. Try again.`,
+        status: 503,
+      });
     }
     if (known instanceof NewerFormatError) {
       return notice(c, { title: 'A newer version wrote this', advice: known.message, status: 409 });

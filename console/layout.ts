@@ -18,13 +18,16 @@ export interface PageOptions {
   readonly status?: 200 | 400 | 403 | 404 | 409 | 500 | 503;
 }
 
+/** bull-board, where it is installed. */
+const QUEUES = '/queues/';
+
 const SECTIONS = [
   ['/', 'Now'],
   ['/search', 'Search'],
   ['/dead-letters', 'Dead letters'],
   ['/what-if', 'What if'],
   ['/audit', 'Audit'],
-  ['/queues/', 'Queues'],
+  [QUEUES, 'Queues'],
 ] as const;
 
 /** A whole page. */
@@ -32,7 +35,7 @@ export function page(c: Context<ConsoleEnv>, options: PageOptions): Response | P
   const { title, section, body, refreshMs, status = 200 } = options;
   const user = c.get('user') as User | undefined; // none at the login
   const nonce = c.get('secureHeadersNonce') ?? '';
-  const links = SECTIONS.map(
+  const links = SECTIONS.filter(([path]) => path !== QUEUES || c.get('hasBoard')).map(
     ([path, name]) => html`<a href="${path}" ${path === section ? html`aria-current="page"` : ''}>${name}</a>`,
   );
   return c.html(
@@ -57,7 +60,10 @@ export function page(c: Context<ConsoleEnv>, options: PageOptions): Response | P
             ${user === undefined ? '' : userBox(c)}
           </header>
           <main id="main" tabindex="-1">${body}</main>
-          <footer>Keys: <kbd>/</kbd> search, <kbd>n</kbd> now, <kbd>d</kbd> dead letters, <kbd>a</kbd> audit.</footer>
+          <footer>
+            Keys: <kbd>/</kbd> search, <kbd>n</kbd> now, <kbd>d</kbd> dead letters, <kbd>w</kbd> what if,
+            <kbd>a</kbd> audit.
+          </footer>
         </body>
       </html>`,
     status,
@@ -101,7 +107,7 @@ export function when(at: number | undefined, now: number): Html {
   >`;
 }
 
-/** `2026-11-21 14:00:00.250Z` */
+/** `2026-11-21T14:00:00.250Z` */
 export function exact(at: number): string {
   return `${instant(at).slice(0, -1)}.${String(Math.floor(at % 1_000)).padStart(3, '0')}Z`;
 }
@@ -147,7 +153,13 @@ export interface TableColumn {
   readonly isNumber?: boolean;
 }
 
-/** A table that scrolls by itself on a narrow screen. `empty`: what to say where there are no rows. */
+/** From so many columns on, a row is a list on a narrow screen. */
+const MANY_COLUMNS = 4;
+
+/**
+ * A table. On a narrow screen, where many columns have no room, each row is a list of its values with their names. `empty`: what to say
+ * where there are no rows.
+ */
 export function table(
   columns: readonly (string | TableColumn)[],
   rows: readonly (readonly (Html | string | number)[])[],
@@ -155,10 +167,12 @@ export function table(
 ): Html {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`;
   const all = columns.map((column) => (typeof column === 'string' ? { name: column } : column));
-  const cell = (value: Html | string | number, index: number): Html =>
-    html`<td class="${all[index]?.isNumber === true ? 'number' : ''}">${value}</td>`;
+  const cell = (value: Html | string | number, index: number): Html => {
+    const { name = '', isNumber = false } = all[index] ?? {};
+    return html`<td class="${isNumber ? 'number' : ''}" data-name="${name}">${value}</td>`;
+  };
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Table">
-    <table>
+    <table class="${all.length < MANY_COLUMNS ? '' : 'many'}">
       <thead>
         <tr>
           ${all.map(({ name, isNumber }) => html`<th scope="col" class="${isNumber === true ? 'number' : ''}">${name}</th>`)}

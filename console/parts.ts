@@ -18,6 +18,8 @@ export interface ConsoleParts extends Pick<
   readonly sampler: Pick<Sampler, 'samples'>;
   /** Titles, texts and data of notifications may be shown. Tokens never are. */
   readonly showTexts: boolean;
+  /** bull-board is installed. */
+  readonly hasBoard: boolean;
   readonly log: Logger;
   /** Aborts when the console stops. */
   readonly signal: AbortSignal;

@@ -19,6 +19,8 @@ export interface ConsoleEnv {
   Bindings: { readonly incoming?: { readonly socket: { readonly remoteAddress?: string } } };
   Variables: {
     user: User;
+    /** bull-board is installed, so there is a page /queues. */
+    hasBoard: boolean;
     /** Of this answer's Content-Security-Policy: scripts and styles of a page need it. */
     secureHeadersNonce?: string;
   };

@@ -6,41 +6,44 @@ import type { ConsoleConfig } from '../src/config/config.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createAudit } from '../src/operations/audit.ts';
 import { createConsoleApp } from './app.ts';
+import { isBoardInstalled } from './pages/queues.ts';
 import { startSampler } from './samples.ts';
 import { createSessions, isLoginWanted } from './session.ts';
 
-/** Puts the parts of the console together. Rejects if the tokens have faults or the port is taken. Redis may come later. */
-export async function startConsole(config: ConsoleConfig, log: Logger): Promise<Program> {
+/**
+ * Puts the parts of the console together. Rejects with InputError if the tokens have faults or the port is taken, and has closed all
+ * then. Redis may come later.
+ */
+export async function startConsole(
+  config: ConsoleConfig,
+  log: Logger,
+  hasBoard = isBoardInstalled(),
+): Promise<Program> {
   const { queue, console: own } = config;
   const { host, login, readOnly, showTexts } = own;
-  const backend = openBackend(config, 'console', log);
+  await using starting = new AsyncDisposableStack();
+  const backend = starting.adopt(openBackend(config, 'console', log), (it) => it.close());
   const { connection, shards } = backend;
-  const tokens = await watchTokens(own.tokensFile, isLoginWanted(own) ? log : log.child({}, { level: 'error' }));
+  const quiet = isLoginWanted(own) ? log : log.child({}, { level: 'error' });
+  const tokens = starting.adopt(await watchTokens(own.tokensFile, quiet), (it) => it.close());
   const stopping = new AbortController();
-  const refusals = createRefusals('console', log);
+  const refusals = starting.adopt(createRefusals('console', log), (it) => it.close());
   const sessions = createSessions({ tokens, refusals, host, login, readOnly, isSecure: own.tls !== undefined });
   const homes = async (id: string) => (await shards.homes(id)).map((shard) => shard.queue);
   const sampler = startSampler({ connection, shards: () => shards.open(), prefix: queue.prefix });
+  starting.defer(() => sampler.stop());
   const app = createConsoleApp(
     {
       ...backend,
-      ...{ queue, showTexts, sampler, log, signal: stopping.signal },
+      ...{ queue, showTexts, hasBoard, sampler, log, signal: stopping.signal },
       audit: createAudit(connection, queue.prefix),
       recipients: createRecipients({ redis: connection, homes, limiters: backend.limiters }),
     },
     sessions,
   );
-  const served = await listen('console', app.fetch, own, log);
-  return {
-    url: served.url,
-    ready: backend.reached,
-    async close() {
-      stopping.abort();
-      sampler.stop();
-      tokens.close();
-      await served.close();
-      refusals.close();
-      await backend.close();
-    },
-  };
+  const served = await listen({ name: 'console', variables: 'CONSOLE' }, app.fetch, own, log);
+  starting.defer(() => served.close());
+  starting.defer(() => stopping.abort());
+  const opened = starting.move();
+  return { url: served.url, ready: backend.reached, close: () => opened.disposeAsync() };
 }

@@ -16,6 +16,7 @@ import {
   widthOf,
   heading,
   span,
+  instant,
   instantFrom,
 } from '../src/terminal/text.ts';
 import {
@@ -129,7 +130,7 @@ const NOTHING = '-';
 const COLUMNS: readonly Column[] = [
   { head: 'id', of: nameOf, isEssential: true },
   { head: 'reason', of: ({ reason }) => reason, isEssential: true },
-  { head: 'died (UTC)', of: ({ deadAt }, now) => died(deadAt, now) },
+  { head: 'died', of: ({ deadAt }) => instant(deadAt) },
   { head: '', of: ({ deadAt }, now) => `${span(Math.max(0, now - deadAt)).replace(/ .*/, '')} ago`, isEssential: true },
   { head: 'gen', of: ({ generation }) => String(generation) },
   { head: 'tries', of: ({ attempts }) => String(triesOf(attempts)) },
@@ -178,12 +179,6 @@ function triesOf(attempts: Facts['attempts']): number {
   const ofAll = byDevice.get('') ?? 0;
   byDevice.delete('');
   return ofAll + Math.max(0, ...byDevice.values());
-}
-
-/** `11-21 14:00:00`, with the year if it is not this one. */
-function died(at: number, now: number): string {
-  const text = new Date(at).toISOString().slice(0, 19).replace('T', ' ');
-  return text.startsWith(new Date(now).toISOString().slice(0, 5)) ? text.slice('2026-'.length) : text;
 }
 
 const SHOW_HELP = `

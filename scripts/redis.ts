@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import { startEmbeddedCluster } from '../sandbox/redis/embedded-cluster.ts';
 import { startEmbeddedRedis } from '../sandbox/redis/embedded-redis.ts';
+import { InputError } from '../src/domain/faults.ts';
 import { CommandError, createCommand, integer, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
 
 interface Flags {
@@ -39,6 +40,12 @@ async function serve({ json, ...flags }: Flags): Promise<void> {
     throw new UsageError('--dir: expected none with --cluster, which keeps nothing');
   }
   const redis = await (flags.cluster ? startCluster(flags) : startOne(flags)).catch((error: unknown): never => {
+    if (error instanceof InputError && error.faults.some(({ path }) => path === 'port')) {
+      throw new InputError(
+        'cannot listen',
+        error.faults.map((fault) => ({ ...fault, path: '--port' })),
+      );
+    }
     throw new CommandError(error instanceof Error ? error.message : String(error));
   });
   // Listened for before the address is printed: who reads it may send the signal at once.

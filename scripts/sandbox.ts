@@ -9,6 +9,7 @@ import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../sand
 import { startSandbox, type Sandbox, writePrivateFile, SERVER_KINDS, WILDCARDS } from '../sandbox/sandbox.ts';
 import { PLATFORMS, type Platform } from '../src/domain/notification.ts';
 import { parseDuration } from '../src/domain/time.ts';
+import { listenError, type ListenAt } from '../src/environment/listening.ts';
 import { createCommand, runCommand, UsageError, integer, CommandError, printJson } from '../src/terminal/command.ts';
 import { shellQuoted } from '../src/terminal/text.ts';
 
@@ -94,11 +95,13 @@ export async function serve(flags: Flags): Promise<void> {
   const asked = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
   const answers = flags.script === undefined ? [] : await readScript(flags.script);
   const ports = await portsOf(flags);
-  const fail = (error: unknown): never => explain(error, ports, flags);
-  const sandbox = await start(flags, ports, answers).catch(fail);
+  const sandbox = await start(flags, ports, answers).catch((error: unknown) =>
+    explain(error, ports, flags, ['--host', flags.host]),
+  );
   let control: ControlServer | undefined;
   try {
     const { controlHost, name } = flags;
+    const fail = (error: unknown): never => explain(error, ports, flags, ['--control-host', controlHost]);
     control = await serveControl(sandbox, { port: ports.control, host: controlHost, name }).catch(fail);
     const url = controlUrl(flags, control.port);
     const variables = { ...sandbox.env(), [CONTROL_VARIABLE]: url };
@@ -172,11 +175,17 @@ function countsText({ accepted, requests, connections }: Counts): string {
 }
 
 /** For failures that a person can correct: a port in use, an address of another machine, a folder without write permission. */
-function explain(error: unknown, ports: Ports, flags: Flags): never {
+function explain(error: unknown, ports: Ports, flags: Flags, host: ListenAt['host']): never {
   if (!(error instanceof Error && 'code' in error)) throw error;
-  const taken = error.code === 'EADDRINUSE' && 'port' in error ? error.port : undefined;
-  const server = SERVER_NAMES.find((name) => ports[name] === taken);
-  if (server === undefined) throw new CommandError(error.message);
+  const port = 'port' in error ? error.port : undefined;
+  const server = SERVER_NAMES.find((name) => ports[name] === port);
+  if (error.code !== 'EADDRINUSE' || server === undefined) {
+    const listening = listenError(error, {
+      host,
+      port: [server === undefined ? 'port' : portFlag(server), Number(port)],
+    });
+    throw listening === error ? new CommandError(error.message) : listening;
+  }
   const isKept = flags.dir !== undefined && flags[`${server}Port`] === undefined;
   const origin = isKept ? `, kept in ${join(flags.dir, ENV_FILE)},` : '';
   throw new CommandError(

@@ -98,8 +98,8 @@ function describe(id: string, { now, status, story }: Told, columns: number | un
 function passRows(now: number, pass: StoryPass, before: StoryPass | undefined): string[][] {
   const { at, worker = '' } = pass;
   const isSame = worker === before?.worker;
-  const day = instant(at).slice(0, 10) === instant(now).slice(0, 10) ? '' : `${instant(at).slice(0, 10)} `;
-  const time = `${day}${new Date(at).toISOString().slice(11, 23)}Z`;
+  const text = new Date(at).toISOString();
+  const time = instant(at).slice(0, 10) === instant(now).slice(0, 10) ? text.slice(11) : text;
   const sends = sendsText(pass);
   return [
     [time, isSame ? '' : printable(worker), passText(now, pass, before)],

@@ -6,6 +6,7 @@ import type { Config } from '../src/config/config.ts';
 import { type Service, accountIn, namesOf } from '../src/domain/device.ts';
 import { ruleName } from '../src/domain/limits.ts';
 import { within } from '../src/domain/time.ts';
+import { listenError } from '../src/environment/listening.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { packageVersion, type Metrics } from '../src/observe/metrics.ts';
 import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';
@@ -39,7 +40,7 @@ export interface PagesParts {
 /** A page, and the start, do not wait longer for an answer of Redis. */
 const ANSWER_TIMEOUT_MS = 1_000;
 
-/** `/metrics`, `/healthz` and `/readyz` of this replica. */
+/** `/metrics`, `/healthz` and `/readyz` of this replica. Rejects with InputError if it cannot listen there. */
 export function serveReplica(
   address: { readonly host: string; readonly port: number },
   { connections, keys, consumers, metrics, services, reach, wedge, log }: PagesParts,
@@ -63,6 +64,8 @@ export function serveReplica(
       { port: taken },
       'the metrics port is in use: a free one is taken; the line "ready" tells it as `metrics`',
     );
+  }).catch((error: unknown): never => {
+    throw listenError(error, { host: ['METRICS_HOST', address.host], port: ['METRICS_PORT', address.port] });
   });
 }
 

@@ -50,6 +50,28 @@ function clock(seconds, end = 16) {
   return `${new Date(seconds * 1_000).toISOString().slice(11, end)}Z`;
 }
 
+const CHART_HEIGHT = 135;
+/** Of the labels of the axes, as they are drawn. */
+const LABEL_FONT = '12px system-ui, sans-serif';
+/** Between two instants that are named: whole minutes, so that none is named twice, or seconds with their label. */
+const STEPS_S = [10, 20, 30, 60, 120, 300, 600, 900, 1_200, 1_800, 3_600];
+
+/** `10,000`, `0.5/s`, `2.5s`: a value of a chart with its unit. */
+function quantity(value, unit) {
+  if (unit === 'ms') return value === 0 ? '0' : span(value);
+  return `${(Math.round(value * 10) / 10).toLocaleString('en-US')}${unit}`;
+}
+
+/** How wide an axis has to be for its longest label. */
+function widthFor(chart, labels) {
+  if (!labels) return 0;
+  chart.ctx.save();
+  chart.ctx.font = LABEL_FONT;
+  const widest = Math.max(...labels.map((label) => chart.ctx.measureText(label).width));
+  chart.ctx.restore();
+  return Math.ceil(widest) + 20; // the tick, and the room around the label
+}
+
 function draw(element) {
   const { times, lines } = JSON.parse(element.dataset.chart);
   const known = charts.get(element.id);
@@ -57,17 +79,23 @@ function draw(element) {
     known.setData([times, ...lines.map(({ values }) => values)]);
     return;
   }
-  const axis = { stroke: colour('--muted'), grid: { stroke: colour('--line') }, ticks: { stroke: colour('--line') } };
+  const line = { stroke: colour('--line') };
+  const axis = { stroke: colour('--muted'), font: LABEL_FONT, grid: line, ticks: line };
   const unit = element.dataset.unit;
-  const shown = (value) => (value == null ? '–' : `${Math.round(value * 10) / 10} ${unit}`);
+  const shown = (value) => (value == null ? '–' : quantity(value, unit));
   const options = {
     width: element.clientWidth,
-    height: 135,
+    height: CHART_HEIGHT,
     cursor: { drag: { x: false, y: false } },
     scales: { y: { range: (_, __, most) => [0, Math.max(most ?? 0, 1) * 1.1] } },
     axes: [
-      { ...axis, values: (_, splits) => splits.map((at) => clock(at)) },
-      { ...axis, size: 46 },
+      {
+        ...axis,
+        space: 80,
+        incrs: STEPS_S,
+        values: (_, splits, __, ___, step) => splits.map((at) => clock(at, step < 60 ? 19 : 16)),
+      },
+      { ...axis, values: (_, splits) => splits.map((value) => quantity(value, unit)), size: widthFor },
     ],
     series: [
       { label: 'at', value: (_, at) => (at == null ? '–' : clock(at, 19)) },
@@ -91,7 +119,7 @@ function drawAll() {
 addEventListener('resize', () => {
   for (const [id, chart] of charts) {
     const width = document.getElementById(id)?.clientWidth;
-    if (width) chart.setSize({ width, height: 135 });
+    if (width) chart.setSize({ width, height: CHART_HEIGHT });
   }
 });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {

@@ -72,7 +72,7 @@ export function queryOf(filter: DeadLetterFilter): Record<string, string> {
   };
 }
 
-/** `reason rejected, since 2026-11-21 14:00:00Z` */
+/** `reason rejected, since 2026-11-21T14:00:00Z` */
 function filterText(filter: DeadLetterFilter): string {
   return Object.entries(queryOf(filter))
     .map(([name, value]) => `${name} ${value}`)

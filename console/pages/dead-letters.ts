@@ -210,7 +210,7 @@ function filterForm(c: Context<ConsoleEnv>, filter: DeadLetterFilter): Html {
   return html`<form class="fields" action="/dead-letters">
     ${select('reason', DEAD_LETTER_REASONS)} ${select('platform', PLATFORMS)} ${input('recipient', 'teacher-42')}
     ${input('category', 'any')} ${input('app', "any; '' for none")} ${input('id', 'msg-8841')}
-    ${input('since', '2h, a date-time')} ${input('until', '10m, a date-time')}
+    ${input('since', '2h, RFC 3339')} ${input('until', '10m, RFC 3339')}
     <p><button>Filter</button> ${isFiltered ? html`<a class="button quiet" href="/dead-letters">Clear</a>` : ''}</p>
   </form>`;
 }
@@ -253,9 +253,9 @@ function letters(found: readonly FoundDeadLetter[], now: number, isOperator: boo
   });
   const number = (name: string) => ({ name, isNumber: true });
   const columns = [
-    'Died',
-    'Reason',
     'Dead letter',
+    'Reason',
+    'Died',
     'Recipient',
     number('Attempts'),
     number('Replays'),

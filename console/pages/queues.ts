@@ -25,6 +25,15 @@ export const queuesPage: Page = (app, parts) => {
   app.get(QUEUES_PATH, (c) => c.redirect(`${QUEUES_PATH}/`));
 };
 
+/** Whether its packages are installed, without loading them. */
+export function isBoardInstalled(): boolean {
+  try {
+    return ['@bull-board/api', '@bull-board/hono'].every((name) => import.meta.resolve(name) !== '');
+  } catch {
+    return false;
+  }
+}
+
 const INSTALL = 'Install it beside pushpacer and start the console again: npm install @bull-board/api @bull-board/hono';
 
 async function openBoard({ shards, showTexts }: ConsoleParts): Promise<Hono | undefined> {

@@ -1,7 +1,7 @@
 import { html } from 'hono/html';
 import type { Context } from 'hono';
 import { InputError, formatFault } from '../../src/domain/faults.ts';
-import { policyText, ruleName, type Policy } from '../../src/domain/limits.ts';
+import { limitedText, ruleName, type Policy } from '../../src/domain/limits.ts';
 import type { CancelTarget } from '../../src/domain/notification.ts';
 import { DAYS, quietHoursText } from '../../src/domain/quiet-hours.ts';
 import { formatDuration } from '../../src/domain/time.ts';
@@ -185,7 +185,7 @@ function whatText(decided: Decided, now: number): Html | string {
     case 'limit': {
       const { policy, until } = decided;
       const end = until === undefined ? 'without an end' : `until ${instantFrom(now, until)}`;
-      return `It is limited to ${policyText(policy)}, ${end}. Limits of categories hold too.`;
+      return `It ${limitedText(policy)}, ${end}. Limits of categories hold too.`;
     }
     case 'unlimit':
       return 'The general limits hold for it again.';
@@ -203,7 +203,7 @@ function whatText(decided: Decided, now: number): Html | string {
   }
 }
 
-/** `14 of 20 move, the last one to 2026-11-23 10:02:00Z (in 2h).` */
+/** `14 of 20 move, the last one to 2026-11-23T10:02:00Z (in 2h).` */
 function outcomeText(foreseen: Preview | CancelPreview): string {
   const { now, waiting, moves, earlier, later, expiring, expiryKnown, slots } = foreseen;
   const last = slots.reduce((latest, { to }) => Math.max(latest, to), -Infinity);

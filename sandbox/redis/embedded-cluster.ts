@@ -150,7 +150,7 @@ async function startNode(folder: string, options: EmbeddedRedisOptions, hasTls: 
     try {
       return await startOnce(folder, options, hasTls);
     } catch (error) {
-      const isTaken = error instanceof Error && /address already in use/i.test(error.message);
+      const isTaken = error instanceof Error && /address already in use|^unusable options: port:/i.test(error.message);
       if (options.port !== undefined || tries === PORT_TRIES || !isTaken) throw error;
     }
   }

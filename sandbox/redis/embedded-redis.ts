@@ -71,8 +71,8 @@ const MEANT = { aof: 'appendonly', args: 'extraArgs', timeoutMs: 'startTimeoutMs
  * await using redis = await startEmbeddedRedis();
  * ```
  *
- * Rejects with an InputError if an option does not exist, or if there is no server (it says how to install one), and with an
- * Error that has the server's last output if it does not answer.
+ * Rejects with an InputError if an option does not exist, if another program uses the port, or if there is no server (it says how to
+ * install one), and with an Error that has the server's last output if it does not answer.
  */
 export async function startEmbeddedRedis(options: EmbeddedRedisOptions = {}): Promise<EmbeddedRedis> {
   const faults = optionFaults(options, OPTIONS, '', MEANT);
@@ -84,6 +84,10 @@ export async function startEmbeddedRedis(options: EmbeddedRedisOptions = {}): Pr
     const started = await start(program, port, options);
     if (!('problem' in started)) return started;
     const wasPortTaken = /address already in use/i.test(started.output);
+    if (options.port !== undefined && new RegExp(`:${port}: .*address already in use`, 'i').test(started.output)) {
+      const expected = 'a port that no other program uses on 127.0.0.1';
+      throw new InputError('unusable options', [{ path: 'port', expected, found: String(port) }]);
+    }
     if (options.port !== undefined || tries === PORT_TRIES || !wasPortTaken) {
       throw new Error(`${program} on port ${port} ${started.problem}; its last output:\n${started.output}`);
     }

@@ -9,6 +9,7 @@ import {
   type TakeCounts,
   type TakeFromAllOptions,
 } from '../../src/dead-letters/take.ts';
+import { printable } from '../../src/domain/faults.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { PLATFORMS, type Platform } from '../../src/domain/notification.ts';
 import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../../src/domain/outcome.ts';
@@ -252,15 +253,25 @@ export async function takeChosen(opened: OpenDeadLetters, flags: TakeFlags, comm
     ? await look('counted')
     : await look(past, { take, ...(pace && { pace }) });
   const left = await opened.count();
+  const isUnknown = flags.id !== undefined && matched === 0 && newer === 0;
   if (json) {
     printJson({ seen, matched, [past]: taken, newer, byReason, ...outlook?.fields(), left, dryRun });
+  } else if (isUnknown) {
+    // said below
   } else if (dryRun) {
     const counts = `would ${verb} ${matched} of ${deadLetters(seen)}${breakdown(byReason)}${outlook?.suffix() ?? ''}`;
     process.stdout.write(`${[counts, ...(outlook?.lines() ?? [])].join('\n')}\n`);
   } else {
     process.stdout.write(`${past} ${taken} of ${deadLetters(seen)}${breakdown(byReason)}; ${left} there now\n`);
   }
+  if (isUnknown) throw new CommandError(noneText(flags));
   if (newer > 0) throw new CommandError(newerText(newer, past));
+}
+
+/** An id is of one that somebody has seen: that there is none is no success. */
+function noneText({ id = '', ...flags }: TakeFlags): string {
+  const others = Object.keys(filterOf(flags)).length > 0 ? ' and fits the other flags' : '';
+  return `no dead letter has the id ${JSON.stringify(printable(id))}${others}`;
 }
 
 function newerText(count: number, past: string): string {

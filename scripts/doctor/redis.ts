@@ -94,7 +94,7 @@ async function lookAtServer(node: Redis, timing: Timing, redis: RedisToCheck): P
   const { label } = redis;
   const answers = createFindings(label);
   const info = await node.info().then(parseInfo, () => undefined);
-  const reached = `${addressOf(node)} answers in ${span(timing.tookMs)}`;
+  const reached = `${addressOf(node)} answers in ${tripText(timing.tookMs)}`;
   const findings =
     info === undefined
       ? [
@@ -218,14 +218,14 @@ async function persistenceFindings(node: Redis, info: Info): Promise<Finding[]> 
     findings.push(fault('its last snapshot failed', advice));
   }
   if (!isOn) {
+    const [, saves] = await settingOf(node, 'save');
     const text =
-      'it has no append-only file: if it ends, all since its last snapshot is lost, and recipients may get a burst';
+      saves === ''
+        ? 'it has no append-only file and makes no snapshots: if it ends, all is lost, and recipients may get a burst'
+        : 'it has no append-only file: if it ends, all since its last snapshot is lost, and recipients may get a burst';
     return [...findings, warning(text, 'set appendonly yes, and appendfsync everysec (docs/redis.md)')];
   }
-  const [, sync] = await node.config('GET', 'appendfsync').then(
-    (reply) => reply,
-    () => [],
-  );
+  const [, sync] = await settingOf(node, 'appendfsync');
   if (sync === undefined) {
     const text = 'it has an append-only file; it does not let its user call CONFIG GET, so appendfsync is not known';
     return [...findings, warning(text, 'look yourself that it is everysec or always')];
@@ -235,6 +235,14 @@ async function persistenceFindings(node: Redis, info: Info): Promise<Finding[]> 
     return [...findings, warning(text, 'set appendfsync everysec')];
   }
   return findings.length > 0 ? findings : [ok(`append-only file on, appendfsync ${sync}, last write ok`)];
+}
+
+/** The name and the value; nothing if its user must not call CONFIG GET. */
+function settingOf(node: Redis, name: string): Promise<readonly string[]> {
+  return node.config('GET', name).then(
+    (reply) => reply,
+    () => [],
+  );
 }
 
 const HZ = 100;
@@ -294,6 +302,11 @@ interface Timing {
 
 const SAMPLES = 9;
 
+/** `0.3ms`, `42ms` */
+function tripText(ms: number): string {
+  return ms < 9.95 ? `${Math.max(0.1, Math.round(ms * 10) / 10)}ms` : span(ms);
+}
+
 async function measure(node: Redis): Promise<Timing> {
   const samples: { readonly tookMs: number; readonly offsetMs: number }[] = [];
   for (let taken = 0; taken < SAMPLES; taken++) {
@@ -314,7 +327,7 @@ const FAR_MS = 100;
 
 function distanceFinding({ tookMs, slowestMs }: Timing): Finding {
   const { ok, warning } = createFindings('distance');
-  const text = `${span(tookMs)} there and back, ${span(slowestMs)} at the most of ${SAMPLES} tries`;
+  const text = `${tripText(tookMs)} there and back, ${tripText(slowestMs)} at the most of ${SAMPLES} tries`;
   return tookMs < FAR_MS ? ok(text) : warning(text, 'run workers and Redis in one data centre');
 }
 

@@ -23,11 +23,11 @@ export function nodeFinding(): Finding {
 export function variablesFindings(env: Environment, faults: readonly Fault[]): Finding[] {
   const { ok, warning, fault } = createFindings('variables');
   const advice = 'correct it; pushpacer worker --help explains every variable';
+  const known = new Set(faults.map(({ path }) => path));
+  const unknown = unknownVariables(env).filter(({ name }) => !known.has(name));
   const findings = [
     ...faults.map((each) => fault(printable(formatFault(each)), advice)),
-    ...unknownVariables(env).map((each) =>
-      warning(printable(unknownText(each)), 'correct or remove it: nothing reads it'),
-    ),
+    ...unknown.map((each) => warning(printable(unknownText(each)), 'correct or remove it: nothing reads it')),
   ];
   return findings.length > 0 ? findings : [ok('all can be read, and the files that they name')];
 }

@@ -164,7 +164,7 @@ function jsonObjectOf(flag: string, text: string): object {
   } catch {
     // refused below
   }
-  throw new UsageError(`${flag}: expected a JSON object, found ${text.length} characters that are none`);
+  throw new UsageError(`${flag}: expected a JSON object, found ${text.length} characters that are no JSON object`);
 }
 
 function pairOf(text: string): [key: string, value: string] {
@@ -201,7 +201,7 @@ function itemOfLine(where: string, line: string): Item {
   try {
     return { where, input: JSON.parse(line) as unknown };
   } catch {
-    const found = `${line.length} characters that are none`;
+    const found = `${line.length} characters that are not JSON`;
     return { where, faults: [{ path: '', expected: 'JSON', found }] };
   }
 }

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { printable, formatFault } from '../../src/domain/faults.ts';
-import { MAX_WINDOW_MS, parseRules, policyText, type Policy, type Rule } from '../../src/domain/limits.ts';
+import { MAX_WINDOW_MS, parseRules, limitedText, policyText, type Policy, type Rule } from '../../src/domain/limits.ts';
 import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/time.ts';
 import type { Action } from '../../src/limiter/foresee.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
@@ -143,7 +143,7 @@ function storing(id: string, flags: LimitFlags, now: number, config: Config): Li
   const policy: Policy = { rules, minGapMs };
   const until = endOf(flags, now);
   const end = until === undefined ? ', without an end' : ` until ${instantFrom(now, until)}`;
-  const did = `${printable(id)} is limited to ${policyText(policy)}${end}`;
+  const did = `${printable(id)} ${limitedText(policy)}${end}`;
   return { action: { kind: 'limit', policy, until }, didOf: () => did };
 }
 

@@ -79,8 +79,10 @@ async function hoursOf({ file, none, ...flags }: Flags): Promise<QuietHours> {
     throw new UsageError(`${names}: expected --timezone, --from and --until (or --file, or --none), found nothing`);
   }
   const time = { ...(days !== undefined && { days }), from, until };
-  // `quietHours[0].from` is --from
-  return checked({ timezone, quietHours: [time] }, (path) => `--${path.replace(/^quietHours\[0\]\.?/, '')}`);
+  // `quietHours[0].from` is --from; `quietHours` as a whole is about the time that both give.
+  const named = (path: string): string =>
+    path === 'quietHours' ? '--from, --until' : `--${path.replace(/^quietHours\[0\]\.?/, '')}`;
+  return checked({ timezone, quietHours: [time] }, named);
 }
 
 function checked(value: unknown, nameOf: (path: string) => string): QuietHours {
@@ -100,7 +102,7 @@ async function readJson(path: string): Promise<unknown> {
   try {
     return JSON.parse(content) as unknown;
   } catch {
-    throw new UsageError(`--file: expected JSON, found ${content.length} characters that are none`);
+    throw new UsageError(`--file: expected JSON, found text that is not JSON`);
   }
 }
 

@@ -123,7 +123,7 @@ async function factsOfJob(
     ...sendAfterOf(job.data),
     jobId,
     enqueuedAt: job.timestamp,
-    attempts: progress.tries,
+    attempts: attemptsOf(job.returnvalue) ?? progress.tries,
     requeues: progress.requeues,
     devices: Object.fromEntries(labels.map((label) => [label, progress.devices[label] ?? 'to do'])),
     failures: progress.attempts,
@@ -139,6 +139,12 @@ function shown(notification: unknown, jobId: string): Omit<JobFacts, 'devices'> 
   Reflect.deleteProperty(facts, 'sizes');
   Reflect.deleteProperty(facts, 'id');
   return { ...facts, ...(notificationId !== undefined && { notificationId }) };
+}
+
+/** The attempts of one that has ended: what is stored with its job leaves out the last one. */
+function attemptsOf(returned: unknown): number | undefined {
+  const attempts = isObject(returned) ? returned['attempts'] : undefined;
+  return typeof attempts === 'number' ? attempts : undefined;
 }
 
 function sendAfterOf(data: unknown): Pick<JobFacts, 'sendAfter'> {

@@ -9,15 +9,19 @@ ${Object.entries(COMMANDS)
   .map(([name, { does }]) => helpItem(name, does, 12))
   .join('\n')}
 
-${helpItem('pushpacer <command> --help', "a command's options", 26)}
+${helpItem('pushpacer <command> --help', "a command's options; also pushpacer help <command>", 26)}
 ${helpItem('pushpacer --version', "this program's version", 26)}
 `;
 
 /** `pushpacer enqueue --file F`: the commands of `npm run`, under one name. */
 export async function main([name = '--help', ...argv]: readonly string[]): Promise<void> {
   endWithReader();
-  if (name === '--help' || name === '-h') {
+  if (name === '--help' || name === '-h' || (name === 'help' && argv[0] === undefined)) {
     process.stdout.write(usage());
+    return;
+  }
+  if (name === 'help') {
+    await main([...argv, '--help']);
     return;
   }
   if (name === '--version' || name === '-V') {

@@ -75,7 +75,7 @@ export function openProducer({
 /** What waits for a slot, the next one first. */
 export type Waiting = Pick<Inspection, 'now' | 'reserved'>;
 
-/** `3 notifications wait, the last until 2026-11-21 14:00:09Z (in 2h)`; undefined where none does. */
+/** `3 notifications wait, the last until 2026-11-21T14:00:09Z (in 2h)`; undefined where none does. */
 export function waitingText({ now, reserved }: Waiting): string | undefined {
   const last = reserved.at(-1);
   if (last === undefined) return undefined;

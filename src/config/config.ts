@@ -1,9 +1,10 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import type { z } from 'zod';
 import { InputError, zodFaults, type Fault } from '../domain/faults.ts';
 import type { CountedApart, CategoryPolicy, Policy, Rule } from '../domain/limits.ts';
 import type { QuietHours } from '../domain/quiet-hours.ts';
 import { formatDuration } from '../domain/time.ts';
-import { readFile, reporter } from '../environment/files.ts';
+import { readCertificate, readPrivateKey, reporter } from '../environment/files.ts';
 import type { Environment } from '../environment/values.ts';
 import { readCredentials, type Credentials, type CredentialsRead } from './apps-file.ts';
 import { readLimitsFile } from './limits-file.ts';
@@ -11,6 +12,7 @@ import {
   apiSchema,
   consoleSchema,
   environmentSchema,
+  mistypedLimits,
   SECRET_VARIABLES,
   variablesSchema,
   type Variables,
@@ -70,7 +72,7 @@ export function loadConfig(env: Environment): Config {
   const { variables, given } = readVariables(env, faults);
   const limiter = limiterConfig(variables, faults);
   const { credentials } = readCredentials(given, faults);
-  faults.push(...tlsFaults(env));
+  faults.push(...tlsFaults(env), ...mistypedLimits(env));
   refuse(faults);
 
   return Object.freeze({
@@ -190,6 +192,7 @@ export function loadConsoleConfig(env: Environment): ConsoleConfig {
 function serverConfig(env: Environment, faults: Fault[]): ServerConfig {
   const some = Object.fromEntries([...LIMITER_VARIABLES, 'LOG_LEVEL'].map((name) => [name, env[name]]));
   const { variables } = readVariables(some, faults);
+  faults.push(...mistypedLimits(env));
   return { ...limiterConfig(variables, faults), logLevel: variables.LOG_LEVEL };
 }
 
@@ -202,7 +205,10 @@ function readTls(
 ): Pick<Listening, 'tls'> {
   const [certName, keyName] = [`${family}_CERT_FILE`, `${family}_KEY_FILE`];
   const report = reporter(faults);
-  const [cert, key] = [readFile(certName, certFile, report), readFile(keyName, keyFile, report)];
+  const [cert, key] = [readCertificate(certName, certFile, report), readPrivateKey(keyName, keyFile, report)];
+  if (cert !== undefined && key !== undefined && !new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
+    report(keyName, `the private key of the certificate in ${certName}`, 'another one');
+  }
   if ((certFile === undefined) !== (keyFile === undefined)) {
     report(certName, `both ${certName} and ${keyName}, or none`, 'one of them');
   }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { nearest, typingMistakes } from '../domain/faults.ts';
+import { didYouMean, nearest, typingMistakes, type Fault } from '../domain/faults.ts';
 import { ruleName, type Rule } from '../domain/limits.ts';
 import { formatDuration } from '../domain/time.ts';
 import { anyText, duration, flag, integer, parsed, rules, text, type Environment } from '../environment/values.ts';
@@ -256,6 +256,18 @@ export function unknownVariables(given: Environment): UnknownVariable[] {
     return [{ name, meant }];
   });
 }
+
+/**
+ * A fault for each mistyped variable of the limits: with the default in its place, people would get more alerts than somebody wanted.
+ * The others are only warned about.
+ */
+export function mistypedLimits(given: Environment): Fault[] {
+  return unknownVariables(given)
+    .filter(({ name, meant }) => LIMIT_VARIABLE.test(meant) && given[name] !== '')
+    .map(({ name, meant }) => ({ path: name, expected: `no such variable${didYouMean(meant)}`, found: 'one' }));
+}
+
+const LIMIT_VARIABLE = /^LIMITS?_/;
 
 /** `LIMIT_RULE is not known; did you mean LIMIT_RULES?` */
 export function unknownText({ name, meant }: UnknownVariable): string {

@@ -123,7 +123,7 @@ export function createProcessor(given: ProcessorParts): DeliveryProcessor {
       const story = recording && keptStoryOf(outcome, context.progress, job.opts, endedAt);
       await Promise.all([outcomes?.write(outcome), story && recording.history.write(story)]);
     }
-    return completion;
+    return { ...completion, attempts: attemptsOf(context, result) };
   };
   return {
     process,

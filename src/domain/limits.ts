@@ -222,9 +222,17 @@ export function placeOf(data: unknown): PlaceInLimits | undefined {
   return { recipientId, ...(typeof category === 'string' && { category }), kind: countedAs(fields) };
 }
 
+/** What is said of a recipient with limits of its own: `is limited to 10/1m, gap 3s`, `has no limits` */
+export function limitedText(policy: Policy): string {
+  const text = policyText(policy);
+  return text === NO_LIMITS ? `has ${text}` : `is limited to ${text}`;
+}
+
+const NO_LIMITS = 'no limits';
+
 /** `10/1m, 100/1h, gap 3s` */
 export function policyText({ rules, minGapMs }: Policy): string {
-  if (rules.length === 0 && minGapMs === 0) return 'no limits';
+  if (rules.length === 0 && minGapMs === 0) return NO_LIMITS;
   const gap = minGapMs === 0 ? 'no gap' : `gap ${formatDuration(minGapMs)}`;
   return [...rules.map(ruleName), gap].join(', ');
 }

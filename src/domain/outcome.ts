@@ -148,10 +148,12 @@ export interface Completion {
   readonly sentAt?: number;
   /** By label, such as `apns#0`; a device that is not here was not tried to an end. */
   readonly devices: Readonly<Record<string, DeviceState>>;
+  /** The delivery attempts, with the one that ended it. Absent if an older worker wrote it. */
+  readonly attempts?: number;
 }
 
 /** What became of a notification: one entry of the stream of outcomes. docs/outcomes.md explains the fields. */
-export interface Outcome extends Target, Omit<Completion, 'outcome'> {
+export interface Outcome extends Target, Omit<Completion, 'outcome' | 'attempts'> {
   readonly id: string;
   /** Absent where the notification has no usable one. */
   readonly recipientId?: string;

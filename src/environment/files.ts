@@ -1,4 +1,4 @@
-import { X509Certificate } from 'node:crypto';
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import type { Fault } from '../domain/faults.ts';
@@ -52,6 +52,24 @@ export function readCertificate(name: string, path: string | undefined, report: 
   } catch {
     report(name, 'a certificate as PEM', 'something else');
     return undefined;
+  }
+}
+
+/** The private key in the file at `path`, as PEM. */
+export function readPrivateKey(name: string, path: string | undefined, report: Report): string | undefined {
+  const pem = readFile(name, path, report);
+  if (pem === undefined) return undefined;
+  if (isPrivateKey(pem)) return pem;
+  report(name, 'a private key as PEM, without a password', 'something else');
+  return undefined;
+}
+
+export function isPrivateKey(pem: string): boolean {
+  try {
+    createPrivateKey(pem);
+    return true;
+  } catch {
+    return false;
   }
 }
 

@@ -161,7 +161,7 @@ function otherCause(
     const text = `: a newer version of pushpacer wrote it, and only a worker of that version can send it`;
     return { text, more: [`Found: ${newerText(job.newer)}.`] };
   }
-  const { heldSince, quotaAt, tries = 0, attempts = [] } = job?.progress ?? {};
+  const { heldSince, quotaAt, unreached = 0, tries = 0, attempts = [] } = job?.progress ?? {};
   if (heldSince !== undefined && rule === CREDENTIALS) {
     const text = ', for a worker with credentials for its platform and app';
     return { text, more: [`The workers that took it lack them; it is put back since ${when(now, heldSince)}.`] };
@@ -173,8 +173,9 @@ function otherCause(
     );
     const code = attempts.at(-1)?.error ?? last?.code;
     const said = open.length > 0 || code === undefined ? [] : [`The last answer: ${printable(code)}.`];
-    const text = `, because its provider is down, or cannot be reached; it is put back since ${when(now, heldSince)}`;
-    return { text, more: [...open, ...said] };
+    const trouble = breakers[0]?.trouble ?? (unreached > 0 ? 'outage' : undefined);
+    const because = HELD[trouble ?? ''] ?? 'its provider took nothing at the last try';
+    return { text: `, because ${because}; it is put back since ${when(now, heldSince)}`, more: [...open, ...said] };
   }
   if (rule === SEND_AFTER) return { text: ': its producer wants it to be sent no earlier (sendAfter)', more: [] };
   if (rule !== undefined && quotaAt !== undefined) {
@@ -203,6 +204,14 @@ function otherCause(
   }
   return { text: ', to be tried again', more: [] };
 }
+
+/** Why nothing is sent to a provider, by the trouble of its breaker. */
+const HELD: Readonly<Record<string, string>> = {
+  auth: 'its provider refuses the credentials',
+  configuration: 'its provider refuses the topic, the project or the tokens',
+  quota: 'its provider asks for fewer sends',
+  outage: 'its provider is down, or cannot be reached',
+};
 
 const CODES: Readonly<Record<string, string>> = {
   'stalled-before':

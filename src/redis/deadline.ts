@@ -93,6 +93,11 @@ export function createDeadline(timeoutMs: number): Deadline {
 const NOT_NOW =
   /\b(OOM|READONLY|LOADING|MISCONF|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|NOREPLICAS|max number of clients)\b/;
 
+/** Redis's word for why it cannot now: `OOM` if its memory is full. Undefined if the text has none. */
+export function notNowWord(text: string): string | undefined {
+  return NOT_NOW.exec(text)?.[0];
+}
+
 /**
  * A slot of a cluster is on its way from one master to another, so some of its keys are here and some are there. ioredis tries 16
  * times, which takes a second or two, and then gives up with a text of its own. The other text is Redis's for a script that needs a

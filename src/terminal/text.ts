@@ -26,12 +26,12 @@ export function span(ms: number): string {
   return '1m'; // 59.95 s and more
 }
 
-/** `2026-11-21 14:00:00Z` */
+/** `2026-11-21T14:00:00Z`: RFC 3339, which every flag for an instant takes. */
 export function instant(at: number): string {
-  return `${new Date(at).toISOString().slice(0, 19).replace('T', ' ')}Z`;
+  return `${new Date(at).toISOString().slice(0, 19)}Z`;
 }
 
-/** `2026-11-21 14:00:00Z (in 2h)`, `2026-11-21 11:00:00Z (1h ago)` */
+/** `2026-11-21T14:00:00Z (in 2h)`, `2026-11-21T11:00:00Z (1h ago)` */
 export function instantFrom(now: number, at: number): string {
   return `${instant(at)} (${fromNow(now, at)})`;
 }

@@ -340,6 +340,18 @@ describe('where Redis is away', () => {
     await sleep(0);
   });
 
+  it('says that Redis is full, where it is', async () => {
+    const redis = await ownRedis();
+    const api = await openApi({ REDIS_URL: redis.url, REDIS_CLUSTER: 'false' });
+    expect((await post(api, makeNotification())).status).toBe(202);
+    await connectRedis(redis.url).config('SET', 'maxmemory', '1');
+    const { status, body } = await post(api, makeNotification());
+    expect([status, body['code']]).toEqual([503, 'redis-away']);
+    expect(body['detail']).toBe(
+      'Redis answers that it cannot do this now (OOM); what was not answered yet may be sent again with the same ids',
+    );
+  });
+
   it('starts without Redis, and says so', async () => {
     const api = await openApi({ REDIS_URL: 'redis://127.0.0.1:1' });
     expect((await api.call('GET', '/readyz')).body).toEqual({ ok: false, redis: false });

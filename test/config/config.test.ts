@@ -3,7 +3,13 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { loadConfig, loadLimiterConfig, loadQueueConfig } from '../../src/config/config.ts';
+import {
+  loadApiConfig,
+  loadConfig,
+  loadConsoleConfig,
+  loadLimiterConfig,
+  loadQueueConfig,
+} from '../../src/config/config.ts';
 import { CONFIG_VARIABLES, unknownText, unknownVariables } from '../../src/config/variables.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'pushpacer-config-'));
@@ -21,7 +27,7 @@ const p256 = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   .privateKey.export({ type: 'pkcs8', format: 'pem' })
   .toString();
 const apns = { APNS_KEY: p256, APNS_KEY_ID: 'ABC123DEFG', APNS_TEAM_ID: 'DEF123GHIJ', APNS_TOPIC: 'com.example.app' };
-const account = { project_id: 'school-1', client_email: 'push@school-1.example', private_key: 'a key' };
+const account = { project_id: 'school-1', client_email: 'push@school-1.example', private_key: p256 };
 
 function faultsOf(env: Record<string, string>): string[] {
   try {
@@ -112,6 +118,14 @@ describe('credentials', () => {
       ['GOOGLE_APPLICATION_CREDENTIALS'],
     ],
     [{ GOOGLE_APPLICATION_CREDENTIALS: '/nowhere.json' }, ['GOOGLE_APPLICATION_CREDENTIALS']],
+    [
+      { GOOGLE_APPLICATION_CREDENTIALS: 'package.json', FCM_PROJECT_ID: 'school-1' },
+      ['GOOGLE_APPLICATION_CREDENTIALS'],
+    ],
+    [
+      { GOOGLE_APPLICATION_CREDENTIALS: file('key.json', JSON.stringify({ ...account, private_key: 'a key' })) },
+      ['GOOGLE_APPLICATION_CREDENTIALS'],
+    ],
     [{ ...apns, APNS_ENDPOINT: 'http://127.0.0.1' }, ['APNS_ENDPOINT']],
   ])('names what is missing or unusable', (env, names) => {
     expect(faultsOf(env).map((fault) => fault.split(':')[0])).toEqual(names);
@@ -280,6 +294,17 @@ it.each([
 it('a mistyped variable is named although the right one is given too', () => {
   expect(unknownVariables({ LIMIT_RULE: '5/1m', LIMIT_RULES: '10/1m' })).toHaveLength(1);
   expect(unknownVariables({ REDIS_URI: 'redis://a', REDIS_URL: 'redis://b' })).toEqual([]); // another program's
+});
+
+it('a mistyped variable of the limits stops a start, and others do not', () => {
+  const start = [loadConfig, loadApiConfig, loadConsoleConfig];
+  for (const load of start) {
+    expect(() => load({ LIMIT_RULE: '5/1m', LIMIT_RULES: '10/1m' })).toThrow(
+      'bad environment: LIMIT_RULE: expected no such variable (did you mean LIMIT_RULES?), found one',
+    );
+    expect(() => load({ LIMIT_MINGAP: '5s', LIMIT_FILE: 'x.json' })).toThrow(/LIMIT_MIN_GAP\?.*\n.*LIMITS_FILE\?/);
+    expect(load({ LIMIT_RULE: '', ATTEMPT: '5', LIMIT_PER_USER: '5' })).toBeDefined();
+  }
 });
 
 it('no variable of pushpacer is near another one of its own', () => {

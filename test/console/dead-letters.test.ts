@@ -55,6 +55,19 @@ describe('the list', () => {
     expect(status).toBe(200);
     expect(text.indexOf('id=new"')).toBeLessThan(text.indexOf('id=old"'));
     expect(text).toContain('2 dead letters');
+    const headings = [...text.matchAll(/<th scope="col"[^>]*>([^<]*)</g)].map(([, name]) => name);
+    expect(headings.slice(-9)).toEqual([
+      'Choose',
+      'Dead letter',
+      'Reason',
+      'Died',
+      'Recipient',
+      'Attempts',
+      'Replays',
+      'To',
+      'Message',
+    ]);
+    expect(text).toMatch(/id=new"[^]*?<\/td>[^]*?badge[^]*?<\/td>[^]*?<time[^]*?<\/td>/);
     expect(text).toContain('1 dead letter in the last hour');
     expect(text).toContain('Older: 1');
     expect(text).toContain('href="/recipients/recipient-new"');

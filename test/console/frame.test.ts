@@ -11,6 +11,23 @@ import { testTarget } from '../support/redis.ts';
 const TOKENS = { olga: ['operate'], vera: ['read'], sam: ['send'] } as const;
 const PRIVATE = ['/', '/search?q=x', '/audit', '/queues/', '/no-such-page'];
 
+it('has a link to bull-board only where that is installed', async () => {
+  const link = 'href="/queues/"';
+  expect((await (await openConsole()).get('/')).text).toContain(link);
+  const { get } = await openConsole({}, {}, false);
+  for (const path of ['/', '/audit', '/no-such-page']) expect((await get(path)).text).not.toContain(link);
+});
+
+it('names every key that the script knows at the foot of each page', async () => {
+  const { get } = await openConsole();
+  const script = await readFile('console/assets/console.js', 'utf8');
+  const places = /const PLACES = \{([^}]*)\}/.exec(script)?.[1] ?? '';
+  const known = ['/', ...[...places.matchAll(/(\w): '/g)].map(([, key]) => key)];
+  expect(known.length).toBeGreaterThan(3);
+  const foot = /<footer>[^]*<\/footer>/.exec((await get('/')).text)?.[0] ?? '';
+  expect([...foot.matchAll(/<kbd>(.)<\/kbd>/g)].map(([, key]) => key)).toEqual(known);
+});
+
 describe('without a login, on the loopback', () => {
   it('everybody on this machine is an operator', async () => {
     const { get } = await openConsole();

@@ -352,12 +352,13 @@ test('each command that reads the environment names a mistyped variable, and the
   ]) {
     expect(await run(name, args, env)).toMatchObject({ code: 0, stderr: warning });
   }
-  const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, METRICS_PORT: 'off' } });
+  const started = { ...queueEnv(prefix), APNS_TOPICS: 's3cret', METRICS_PORT: 'off' };
+  const worker = startProcess({ args: ['workers/notifications.ts'], env: started });
   onTestFinished(() => {
     worker.kill('SIGKILL');
   });
-  const line = JSON.parse(await worker.waitForLine(/LIMIT_RULE is not known/)) as object;
-  expect(line).toMatchObject({ variable: 'LIMIT_RULE', meant: 'LIMIT_RULES' });
+  const line = JSON.parse(await worker.waitForLine(/APNS_TOPICS is not known/)) as object;
+  expect(line).toMatchObject({ variable: 'APNS_TOPICS', meant: 'APNS_TOPIC' });
   await worker.waitForLine(/"msg":"ready"/);
   expect(worker.stdout()).not.toContain('s3cret');
   worker.kill();
@@ -368,7 +369,7 @@ describe('pushpacer', () => {
   const start = (...args: string[]) => startProcess({ args: ['scripts/pushpacer.ts', ...args] }).waitForExit();
 
   test('lists its commands, with and without --help', async () => {
-    for (const args of [[], ['--help'], ['-h']]) {
+    for (const args of [[], ['--help'], ['-h'], ['help']]) {
       const { code, stdout } = await start(...args);
       expect(stdout).toMatch(/^Usage: pushpacer <command>/);
       expect(code).toBe(0);
@@ -376,6 +377,11 @@ describe('pushpacer', () => {
   });
 
   test('hands the flags on, and the exit code back', async () => {
+    expect(await start('help', 'redis')).toEqual(await start('redis', '--help'));
+    expect(await start('help', 'reddis')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('did you mean redis?') as string,
+    });
     expect(await start('redis', '--help')).toMatchObject({
       code: 0,
       stdout: expect.stringContaining('Usage: redis') as string,

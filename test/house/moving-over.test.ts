@@ -103,6 +103,21 @@ describe.each(LIMITERS)('what docs/moving-over.md says, %s', (_name, create) => 
     expect(performance.now()).toBeGreaterThanOrEqual(instants[1] ?? Infinity);
   });
 
+  it('all of max act: no 1 is added, as where a remaining of 0 means the last one and blocked', async () => {
+    const limiter = create({ policy: { rules: [{ max: 3, perMs: 10_000 }], minGapMs: 0 }, now: () => STARTED });
+    const answers: unknown[] = [];
+    for (const id of ['a', 'b', 'c', 'd']) {
+      const { kind, remaining } = await limiter.admit({ ...ask(id), maxWaitMs: 0 });
+      answers.push([kind, remaining]);
+    }
+    expect(answers).toEqual([
+      ['admitted', 2],
+      ['admitted', 1],
+      ['admitted', 0],
+      ['refused', 0],
+    ]);
+  });
+
   it('reset forgets what was sent, not a block: rate-limiter-flexible forgets both with delete', async () => {
     const limiter = create({ policy: GAP, now: () => STARTED });
     await limiter.admit(ask('a'));

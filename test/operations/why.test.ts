@@ -18,6 +18,14 @@ const ended = (fields: object): NotificationStatus => ({
   ...fields,
 });
 const waits = (fields: object = {}): NotificationStatus => ({ state: 'waiting', until: NOW + 60_000, ...fields });
+const held = { ...progress, heldSince: NOW - 60_000 };
+const breaker = (trouble: string, code: string) => ({
+  service: 'apns',
+  trouble,
+  code,
+  since: NOW - 60_000,
+  until: NOW + 5_000,
+});
 const worker = { host: 'web-1', pid: 7, alive: true, silentMs: 100 } as SeenWorker;
 const passAt = (secondsAgo: number, fields: Partial<StoryPass>): StoryPass => ({
   ...{ at: NOW - secondsAgo * 1_000, worker: 'web-1:7', result: 'requeued' },
@@ -56,6 +64,30 @@ test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Fac
     /^It waits until 09:15:00Z \(in 1m\) for the quota fcm:600000\/1m, which all recipients share, to have room\.$/,
   ],
   [
+    "a provider's quota",
+    waits(),
+    { job: { progress: held }, breakers: [breaker('quota', 'TooManyRequests')] },
+    /, because its provider asks for fewer sends; it is put back .* Nothing is sent to apns since .*: quota, TooManyRequests\.$/,
+  ],
+  [
+    'an outage',
+    waits(),
+    { job: { progress: held }, breakers: [breaker('outage', 'http-503')] },
+    /, because its provider is down, or cannot be reached; /,
+  ],
+  [
+    'a provider that cannot be reached, without a breaker',
+    waits(),
+    { job: { progress: { ...held, unreached: 2 } }, passes: [passAt(1, { result: 'deferred', code: 'ENOTFOUND' })] },
+    /, because its provider is down, or cannot be reached; .* The last answer: ENOTFOUND\.$/,
+  ],
+  [
+    'a refusal, when the breaker has closed since',
+    waits(),
+    { job: { progress: held }, passes: [passAt(1, { result: 'deferred', code: 'TooManyRequests' })] },
+    /, because its provider took nothing at the last try; .* The last answer: TooManyRequests\.$/,
+  ],
+  [
     'stalls',
     waits(),
     { job: { progress }, passes: [passAt(1, { result: 'deferred', code: 'stalled-before' })] },
@@ -78,7 +110,7 @@ test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Fac
     'another day',
     waits({ until: NOW + 3 * 86_400_000, rule: 'sendAfter' }),
     {},
-    /until 2026-11-26 09:14:00Z \(in 3d\): its producer/,
+    /until 2026-11-26T09:14:00Z \(in 3d\): its producer/,
   ],
   ['expired', ended({ outcome: 'expired' }), {}, /^It expired at 09:14:00Z, before it could be sent\.$/],
   [

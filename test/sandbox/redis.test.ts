@@ -180,13 +180,17 @@ describe('an embedded Redis', () => {
       expect(listener.listening).toBe(true);
     });
     const { port } = listener.address() as { port: number };
-    await expect(startEmbeddedRedis({ port })).rejects.toThrow(/Address already in use/);
+    await expect(startEmbeddedRedis({ port })).rejects.toThrow(
+      `port: expected a port that no other program uses on 127.0.0.1, found ${port}`,
+    );
     expect(await readdir(folder)).toEqual([]);
   });
 
   test('does not take a server that was quicker on its port for its own', async () => {
     const other = await start();
-    await expect(startEmbeddedRedis({ port: other.port })).rejects.toThrow(/Address already in use/);
+    await expect(startEmbeddedRedis({ port: other.port })).rejects.toThrow(
+      `port: expected a port that no other program uses on 127.0.0.1, found ${other.port}`,
+    );
   });
 });
 

@@ -42,7 +42,7 @@ test('a file goes in, but for its bad lines, which are reported with every fault
   expect(lastJson(exit)).toEqual({ read: 6, added: 2, duplicates: 1, invalid: 3, skipped: 0, dryRun: false });
   expect(exit.code).toBe(1);
   expect(exit.stderr.trimEnd().split('\n')).toEqual([
-    'line 2: expected JSON, found 8 characters that are none',
+    'line 2: expected JSON, found 8 characters that are not JSON',
     expect.stringMatching(/^line 4: devices: expected .+; badge: expected .+ found -1$/),
     expect.stringMatching(/^line 7: expected an object, found null$/),
   ]);
@@ -208,7 +208,7 @@ test('--webpush takes the subscription of a browser as it is', async () => {
   await enqueue({ args: ['--id', 'w2', '--recipient', 'parent-7', '--title', 'Room', '--webpush', whole], prefix });
   expect((await queue.getJob('w2'))?.data).toMatchObject({ devices: [{ ...subscription, app: 'parent' }] });
   const bad = await enqueue({ args: [...flags, '--webpush', 'no json'], prefix });
-  expect(bad.stderr).toContain('--webpush: expected a JSON object, found 7 characters that are none');
+  expect(bad.stderr).toContain('--webpush: expected a JSON object, found 7 characters that are no JSON object');
   expect(bad.code).toBe(2);
 });
 

@@ -105,7 +105,11 @@ describe('recipient quiet', () => {
     [['--file', 'x.json', '--none'], '--file: expected no other flag, found --none'],
     [['--file', '/nowhere.json'], '--file: expected a file that can be read, found "/nowhere.json" (ENOENT)'],
     [['--file', 'package.json'], '--file: timezone: expected a time zone such as Europe/Paris, found nothing'],
-    [['--file', 'README.md'], '--file: expected JSON, found'],
+    [['--file', 'README.md'], '--file: expected JSON, found text that is not JSON'],
+    [
+      ['--timezone', 'UTC', '--from', '00:00', '--until', '24:00'],
+      '--from, --until: expected some time in the week that is not quiet, found none',
+    ],
   ])('refuses %j', async (args, ...faults) => {
     const { run } = await openBench();
     const { code, stderr, stdout } = await run('quiet', ID, ...args);

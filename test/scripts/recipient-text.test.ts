@@ -72,7 +72,7 @@ const WORKERS = { workers: 4, others: 0 };
 describe('a recipient', () => {
   it('who was never seen is said to be that, with the limits that would apply', () => {
     expect(lines({})).toEqual([
-      'teacher-42 at 2026-11-21 12:00:03Z',
+      'teacher-42 at 2026-11-21T12:00:03Z',
       'Nothing is stored: no alert lately, none waits, no limits or block of its own.',
       '',
       'policy     10/1m, gap 3s; from LIMIT_RULES and LIMIT_MIN_GAP of 4 workers',
@@ -95,15 +95,15 @@ describe('a recipient', () => {
       nextAt: NOW + 37_000,
     });
     expect(shown).toEqual([
-      'teacher-42 at 2026-11-21 12:00:03Z',
+      'teacher-42 at 2026-11-21T12:00:03Z',
       '',
-      'policy     10/1m, gap 3s; stored until 2026-11-21 14:00:03Z (in 2h)',
+      'policy     10/1m, gap 3s; stored until 2026-11-21T14:00:03Z (in 2h)',
       '           messages: 5/1m, gap 10s; from LIMITS_FILE',
-      "block      until 2026-11-21 12:00:34Z (in 31s): parents' evening",
+      "block      until 2026-11-21T12:00:34Z (in 31s): parents' evening",
       'sent       3 within 1m, the last 3s ago',
       'reserved   2, the next in 31s (gap), the last in 34s (gap; 1 before it)',
       'delayed    none without a slot',
-      'next free  2026-11-21 12:00:40Z (in 37s), by gap',
+      'next free  2026-11-21T12:00:40Z (in 37s), by gap',
       '',
       '           -9s         now                                            +34s',
       'sent       1···1···1····│·················································',
@@ -172,7 +172,7 @@ describe('why notifications wait', () => {
       'reserved   2, the next in 2h 30m (quiet until 07:00:00Z), the last in 2h 30m (quiet until 07:00:00Z; 1 before it)',
     );
     const block = { rule: 'block', ruleUntil: until + 86_400_000 };
-    expect(reservedLine(block)).toBe('reserved   1, in 2h 30m (block until 2026-11-23 07:00:00Z)');
+    expect(reservedLine(block)).toBe('reserved   1, in 2h 30m (block until 2026-11-23T07:00:00Z)');
     expect(reservedLine({ rule: '10/1m', before: 19 })).toBe('reserved   1, in 2h 30m (10/1m; 19 before it)');
   });
 });

@@ -191,7 +191,7 @@ describe('block', () => {
     await askFor(limiter, ['a/0', 'b/0', 'c/0']);
     const text = await outputOf(run('block', 'teacher-42', '--for', '2h', '--reason', "parents' evening"));
     expect(text).toMatch(
-      /^teacher-42 is blocked until \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ \(in 2h\): parents' evening\n2 notifications wait, the last until .* \(in 2h\)\n$/,
+      /^teacher-42 is blocked until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \(in 2h\): parents' evening\n2 notifications wait, the last until .* \(in 2h\)\n$/,
     );
     const { block, reserved, now } = await limiter.inspect('teacher-42');
     expect(block?.reason).toBe("parents' evening");

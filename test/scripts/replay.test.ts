@@ -5,6 +5,7 @@ import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { shardPrefixes } from '../../src/queue/names.ts';
 import { startPresence } from '../../src/queue/workers.ts';
+import { deadLetter } from '../dead-letters/letters.ts';
 import { consume, die, notification, openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
@@ -137,6 +138,22 @@ test('is over all shards, and --limit too', async () => {
     stdout: expect.stringMatching(/^replayed 3 of \d dead letters \(3 rejected\); 3 there now\n$/) as string,
   });
   expect(await Promise.all(shards.map(({ queue }) => idsIn(queue)))).toEqual([['a#r1', 'b#r1'], ['a#r1']]);
+});
+
+test('an id that no dead letter has is a failure, with nothing else on standard output', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await deadQueue.add('push', deadLetter('known'), { jobId: 'known' });
+  const run = (...args: string[]) => runMain(main, args, queueEnv(prefix));
+  const stderr = 'error: no dead letter has the id "nope"\n';
+  expect(await run('--id', 'nope')).toEqual({ code: 1, stdout: '', stderr });
+  expect(await run('--id', 'nope', '--dry-run')).toEqual({ code: 1, stdout: '', stderr });
+  const json = await run('--id', 'nope', '--json');
+  expect([json.code, json.stderr, JSON.parse(json.stdout)]).toMatchObject([1, stderr, { matched: 0, replayed: 0 }]);
+  expect(await run('--id', 'known', '--reason', 'invalid')).toMatchObject({
+    ...{ code: 1, stderr: 'error: no dead letter has the id "known" and fits the other flags\n' },
+  });
+  expect(await run('--reason', 'invalid')).toMatchObject({ code: 0 });
+  expect(await deadQueue.getWaitingCount()).toBe(1);
 });
 
 test('says what it did', async () => {

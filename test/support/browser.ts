@@ -30,6 +30,18 @@ export async function seriousFindings(page: Page): Promise<unknown> {
     .map(({ id, nodes }) => [id, ...nodes.map(({ html }) => html)]))`);
 }
 
+/** What of the page's parts is cut at the right, or has to be scrolled to: their texts. */
+export function cutParts(page: Page): Promise<string[]> {
+  return page.evaluate<string[]>(`[...document.querySelectorAll('a, button, input, th, td, summary, .badge')]
+    .filter((each) => each.checkVisibility() && !each.closest('thead, .skip'))
+    .filter((each) => {
+      const { right } = each.getBoundingClientRect();
+      const room = (each.closest('.scroll') ?? document.documentElement).getBoundingClientRect().right;
+      return right > room + 1 || (each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflowX !== 'visible');
+    })
+    .map((each) => each.textContent.trim() || each.outerHTML)`);
+}
+
 /** Whether the page is wider than the screen. */
 export function isTooWide(page: Page): Promise<boolean> {
   return page.evaluate<boolean>('document.documentElement.scrollWidth > innerWidth');

@@ -41,10 +41,12 @@ export interface PageAnswer {
 /**
  * @param env more variables of the console
  * @param tokens with these scopes, made before it starts
+ * @param hasBoard whether bull-board counts as installed; as it is if it is left out
  */
 export async function openConsole(
   env: Readonly<Record<string, string>> = {},
   tokens: Readonly<Record<string, readonly Scope[]>> = {},
+  hasBoard?: boolean,
 ): Promise<ConsoleBench> {
   const prefix = env['QUEUE_PREFIX'] ?? testPrefix();
   const folder = await mkdtemp(join(tmpdir(), 'pushpacer-console-'));
@@ -55,7 +57,7 @@ export async function openConsole(
   }
   const own = { CONSOLE_PORT: '0', API_TOKENS_FILE: tokensFile };
   const given = { ...redisEnv(), QUEUE_PREFIX: prefix, ...own, ...env };
-  const served = await startConsole(loadConsoleConfig(given), createLog('silent'));
+  const served = await startConsole(loadConsoleConfig(given), createLog('silent'), hasBoard);
   const connection = connectRedis(given.REDIS_URL).on('error', () => undefined); // a test may have none
   const [first = prefix] = shardPrefixes(prefix, Number(env['QUEUE_SHARDS'] ?? 1));
   const open = (name: string) => new Queue(name, { connection, prefix: first }).on('error', () => undefined);

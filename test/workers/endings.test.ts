@@ -7,7 +7,7 @@ import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { present } from '../queue/support.ts';
-import { runMain } from '../support/command.ts';
+import { jsonOf, runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, isOnCluster, queueEnv } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
@@ -58,6 +58,23 @@ test('a digest whose leader becomes a dead letter before its ask goes without it
   expect(await runMain(replay, ['--all', '--yes'], queueEnv(bench.prefix))).toMatchObject({ code: 0 });
   await ends(bench, `${leader}#r1`, 'delivered');
   expect(titles(bench).slice(2)).toEqual(['leader']);
+});
+
+test('a dead letter is listed as waiting no more, and its slot is free for the next one', async () => {
+  const bench = await openReplicaBench();
+  const limits = { ...LIMITS, LIMIT_RULES: '1/5s' };
+  const healthy = await bench.startHere(limits);
+  const [lost] = await waiting(bench, [{ devices: [makeDevice('fcm')] }]);
+  await healthy.stop();
+  await startWithoutFcm(bench, limits);
+  await isDead(bench, present(lost).id);
+  const show = runMain(recipient, ['show', present(lost).recipientId, '--json'], queueEnv(bench.prefix));
+  expect(await jsonOf(show)).toMatchObject({ reserved: [], delayed: [], sending: [], notTaken: { found: [] } });
+  const next = makeNotification();
+  await bench.producer.enqueue(next);
+  await ends(bench, next.id, 'delivered');
+  const [first, second] = bench.sandbox.journal.accepted.map(({ at }) => at);
+  expect(present(second) - present(first)).toBeLessThan(9_000); // with the slot taken it is 10 s
 });
 
 test('a digest goes on if the job of its leader is removed by hand', async () => {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { parseJson } from '../../domain/json.ts';
-import { readCertificate, readFile, type Report } from '../../environment/files.ts';
+import { isPrivateKey, readCertificate, readFile, type Report } from '../../environment/files.ts';
 import { anyText, httpsUrl, text, type Environment } from '../../environment/values.ts';
 import type { ProviderDescriptor } from '../provider.ts';
 import { FCM_ANSWERS } from './answers.ts';
@@ -59,7 +59,12 @@ const serviceAccountSchema = z.object({
   client_email: z.string().min(1),
   private_key: z.string().min(1),
 });
-const otherKindSchema = z.object({ type: z.string().regex(/^(?!service_account$)[a-z_]{1,64}$/) });
+/** The other kinds of files that Google's library reads. */
+const OTHER_KINDS = [
+  ...(['authorized_user', 'external_account', 'external_account_authorized_user'] as const),
+  ...(['impersonated_service_account', 'gdch_service_account'] as const),
+] as const;
+const otherKindSchema = z.object({ type: z.enum(OTHER_KINDS) });
 
 /**
  * FCM is off if neither credentials nor a project are set. The options hold no credentials if another endpoint is used, where
@@ -94,7 +99,12 @@ function readServiceAccount(
   if (json === undefined) return undefined;
   const value = parseJson(json);
   const { data } = serviceAccountSchema.safeParse(value);
-  if (data !== undefined) return data;
+  if (data !== undefined && isPrivateKey(data.private_key)) return data;
+  if (data !== undefined) {
+    const expected = 'a service account whose private_key is a private key as PEM';
+    report('GOOGLE_APPLICATION_CREDENTIALS', expected, 'something else');
+    return undefined;
+  }
   if (source === 'apps-file' || !otherKindSchema.safeParse(value).success) {
     const expected = 'a service account as JSON with project_id, client_email and private_key';
     report('GOOGLE_APPLICATION_CREDENTIALS', expected, 'something else');

@@ -1,15 +1,39 @@
 import { describe, expect, it, vi } from 'vitest';
+import { previewPath } from '../../../console/pages/dead-letter-choice.ts';
 import { openSchool } from '../../console/school.ts';
-import { isTooWide, openPage, seriousFindings } from '../../support/browser.ts';
+import { deadLetter } from '../../dead-letters/letters.ts';
+import { cutParts, isTooWide, openPage, seriousFindings } from '../../support/browser.ts';
 import { openConsole } from '../../support/console.ts';
 
 vi.setConfig({ testTimeout: 90_000 }); // a browser starts
 
-const PATHS = ['/', '/search?q=msg', '/recipients/ana', '/notifications/msg-1', '/dead-letters', '/what-if', '/audit'];
+const PATHS = [
+  ...['/', '/search?q=msg', '/recipients/ana', '/notifications/msg-1', '/dead-letters', '/what-if', '/audit'],
+  ...['/recipients/ana/block?for=2h&reason=exam', '/what-if?rules=1/1h&gap=0&recipient=ana'],
+  ...['/dead-letters/one?shard=0&id=msg-dead', previewPath({ verb: 'replay', which: {} })],
+];
 const LOOKS = [
   { colorScheme: 'light', viewport: { width: 1280, height: 900 } },
   { colorScheme: 'dark', viewport: { width: 390, height: 844 } },
 ] as const;
+
+/** Keeps what is drawn as text, and where, in device pixels. */
+const NOTE_TEXTS = `
+  globalThis.drawn = [];
+  const fill = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const { width } = this.measureText(text);
+    const left = { right: x - width, center: x - width / 2 }[this.textAlign] ?? x;
+    drawn.push({ text, left, right: left + width, width: this.canvas.width });
+    return fill.call(this, text, x, y);
+  };`;
+
+interface Drawn {
+  readonly text: string;
+  readonly left: number;
+  readonly right: number;
+  readonly width: number;
+}
 
 /** Twelve notifications wait for one recipient. */
 async function openWaiting() {
@@ -17,6 +41,8 @@ async function openWaiting() {
   const ids = Array.from({ length: 12 }, (_, index) => ({ id: `msg-${index}` }));
   const school = openSchool(bench);
   await school.wait('ana', ...ids);
+  for (const id of ['msg-dead', 'a-long-id-of-an-app-that-has-uuids-6f1c8a52-30a7-4c7b'])
+    await bench.deadQueue.add('push', deadLetter(id), { jobId: id });
   return { ...bench, ...school };
 }
 
@@ -28,9 +54,33 @@ describe.each(LOOKS)('in a browser, $colorScheme, $viewport.width px wide', (loo
       await page.goto(`${url}${path}`);
       expect([path, await seriousFindings(page)]).toEqual([path, []]);
       expect([path, await isTooWide(page)]).toEqual([path, false]);
+      expect([path, await cutParts(page)]).toEqual([path, []]);
     }
     expect(faults).toEqual([]);
   });
+});
+
+it('names the values of a chart with their unit, whole, and no minute twice', async () => {
+  const { url } = await openWaiting();
+  const { page } = await openPage();
+  await page.addInitScript(NOTE_TEXTS);
+  const from = Date.UTC(2026, 10, 21, 12) / 1_000;
+  const times = Array.from({ length: 12 }, (_, index) => from + 10 * index);
+  await page.route('**/', async (route) => {
+    const chart = JSON.stringify({ times, lines: [{ name: 'p99', values: times.map(() => 10_000) }] });
+    const text = await (await route.fetch()).text();
+    const body = text.replaceAll(/data-chart="[^"]*"/g, `data-chart="${chart.replaceAll('"', '&quot;')}"`);
+    await route.fulfill({ body, contentType: 'text/html' });
+  });
+  await page.goto(url);
+  await expect.poll(() => page.evaluate<number>('drawn.length')).toBeGreaterThan(20);
+  const drawn = await page.evaluate<Drawn[]>('drawn');
+  expect(drawn.filter(({ left, right, width }) => left < 0 || right > width)).toEqual([]);
+  const texts = drawn.map(({ text }) => text);
+  expect(texts).toEqual(expect.arrayContaining(['10s', '5,000/s', '10,000', '10,000s']));
+  const minutes = texts.filter((text) => text.endsWith('Z'));
+  expect(minutes.filter((text, index) => text === minutes[index + 1])).toEqual([]);
+  expect(minutes.length).toBeGreaterThan(4);
 });
 
 it('refreshes itself without moving anything, and shows what is new', async () => {

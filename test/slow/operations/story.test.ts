@@ -117,7 +117,9 @@ describe('one that waits says why', () => {
     await line(/"jobId":"held".*"outcome":"held"/);
     await expect
       .poll(() => whyOf('held'), SOON)
-      .toMatch(/its provider is down.* Nothing is sent to apns since \S+Z \(.*\): auth, InvalidProviderToken\./);
+      .toMatch(
+        /its provider refuses the credentials.* Nothing is sent to apns since \S+Z \(.*\): auth, InvalidProviderToken\./,
+      );
     await replica.stop();
     expect(await whyOf('held')).toContain('No worker is alive.');
   });

@@ -99,7 +99,11 @@ test('settings of Redis that are not what pushpacer needs', async () => {
   const none = await startEmbeddedRedis({ extraArgs: ['--maxmemory-policy', 'volatile-ttl'] });
   onTestFinished(() => none.close());
   expect((await doctor({ REDIS_URL: none.url })).wrong).toEqual(
-    like(/^warning redis eviction: .* it has no maxmemory now$/, /^warning redis persistence: .* no append-only/, /./),
+    like(
+      /^warning redis eviction: .* it has no maxmemory now$/,
+      /^warning redis persistence: .* no append-only file and makes no snapshots: if it ends, all is lost/,
+      /./,
+    ),
   );
 });
 
@@ -124,6 +128,17 @@ test('what Redis evicted under another policy, and what workers noticed that it 
       /^warning providers: /,
     ),
   );
+});
+
+test('a Redis with snapshots, and how far away it is', async () => {
+  const server = await startEmbeddedRedis({ extraArgs: ['--save', '3600 1'] });
+  onTestFinished(() => server.close());
+  const { wrong, findings } = await doctor({ REDIS_URL: server.url });
+  expect(wrong).toEqual(
+    expect.arrayContaining(like(/persistence: .*: if it ends, all since its last snapshot is lost/)),
+  );
+  const text = findings.find(({ check }) => check === 'redis')?.text;
+  expect(Number(/ answers in (\d+(?:\.\d)?)ms: /.exec(text ?? '')?.[1])).toBeGreaterThan(0);
 });
 
 test('a user without some rights: which ones, and a CONFIG that is forbidden is a warning only', async () => {
@@ -258,7 +273,7 @@ test('all faults of the environment and of its files at once, and what can be lo
   await writeFile(apps, '{ "apps": { "teacher": { "apns": { "keyFile": "none.p8" } } } }');
   await writeFile(account, '{ "private_key": "s3cret-key" }');
   const env = {
-    ...{ ...sandbox.env(), REDIS_URL: await openRedis(), LIMIT_RULE: '1/1s', ATTEMPTS: 's3ven' },
+    ...{ ...sandbox.env(), REDIS_URL: await openRedis(), LIMIT_RULE: '1/1s', APNS_TOPICS: 'x', ATTEMPTS: 's3ven' },
     ...{ LIMITS_FILE: limits, APPS_FILE: apps, GOOGLE_APPLICATION_CREDENTIALS: account, APNS_CA_FILE: '/none/ca.pem' },
   };
   const { wrong, findings } = await doctor(env);
@@ -269,7 +284,11 @@ test('all faults of the environment and of its files at once, and what can be lo
       name,
     ).toBe(true);
   }
-  expect(text).toContain('warning variables: LIMIT_RULE is not known; did you mean LIMIT_RULES?');
+  expect(text).toContain(
+    'fault variables: LIMIT_RULE: expected no such variable (did you mean LIMIT_RULES?), found one',
+  );
+  expect(text).toContain('warning variables: APNS_TOPICS is not known; did you mean APNS_TOPIC?');
+  expect(text).not.toContain('LIMIT_RULE is not known');
   expect(JSON.stringify(findings)).not.toContain('s3cret');
   expect(findings.map(({ check }) => check)).toContain('webpush'); // that one has no fault
 });

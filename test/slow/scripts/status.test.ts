@@ -373,6 +373,8 @@ describe('one notification', () => {
     expect(text).toMatch(/\nstate +delivered, .* ago\)\n/);
     expect(text).toMatch(/\nsent +.* ago\)\nwait +/);
     expect(text).toMatch(/\ndevices +apns#0 delivered\n/);
+    expect(text).toMatch(/\nattempts +1\n/);
+    expect(await statusOf(bench.prefix, 'a')).toMatchObject({ outcome: 'delivered', attempts: 1 });
   });
 
   test('a dead letter, and its replay', async () => {
