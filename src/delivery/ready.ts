@@ -84,8 +84,8 @@ export async function isForAnother(context: Context, { others }: DeliverParts): 
   if (lacking.length === 0) return false;
   const open = openDevices(context).map(({ device }) => accountOf(device));
   const isForOne = await others.have(open);
-  const found = await Promise.all(lacking.map(({ account }) => isForOne || others.have([account])));
-  context.isElsewhere = found.includes(true);
+  const found = await Promise.all(lacking.map(({ account }) => others.have([account])));
+  context.isElsewhere = isForOne || found.includes(true);
   return isForOne;
 }
 
