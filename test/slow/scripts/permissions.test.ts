@@ -84,7 +84,9 @@ test('with no more rights than listed everything works; the list has nothing tha
     ['queue', queue],
     ['limiter', limiter],
   ] as const) {
-    expect(await admin.call('ACL', 'LOG')).toEqual([]);
+    const refused = (await admin.call('ACL', 'LOG')) as unknown[][];
+    // Only `doctor` asks for the configuration, and says less where it may not.
+    expect(refused.filter((entry) => !entry.includes('config|get'))).toEqual([]);
     const used = new Set([...found[role], ...seen]);
     const listed = commandsUsed([role]);
     expect({
