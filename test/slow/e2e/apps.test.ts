@@ -7,6 +7,8 @@ import { makeDevice, makeNotification } from '../../support/push.ts';
 import { connectRedis } from '../../support/redis.ts';
 import { openWorkerBench } from '../../support/worker.ts';
 
+/** What no worker has credentials for becomes a dead letter at once. */
+const SOON = { CREDENTIALS_WAIT: '0' };
 const TIMEOUT = { timeout: 15_000, interval: 20 };
 
 /** Two apps beside the environment's, and a worker bench whose workers know them. */
@@ -16,7 +18,13 @@ async function openBench() {
   const [teacher, parent] = [await apps.make('teacher'), await apps.make('parent')];
   await apps.write({ teacher: teacher.blocks, parent: parent.blocks });
   const startWorker = (env: Readonly<Record<string, string>> = {}) =>
-    bench.startWorker({ APPS_FILE: apps.path, PROVIDER_PAUSE_BASE: '200ms', PROVIDER_PAUSE_MAX: '400ms', ...env });
+    bench.startWorker({
+      APPS_FILE: apps.path,
+      PROVIDER_PAUSE_BASE: '200ms',
+      PROVIDER_PAUSE_MAX: '400ms',
+      ...SOON,
+      ...env,
+    });
   let added = 0;
   /** Adds a notification for one device of the app, and answers its device. */
   const push = async (
