@@ -143,12 +143,18 @@ function wasDead(id: string, fates: Fates): boolean {
   });
 }
 
-/** An ended job is in the index for an hour at most. */
-function indexFaults({ content = {} }: Leftover, { readAt, fates, excused, removedByHand }: Known): Found[] {
+/**
+ * An ended job is in the index for an hour at most; longer only if a worker that stood still noted that it waits. The next cancel by the
+ * key removes it.
+ */
+function indexFaults({ content = {} }: Leftover, { readAt, fates, excused, removedByHand, doubts }: Known): Found[] {
   const late = Object.entries(content).filter(([jobId, until]) => {
     if (Number(until) - readAt <= HOUR_MS + SLACK_MS || isQueued(notificationIdOf(jobId), fates)) return false;
-    if (!removedByHand.has(jobId)) return true;
-    excuse(excused, 'a job that was removed by hand, in the index of cancellation keys');
+    const id = notificationIdOf(jobId);
+    const wasInHand = [...fates.values()].some((fate) => fate.life.id === id && doubts.wasInHand(fate));
+    if (removedByHand.has(jobId)) excuse(excused, 'a job that was removed by hand, in the index of cancellation keys');
+    else if (wasInHand) excuse(excused, 'in the index of cancellation keys, in hand at a fault');
+    else return true;
     return false;
   });
   if (late.length === 0) return [];
