@@ -17,6 +17,7 @@ import { openOutcomes, parseCursor, type OutcomesParts } from './outcomes.ts';
 import { invalid, problemResponse, redisAway, type Problem } from './problems.ts';
 import type { Recipients } from './recipients.ts';
 import type { Refusals } from './refusals.ts';
+import { peerOf, type Bindings } from './serve.ts';
 import type { Scope, Token, TokenBook } from './tokens.ts';
 
 export interface AppParts {
@@ -40,10 +41,6 @@ export interface AppParts {
   readonly signal: AbortSignal;
 }
 
-/** What @hono/node-server gives beside the request. */
-interface Bindings {
-  readonly incoming?: { readonly socket: { readonly remoteAddress?: string } };
-}
 interface Env {
   Bindings: Bindings;
   Variables: { token: Token; secret: string };
@@ -94,7 +91,7 @@ export function createApp(parts: AppParts): Hono<Env> {
       const token = tokens.find(secret);
       if (token === undefined) return problemResponse(await unauthorized(c, secret !== ''));
       if (!token.scopes.includes(scope)) {
-        refusals.count('scope', addressOf(c));
+        refusals.count('scope', peerOf(c));
         return problemResponse(forbidden(token, scope));
       }
       c.set('token', token);
@@ -110,7 +107,7 @@ export function createApp(parts: AppParts): Hono<Env> {
   }
 
   async function unauthorized(c: Context<Env>, hasSecret: boolean): Promise<Problem> {
-    const address = addressOf(c);
+    const address = peerOf(c);
     refusals.count(hasSecret ? 'unknownToken' : 'noToken', address);
     const answer = await failures.admit({ recipientId: address, id: crypto.randomUUID(), maxWaitMs: 0 });
     if (answer.kind !== 'admitted') {
@@ -272,10 +269,6 @@ export function createApp(parts: AppParts): Hono<Env> {
   });
 
   return app;
-}
-
-function addressOf(c: Context<Env>): string {
-  return c.env.incoming?.socket.remoteAddress ?? 'unknown';
 }
 
 /** For 405: every method of every path. */

@@ -75,6 +75,16 @@ export async function listen(
   };
 }
 
+/** What @hono/node-server gives beside the request. */
+export interface Bindings {
+  readonly incoming?: { readonly socket: { readonly remoteAddress?: string } };
+}
+
+/** The address of the peer; that of a proxy, if there is one. */
+export function peerOf({ env }: { readonly env: Bindings }): string {
+  return env.incoming?.socket.remoteAddress ?? 'unknown';
+}
+
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || host.startsWith('127.');
 }

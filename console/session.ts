@@ -3,7 +3,7 @@ import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
 import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
 import type { Refusals } from '../api/refusals.ts';
 import type { TokenBook } from '../api/tokens.ts';
-import { isLoopback } from '../api/serve.ts';
+import { isLoopback, peerOf, type Bindings } from '../api/serve.ts';
 
 /** A viewer sees everything, an operator may change something too. */
 export type Role = 'viewer' | 'operator';
@@ -16,7 +16,7 @@ export interface User {
 }
 
 export interface ConsoleEnv {
-  Bindings: { readonly incoming?: { readonly socket: { readonly remoteAddress?: string } } };
+  Bindings: Bindings;
   Variables: {
     user: User;
     /** bull-board is installed, so there is a page /queues. */
@@ -105,7 +105,7 @@ export function createSessions({ tokens, refusals, host, login, readOnly, isSecu
         setCookie(c, COOKIE, secret.trim(), { ...options, secure: isSecure || isBehindTls });
         return undefined;
       }
-      const address = c.env.incoming?.socket.remoteAddress ?? 'unknown';
+      const address = peerOf(c);
       refusals.count(tokens.find(secret.trim()) === undefined ? 'unknownToken' : 'scope', address);
       const answer = await failures.admit({ recipientId: address, id: crypto.randomUUID(), maxWaitMs: 0 });
       if (answer.kind !== 'admitted') return `too many attempts; try again in ${Math.ceil(answer.waitMs / 1_000)} s`;

@@ -29,7 +29,7 @@ import { createHistory } from '../src/queue/history.ts';
 import { redelay, type Due } from '../src/queue/job-lock.ts';
 import { homesOf, type Layout } from '../src/queue/layout.ts';
 import { CANCEL, destinationOf } from '../src/queue/names.ts';
-import { createOtherWorkers } from '../src/queue/other-workers.ts';
+import { createOtherWorkers } from '../src/queue/workers.ts';
 import { createOutcomes, reportInvalidToken, type Outcomes } from '../src/queue/outcomes.ts';
 import { LimiterUnavailableError } from '../src/redis/deadline.ts';
 import { createReplicaWait, ReplicasMissingError, type Confirm, type ReplicaWait } from '../src/redis/replicas.ts';

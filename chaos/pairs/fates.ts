@@ -2,7 +2,7 @@ import { tokenOf } from '../../src/domain/device.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
 import type { SeenEntry } from '../../demo/providers-child.ts';
 import { refOf } from '../workload.ts';
-import { lifeAt, type DeadAtEnd, type Done, type End, type Life, type PairsFacts } from './facts.ts';
+import { lifeAt, type DeadAtEnd, type Done, type End, type Excused, type Life, type PairsFacts } from './facts.ts';
 
 // What became of each notification, put together from everything that was seen of it.
 
@@ -113,6 +113,19 @@ export interface Doubts {
   inHand(fate: Fate, entry: SeenEntry): boolean;
   /** The same of any instant of the fault. */
   wasInHand(fate: Fate): boolean;
+}
+
+/** What the rules are judged by. */
+export interface JudgeParts {
+  readonly facts: PairsFacts;
+  readonly fates: Fates;
+  readonly doubts: Doubts;
+  readonly excused: Excused;
+}
+
+/** Every life of an id. */
+export function fatesOfId(id: string, fates: Fates): Fate[] {
+  return [...fates.values()].filter(({ life }) => life.id === id);
 }
 
 export function doubtsOf(facts: PairsFacts): Doubts {

@@ -1,6 +1,6 @@
 import { notificationIdOf } from '../../src/queue/names.ts';
 import { excuse, type Excused, type Fault, type PairsFacts } from './facts.ts';
-import type { Doubts, Fate, Fates } from './fates.ts';
+import { fatesOfId, type Doubts, type Fate, type Fates, type JudgeParts as Parts } from './fates.ts';
 import type { Leftover } from './leftovers.ts';
 
 // Rule 7: what is left in Redis when every notification has ended and every worker has stopped.
@@ -26,13 +26,6 @@ const HOUR_MS = 3_600_000;
 const NEWEST_MS = 7 * 24 * HOUR_MS;
 /** It was written a little before it was read. */
 const SLACK_MS = 60_000;
-
-interface Parts {
-  readonly facts: PairsFacts;
-  readonly fates: Fates;
-  readonly doubts: Doubts;
-  readonly excused: Excused;
-}
 
 export function judgeLeft({ facts, fates, doubts, excused }: Parts): Fault[] {
   const { leftovers, readAt } = facts;
@@ -121,11 +114,7 @@ function waitingFaults(
     const id = notificationIdOf(name);
     if (leftMs <= most + SLACK_MS || isQueued(id, fates)) continue;
     if (removedByHand.has(name) || wasDead(id, fates)) excuse(excused, 'kept for a job that was removed, or died');
-    else if (
-      [...fates.values()].some(
-        (fate) => fate.life.id === id && (doubts.wasInHand(fate) || endedAtFault(fate, incidents)),
-      )
-    )
+    else if (fatesOfId(id, fates).some((fate) => doubts.wasInHand(fate) || endedAtFault(fate, incidents)))
       excuse(excused, 'kept for a job that was in hand at a fault');
     else found.push({ text: `${field} is kept for ${Math.round(leftMs / HOUR_MS)} h more`, ids: [id] });
   }
@@ -138,9 +127,9 @@ function endedAtFault({ last }: Fate, incidents: PairsFacts['incidents']): boole
 }
 
 function wasDead(id: string, fates: Fates): boolean {
-  return [...fates.values()].some(({ life, last, kind }) => {
-    return life.id === id && ((last?.generation ?? 0) > 0 || kind === 'dead-lettered' || kind === 'discarded');
-  });
+  return fatesOfId(id, fates).some(
+    ({ last, kind }) => (last?.generation ?? 0) > 0 || kind === 'dead-lettered' || kind === 'discarded',
+  );
 }
 
 /**
@@ -151,7 +140,7 @@ function indexFaults({ content = {} }: Leftover, { readAt, fates, excused, remov
   const late = Object.entries(content).filter(([jobId, until]) => {
     if (Number(until) - readAt <= HOUR_MS + SLACK_MS || isQueued(notificationIdOf(jobId), fates)) return false;
     const id = notificationIdOf(jobId);
-    const wasInHand = [...fates.values()].some((fate) => fate.life.id === id && doubts.wasInHand(fate));
+    const wasInHand = fatesOfId(id, fates).some((fate) => doubts.wasInHand(fate));
     if (removedByHand.has(jobId)) excuse(excused, 'a job that was removed by hand, in the index of cancellation keys');
     else if (wasInHand) excuse(excused, 'in the index of cancellation keys, in hand at a fault');
     else return true;
@@ -165,5 +154,5 @@ function indexFaults({ content = {} }: Leftover, { readAt, fates, excused, remov
 
 /** Rule 1 has that fault. */
 function isQueued(id: string, fates: Fates): boolean {
-  return [...fates.values()].some(({ life, kind }) => life.id === id && kind === 'queued');
+  return fatesOfId(id, fates).some(({ kind }) => kind === 'queued');
 }

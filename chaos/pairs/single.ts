@@ -1,16 +1,9 @@
 import type { SeenEntry } from '../../demo/providers-child.ts';
-import { lifeAt, excuse, type End, type Excused, type Fault, type PairsFacts } from './facts.ts';
-import { hasLeft, labelsOf, type Doubts, type Fate, type Fates } from './fates.ts';
+import { lifeAt, excuse, type End, type Fault, type PairsFacts } from './facts.ts';
+import { hasLeft, labelsOf, type Fate, type JudgeParts as Parts } from './fates.ts';
 import { SENT_BODY } from './workload.ts';
 
 // Rules 1 to 3: of each notification by itself.
-
-interface Parts {
-  readonly facts: PairsFacts;
-  readonly fates: Fates;
-  readonly doubts: Doubts;
-  readonly excused: Excused;
-}
 
 /** A line of the stream comes a little before, or after, what it is compared with. */
 const SEEN_WITHIN_MS = 1_000;

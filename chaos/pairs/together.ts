@@ -1,15 +1,8 @@
-import { excuse, lifeAt, type Excused, type Fault, type PairsFacts } from './facts.ts';
-import { hasLeft, type Doubts, type Fate, type Fates } from './fates.ts';
+import { excuse, lifeAt, type Excused, type Fault } from './facts.ts';
+import { hasLeft, type Fate, type Fates, type JudgeParts as Parts } from './fates.ts';
 import { SENT_BODY } from './workload.ts';
 
 // Rules 4 and 5: of what waits together.
-
-interface Parts {
-  readonly facts: PairsFacts;
-  readonly fates: Fates;
-  readonly doubts: Doubts;
-  readonly excused: Excused;
-}
 
 /** Those that wait together: of one recipient, in one category, under one key. */
 function groupsOf(fates: Fates, kind: 'digest' | 'latest'): Fate[][] {

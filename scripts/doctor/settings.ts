@@ -8,7 +8,7 @@ import type { Environment } from '../../src/environment/values.ts';
 import { lossText } from '../../src/operations/losses.ts';
 import { packageVersion } from '../../src/observe/metrics.ts';
 import { readLosses } from '../../src/queue/losses.ts';
-import { policyIdOf, readWorkers } from '../../src/queue/workers.ts';
+import { accountsOf, policyIdOf, readWorkers } from '../../src/queue/workers.ts';
 import { readClock, type Connection } from '../../src/redis/connection.ts';
 import { createFindings, type Finding } from './check.ts';
 
@@ -81,8 +81,8 @@ export async function workersFindings(
     const text = `some run ${[...otherVersions].map(printable).join(', ')}, and this is ${version}`;
     findings.push(warning(text, 'docs/upgrading.md says what may run beside what'));
   }
-  const all = new Set(alive.flatMap((worker) => worker.accounts ?? worker.platforms));
-  const lacking = [...all].filter((account) => !accounts.includes(account as Account)).toSorted();
+  const all = new Set(alive.flatMap(accountsOf));
+  const lacking = [...all].filter((account) => !accounts.includes(account)).toSorted();
   if (lacking.length > 0) {
     const text = `some have credentials for ${lacking.map(printable).join(', ')}, and this environment has none`;
     findings.push(

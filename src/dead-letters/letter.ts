@@ -3,7 +3,7 @@ import { isObject, objectOr, valueAt } from '../domain/json.ts';
 import { parseNotification, PLATFORMS, type Platform } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason, type FailedAttempt } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
-import { MOST_TEXT, originOf, readPasses, withPass, type LetterStory } from '../domain/story.ts';
+import { firstEnqueuedAtOf, MOST_TEXT, originOf, readPasses, withPass, type LetterStory } from '../domain/story.ts';
 import { hasStalled } from '../queue/bullmq-internals.ts';
 
 /** A dead letter in its queue. */
@@ -43,7 +43,7 @@ export function deadLetterOf(job: JobFields, now: number): DeadLetter {
     ...verdictOf(job),
     attempts: attemptsOf(job.progress),
     deadAt: job.finishedOn ?? now,
-    enqueuedAt: originOf(job.opts).firstEnqueuedAt ?? job.timestamp,
+    enqueuedAt: firstEnqueuedAtOf(job),
     generation: generationOf(job.opts),
     ...digestIn(job.progress),
     ...(delivered.length > 0 && { delivered }),

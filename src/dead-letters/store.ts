@@ -4,7 +4,7 @@ import { NewerFormatError } from '../domain/format.ts';
 import { objectOr, valueAt } from '../domain/json.ts';
 import { outcomeFields, waitOf, DEAD_LETTER_REASONS } from '../domain/outcome.ts';
 import type { DeadLetter, DeviceState, Outcome } from '../domain/outcome.ts';
-import { originOf } from '../domain/story.ts';
+import { firstEnqueuedAtOf, originOf } from '../domain/story.ts';
 import { waitsFrom } from '../domain/time.ts';
 import { ID_KEPT_S, JOB, KEEP_COMPLETED, notificationIdOf, outcomesKey, PRIORITY, replayIdOf } from '../queue/names.ts';
 import { MAX_JOB_TEXT, readJobs, shortened, type RawJob } from '../queue/readable.ts';
@@ -73,7 +73,7 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
     const job = await readJob(queue, jobId);
     if (job === undefined) return false;
     const { data: notification, progress } = job;
-    const firstEnqueuedAt = originOf(job.opts).firstEnqueuedAt ?? job.timestamp;
+    const firstEnqueuedAt = firstEnqueuedAtOf(job);
     // Before the move: the job does not run any more, and a process that is killed in between leaves it here.
     const digest = isDecided(job)
       ? undefined

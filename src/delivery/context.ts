@@ -7,7 +7,7 @@ import { newerThanKnown, type Newer } from '../domain/format.ts';
 import type { CountedApart, PlaceInLimits } from '../domain/limits.ts';
 import { parseNotification, type Device, type Notification, type ParsedNotification } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, type Result } from '../domain/outcome.ts';
-import { originOf } from '../domain/story.ts';
+import { firstEnqueuedAtOf } from '../domain/story.ts';
 import type { WaitingLimiter, SlotId } from '../limiter/limiter.ts';
 import type { EndLook } from '../limiter/redis/canceller.ts';
 import type { PassTrace } from '../observe/tracing.ts';
@@ -15,7 +15,7 @@ import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts'
 import type { JobLock, Due } from '../queue/job-lock.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import type { Place } from '../queue/notification-worker.ts';
-import type { OtherWorkers } from '../queue/other-workers.ts';
+import type { OtherWorkers } from '../queue/workers.ts';
 import { unreadableFault } from '../queue/readable.ts';
 import type { Quota } from '../quota/quota.ts';
 
@@ -166,7 +166,7 @@ export function createContext(
     newer,
     passes: job.attemptsStarted,
     enqueuedAt: job.timestamp,
-    firstEnqueuedAt: originOf(job.opts).firstEnqueuedAt ?? job.timestamp,
+    firstEnqueuedAt: firstEnqueuedAtOf(job),
     stalls: job.stalledCounter,
     lock,
     place,
@@ -285,6 +285,11 @@ export function readProgress(raw: unknown): Progress {
 }
 
 const NEW: Progress = progressSchema.parse({});
+
+/** Whether a digest counts others. One of itself alone is sent as it is. */
+export function hasOthers(digest: Progress['digest']): digest is NonNullable<Progress['digest']> {
+  return digest !== undefined && !(digest.own && digest.count === 1);
+}
 
 /** A dead letter lists the newest of its failed tries, this many at most. */
 const MAX_ATTEMPTS = 100;

@@ -286,7 +286,7 @@ function retryOrGiveUp(context: Context, failed: readonly Tried[], parts: Delive
 
 /** The notification is not the cause of the failure: it is deferred at no attempt, for a day at most in which workers tried it. */
 function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: DeliverParts): Result {
-  if (lackedLabels(context).length === openLabels(context).length) return withoutCredentials(context, parts);
+  if (context.lacking.length === openLabels(context).length) return withoutCredentials(context, parts);
   const { progress } = context;
   const now = parts.now();
   const heldSince = heldSinceOf(progress, now);
@@ -314,11 +314,6 @@ function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: Deliver
 /** Since when it is deferred, without the time in which no worker tried it. */
 function heldSinceOf({ heldSince, heldAt }: Context['progress'], now: number): number {
   return heldSince === undefined ? now : heldSince + Math.max(0, now - (heldAt ?? now) - MAX_BETWEEN_TRIES_MS);
-}
-
-function lackedLabels(context: Context): string[] {
-  const lacking = new Set(context.lacking.map(({ label }) => label));
-  return openLabels(context).filter((label) => lacking.has(label));
 }
 
 /**

@@ -4,7 +4,7 @@ import { laterPayloadFault } from '../domain/notification-rules.ts';
 import { asDigest } from '../domain/notification-schema.ts';
 import type { Device, Platform } from '../domain/notification.ts';
 import type { DeviceState, FailedAttempt } from '../domain/outcome.ts';
-import { openDevices, withAttempts, type Context, type DeliverParts, type ReadyDevice } from './context.ts';
+import { hasOthers, openDevices, withAttempts, type Context, type DeliverParts, type ReadyDevice } from './context.ts';
 import { noteReply, replyText, STATE_OF } from './replies.ts';
 
 /**
@@ -40,8 +40,7 @@ function encodeOpen(
 ): ReadyDevice[] {
   const { progress, breakerAnswers } = context;
   const { digest } = progress;
-  const isDigest = digest !== undefined && !(digest.own && digest.count === 1); // a digest of itself alone is sent as it is
-  const notification = isDigest ? asDigest(context.notification, digest.count) : context.notification;
+  const notification = hasOthers(digest) ? asDigest(context.notification, digest.count) : context.notification;
   const ready: ReadyDevice[] = [];
   const lacking: Context['lacking'][number][] = [];
   const ended: Record<string, DeviceState> = {};

@@ -1,6 +1,6 @@
 import { countedAs, placeOf, type CountedAs } from '../domain/limits.ts';
 import { DEFAULT_DIGEST } from '../domain/notification-schema.ts';
-import type { Result } from '../domain/outcome.ts';
+import { mayBeSeen, type Result } from '../domain/outcome.ts';
 import { SEND_AFTER, sleepUntil, within } from '../domain/time.ts';
 import type {
   Ending,
@@ -14,6 +14,7 @@ import type {
 } from '../limiter/limiter.ts';
 import type { Due } from '../queue/job-lock.ts';
 import {
+  hasOthers,
   timeLeftMs,
   type Context,
   type DeliverParts,
@@ -295,23 +296,16 @@ function endingOf({ jobId, data, firstEnqueuedAt, progress }: Ended, parts: Give
 /** The same for a pass, where it may hold something. The slots of those behind what was canceled move up. */
 export async function release(context: Context, result: Result, parts: DeliverParts): Promise<void> {
   if (!mayHold(context, result)) return;
-  const isUnseen = result.kind === 'dead-letter' && wasUnseen(context);
-  const how = isUnseen ? 'unseen' : result.kind === 'dead-letter' ? 'dead' : 'ended';
+  const deadHow = mayBeSeen(context.progress) || context.stalls > 0 ? 'dead' : 'unseen';
+  const how = result.kind === 'dead-letter' ? deadHow : 'ended';
   const { progress, hadSlot } = await giveBack(context, how, parts);
   context.progress = progress;
   if (hadSlot && result.kind === 'canceled') await moveUp(context, parts);
 }
 
-/** Whether certainly no pass alerted anybody. */
-function wasUnseen({ progress: { ambiguous, devices, trying = [] }, stalls }: Context): boolean {
-  const isSeen = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
-  return !isSeen && ambiguous === 0 && trying.length === 0 && stalls === 0;
-}
-
 /** Whether the limiter still knows of it when its job has ended: how it ended, or of what its digest was made. */
 export function isKnown({ progress: { digest }, isEnded }: Context, { kind }: Result): boolean {
-  const isDigest = digest !== undefined && (digest.count > 1 || !digest.own);
-  return isEnded || (isDigest && (kind === 'delivered' || kind === 'expired'));
+  return isEnded || (hasOthers(digest) && (kind === 'delivered' || kind === 'expired'));
 }
 
 /**

@@ -182,5 +182,18 @@ export function outcomeFields({ devices, ...others }: Outcome): string[] {
   return [...fields, 'devices', JSON.stringify(devices)];
 }
 
+/** Whether some device may have been alerted, by what its job remembers. */
+export function mayBeSeen({ devices = {}, ambiguous = 0, trying = [] }: Seen): boolean {
+  const isSeen = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
+  return isSeen || ambiguous > 0 || trying.length > 0;
+}
+
+/** The part of a job's progress that says it. */
+interface Seen {
+  readonly devices?: Readonly<Record<string, unknown>>;
+  readonly ambiguous?: number;
+  readonly trying?: readonly string[] | undefined;
+}
+
 /** What a notification waits for that is put back for a worker with credentials for its devices; where else a rule stands. */
 export const CREDENTIALS = 'credentials';

@@ -103,6 +103,11 @@ export interface Origin {
   readonly tracestate?: string;
 }
 
+/** When the notification of a job was enqueued first: before any replay. */
+export function firstEnqueuedAtOf({ opts, timestamp }: { readonly opts: unknown; readonly timestamp: number }): number {
+  return originOf(opts).firstEnqueuedAt ?? timestamp;
+}
+
 /** Reads it from a job's options or from a dead letter. */
 export function originOf(holder: unknown): Origin {
   const { enqueuedBy, firstEnqueuedAt, traceparent, tracestate } = (holder ?? {}) as Readonly<Record<string, unknown>>;

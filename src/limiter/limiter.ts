@@ -1,4 +1,5 @@
 import type { Policy, CountedApart, CountedAs, Rule } from '../domain/limits.ts';
+import type { DeadDigest } from '../domain/outcome.ts';
 import type { QuietHours } from '../domain/quiet-hours.ts';
 
 /** Names a slot: whose it is, and the id that has it. */
@@ -316,12 +317,7 @@ export interface NotToBeSent {
 }
 
 /** What a digest is made of. */
-export interface Digest {
-  /** How many notifications. */
-  readonly count: number;
-  /** Whether the one that leads it is one of them. False only if an earlier version canceled it, and let it go for the others. */
-  readonly own: boolean;
-}
+export type Digest = DeadDigest;
 
 /** A limiter whose asks may wait together, and be canceled (canceller.ts). */
 export interface WaitingLimiter extends Omit<Limiter, 'admit'> {

@@ -1,5 +1,5 @@
 import { createDeadLetters, type DeadLetters } from '../dead-letters/store.ts';
-import { namesOf, type Account, type Service } from '../domain/device.ts';
+import { namesOf, type Service } from '../domain/device.ts';
 import { printable } from '../domain/faults.ts';
 import { policyText } from '../domain/limits.ts';
 import { CREDENTIALS, type DeadLetterReason } from '../domain/outcome.ts';
@@ -9,7 +9,14 @@ import { readLosses, type NotedLoss } from '../queue/losses.ts';
 import { moveKeys, writeProbeKey } from '../queue/names.ts';
 import { readOverview, type Overview } from '../queue/overview.ts';
 import type { ShardQueues } from '../queue/shards.ts';
-import { hasAccount, readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
+import {
+  accountsOf,
+  hasAccount,
+  readWorkers,
+  type SeenWorker,
+  type SeenWorkers,
+  type WorkerPolicy,
+} from '../queue/workers.ts';
 import type { Connection } from '../redis/connection.ts';
 import { readWriteRefusal } from '../redis/info.ts';
 import { callOf } from '../terminal/command.ts';
@@ -332,7 +339,7 @@ function credentialsText({ workers, waiting: { byRule } }: Facts): string | unde
   const alive = workers.filter((worker) => worker.alive);
   const all = [...new Set(alive.flatMap(accountsOf))].toSorted();
   const lacking = all.flatMap((account) => {
-    const without = alive.filter((worker) => !hasAccount(worker, account as Account));
+    const without = alive.filter((worker) => !hasAccount(worker, account));
     if (without.length === 0) return [];
     return [`${without.length} of ${alive.length} workers: ${printable(account)} (${named(without.map(workerName))})`];
   });
@@ -344,11 +351,6 @@ function credentialsText({ workers, waiting: { byRule } }: Facts): string | unde
   const lack =
     lacking.length === 0 ? '' : `credentials are missing at ${named(lacking)}, which put such jobs back for the others`;
   return [wait, lack].filter((text) => text !== '').join('; ') || undefined;
-}
-
-/** Those of a worker of an older version: of the environment's app alone. */
-function accountsOf({ accounts, platforms }: SeenWorker): readonly string[] {
-  return accounts ?? platforms;
 }
 
 /** One text for each cause. */

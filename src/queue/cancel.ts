@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Queue } from 'bullmq';
 import { placeOf, type CountedAs, type PlaceInLimits } from '../domain/limits.ts';
 import type { CancelTarget } from '../domain/notification.ts';
-import type { Completion } from '../domain/outcome.ts';
-import { originOf } from '../domain/story.ts';
+import { mayBeSeen, type Completion } from '../domain/outcome.ts';
+import { firstEnqueuedAtOf } from '../domain/story.ts';
 import type { Canceller } from '../limiter/redis/canceller.ts';
 import type { Connection } from '../redis/connection.ts';
 import { lockKeyOf } from './bullmq-internals.ts';
@@ -83,7 +83,7 @@ export async function findCancelable(
     if (stageOf(job) !== 'waits') return [];
     const { asks = 0 } = progressOf(job);
     const { recipientId, kind: countedAs } = place;
-    return [{ jobId: job.id ?? '', recipientId, countedAs, enqueuedAt: enqueuedAtOf(job), asks }];
+    return [{ jobId: job.id ?? '', recipientId, countedAs, enqueuedAt: firstEnqueuedAtOf(job), asks }];
   });
   return { waiting, tooLate: jobs.length - waiting.length };
 }
@@ -94,7 +94,7 @@ async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Prom
   const { kind, ...scope } = place;
   const jobId = job.id ?? '';
   const { asks = 0 } = progressOf(job);
-  const request = { ...scope, id: `${jobId}/${asks}`, enqueuedAt: enqueuedAtOf(job) };
+  const request = { ...scope, id: `${jobId}/${asks}`, enqueuedAt: firstEnqueuedAtOf(job) };
   const { canceled, leader } = await parts.deciders[kind].cancel(request);
   if (!canceled) return false;
   const after = await stageAfterPass(queue, jobId, parts.connection); // where it has died meanwhile, its replay ends as canceled
@@ -105,11 +105,6 @@ async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Prom
   ]);
   if (after === 'ended' || after === 'canceled') await parts.deciders[kind].forget(request); // its job may have ended before this cancel
   return after !== 'ended';
-}
-
-/** When its notification was enqueued first. */
-function enqueuedAtOf({ opts, timestamp }: Job): number {
-  return originOf(opts).firstEnqueuedAt ?? timestamp;
 }
 
 /**
@@ -137,9 +132,7 @@ function stageOf(job: Job<unknown>): Stage {
     const { failedReason } = job as Partial<Job<unknown>>; // BullMQ's type has it for all jobs
     return outcome === undefined && failedReason !== undefined ? 'dead' : 'ended';
   }
-  const { devices = {}, ambiguous = 0, trying = [] } = progressOf(job);
-  const mayHaveAlerted = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
-  return mayHaveAlerted || ambiguous > 0 || trying.length > 0 ? 'ended' : 'waits';
+  return mayBeSeen(progressOf(job)) ? 'ended' : 'waits';
 }
 
 /** What is read of a job's progress; delivery/context.ts writes it. */

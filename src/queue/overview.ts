@@ -39,7 +39,8 @@ interface Waiting {
   readonly of: number;
   /**
    * Of those that are not due yet, what they wait for: a rule (`gap`, `10/1m`), `sendAfter`, `retry`, `provider` (a breaker, a
-   * connection), `credentials` (no worker that took it has them), `delay`: it was added with one, and no worker has looked at it, or `newer`: a worker that can read it.
+   * connection), `credentials` (no worker that took it has them), `delay`: it was added with one, and no worker has looked at it, or
+   * `newer`: a worker that can read it.
    */
   readonly byRule: Readonly<Record<string, number>>;
   /** How many of those that were looked at were written by a newer version than this one. */

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
+import { namesOf, type Account } from '../domain/device.ts';
 import {
   type CountedApart,
   categoryFaults,
@@ -9,7 +10,6 @@ import {
   type Rule,
 } from '../domain/limits.ts';
 import { parseJson } from '../domain/json.ts';
-import { namesOf, type Account } from '../domain/device.ts';
 import { quietFaults, quietText, type QuietHours } from '../domain/quiet-hours.ts';
 import { within } from '../domain/time.ts';
 import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/scripts.ts';
@@ -234,6 +234,39 @@ export function hasAccount({ platforms, apps, appCount, accounts }: WorkerFacts,
   if (accounts !== undefined && accounts.length < MAX_ACCOUNTS) return accounts.includes(account);
   const { platform, app } = namesOf(account);
   return app === undefined ? platforms.includes(platform) : apps.includes(app) || appCount > apps.length;
+}
+
+/** The accounts that a worker has credentials for. One of an older version tells only those of the environment's app. */
+export function accountsOf({ accounts, platforms }: WorkerFacts): readonly Account[] {
+  return (accounts ?? platforms) as Account[];
+}
+
+/** What the living workers have credentials for, as a worker sees that lacks some. */
+export interface OtherWorkers {
+  /** Whether one of them has all of these; also true where Redis does not say it. Never rejects. */
+  have(accounts: readonly Account[]): Promise<boolean>;
+}
+
+/** Reads the registry when it is asked, and not more often than workers write it. */
+export function createOtherWorkers(redis: ScriptRedis, prefix: string): OtherWorkers {
+  let last = { at: -Infinity, living: Promise.resolve<readonly SeenWorker[] | undefined>(undefined) };
+  const living = (): typeof last.living => {
+    const at = performance.now();
+    if (at - last.at >= WRITE_EVERY_MS) {
+      const read = readWorkers(redis, prefix).then(
+        ({ workers }) => workers.filter(({ alive, stopping }) => alive && !stopping),
+        () => undefined,
+      );
+      last = { at, living: read };
+    }
+    return last.living;
+  };
+  return {
+    async have(accounts) {
+      const found = await living();
+      return found?.some((worker) => accounts.every((account) => hasAccount(worker, account))) ?? true;
+    },
+  };
 }
 
 /** The policy that most of the living workers have, and how many have another one. */

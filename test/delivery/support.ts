@@ -20,7 +20,7 @@ import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import type { SenderOptions } from '../../src/providers/sender/sender.ts';
 import type { Due, JobLock } from '../../src/queue/job-lock.ts';
-import { createOtherWorkers } from '../../src/queue/other-workers.ts';
+import { createOtherWorkers } from '../../src/queue/workers.ts';
 import type { Place } from '../../src/queue/notification-worker.ts';
 import type { Sandbox, SandboxOptions } from '../../sandbox/sandbox.ts';
 import { openApns, openFcm, openSandbox } from '../support/providers.ts';

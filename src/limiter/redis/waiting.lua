@@ -11,8 +11,9 @@
 --   latest:<key>   of those that wait under a collapse id only the newest is sent. who, name, entry: the id that has the slot; at: its
 --                  age; sent: {name, age, who} of the newest that was admitted. After its admission entry is ''
 --   digest:<key>   the digest that waits. who, name, entry: the id that has the slot, which leads it; parts: the others, each {who,
---                  when it expires or 0, its id, and its name if the id does not begin with that}; count: of how many it is made; own: 0 if a version that knew no parts canceled the
---                  text of its leader; expires: of the leader; led: when it took over from another one
+--                  when it expires or 0, its id, and its name if the id does not begin with that}; count: of how many it is made; own:
+--                  0 if a version that knew no parts canceled the text of its leader; expires: of the leader; led: when it took over
+--                  from another one
 --   full:<...>     the same for a digest that takes no more
 --   holder:<who>   it leads a digest: field (where that is); or, after its admission, count, own and parts
 --   part:<who>     it waits in a digest, or has the slot of a `latest`: field. '': it waits for the end of the quiet time, without a
