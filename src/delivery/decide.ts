@@ -47,7 +47,7 @@ const AFTER_TRIAL_MS = 1_000;
 /** The code of a result that puts a job back for a worker with credentials that this one lacks. */
 export const NO_CREDENTIALS = 'no-credentials';
 /** A living worker has them, and may take the job at once. */
-const ANOTHER_HAS: Backoff = { backoffBaseMs: 50, backoffMaxMs: 5_000 };
+const ANOTHER_HAS: Backoff = { backoffBaseMs: 50, backoffMaxMs: 1_000 };
 /** None has them. */
 const NONE_HAS: Backoff = { backoffBaseMs: 2_000, backoffMaxMs: 60_000 };
 /** The wait after Redis did not answer. A random time of up to the same length is added. */
