@@ -78,7 +78,8 @@ interface One {
   replays: number;
   /** What the last cancel answered. */
   canceled: boolean;
-  sentAt: number;
+  /** When its newest admission was after which it was sent, or may have been. */
+  admittedAt: number;
 }
 
 class Play {
@@ -171,7 +172,7 @@ class Play {
       isDead: false,
       replays: 0,
       canceled: false,
-      sentAt: 0,
+      admittedAt: 0,
     };
     this.#all.push(one);
     return one;
@@ -263,7 +264,8 @@ class Play {
     if (answer.kind === 'reserved') [one.waits, one.dueAt] = [true, answer.at];
     if (answer.kind === 'reserved') return;
     if (how === 'crash') {
-      one.mayBeSeen = true;
+      [one.mayBeSeen, one.waits] = [true, false];
+      one.admittedAt = this.#now;
       return;
     }
     if (answer.kind === 'refused') {
@@ -289,7 +291,7 @@ class Play {
       return;
     }
     one.end = 'sent';
-    one.sentAt = this.#now;
+    one.admittedAt = this.#now;
     if ((one.digest?.count ?? 1) > 1) await this.#limiter.forget({ recipientId, id, enqueuedAt: one.at });
     if (one.kind !== 'latest') return;
     for (const other of this.#all.filter(({ kind, at }) => kind === 'latest' && at > one.at)) {
@@ -326,8 +328,9 @@ function keyOf(kind: One['kind']): string {
   return kind.replace(/ that expires.*/, '');
 }
 
-/** It was sent within the last week, or waits for its slot and is not canceled. */
-function wasFirst({ waits, end, canceled, isDead, sentAt }: One, now: number): boolean {
-  if (end === 'sent') return now - sentAt < 7 * DAY_MS;
-  return waits && end === undefined && !canceled && !isDead;
+/** It was sent within the last week, or may have been; or it waits for its slot. It is not canceled, nor a dead letter. */
+function wasFirst({ waits, mayBeSeen, end, canceled, isDead, admittedAt }: One, now: number): boolean {
+  const isNew = now - admittedAt < 7 * DAY_MS;
+  if (end === 'sent') return isNew;
+  return (waits || (mayBeSeen && isNew)) && end === undefined && !canceled && !isDead;
 }

@@ -63,7 +63,11 @@ test('with TLS, a password, and no more rights than docs/redis.md lists, everyth
   tls.setDefaultCACertificates([...before, ca]);
   onTestFinished(() => tls.setDefaultCACertificates(before));
   await doEverything({ env, target: { redisUrl: url, cluster: true, prefix: PREFIX, shards: 4 } });
-  for (const admin of admins) expect(await admin.call('ACL', 'LOG')).toEqual([]);
+  for (const admin of admins) {
+    const refused = (await admin.call('ACL', 'LOG')) as unknown[][];
+    // Only `doctor` asks for the configuration, and says less where it may not.
+    expect(refused.filter((entry) => !entry.includes('config|get'))).toEqual([]);
+  }
 
   const sandbox = await openSandbox();
   const start = (more: Readonly<Record<string, string | undefined>>) =>
