@@ -7,7 +7,7 @@ import type { Environment } from '../src/environment/values.ts';
 import { createCommand, EXIT, printJson, runCommand } from '../src/terminal/command.ts';
 import { columnsOf, green, redOut, table, yellowOut } from '../src/terminal/text.ts';
 import type { Finding } from './doctor/check.ts';
-import { checkProviders } from './doctor/providers.ts';
+import { checkProviders, noCredentialsFindings } from './doctor/providers.ts';
 import { checkRedis, type RedisToCheck } from './doctor/redis.ts';
 import { lossFindings, nodeFinding, stopFinding, variablesFindings, workersFindings } from './doctor/settings.ts';
 
@@ -55,6 +55,7 @@ async function examine(env: Environment, isDryRun: boolean): Promise<Finding[]> 
     ...(config === undefined ? [] : [stopFinding(config)]),
     ...(redis === undefined ? [] : await examineRedis(redis, [...accountsOf(credentials).keys()])),
     ...(await checkProviders(withoutFaulty(credentials, isFaulty), isDryRun)),
+    ...(config === undefined ? [] : noCredentialsFindings(config)),
   ];
 }
 

@@ -18,6 +18,7 @@
  * - dead-letters.ts: failed jobs moved to the dead letters, and dead letters beyond their bounds removed
  */
 import { isatty } from 'node:tty';
+import { accountsOf } from '../src/config/apps-file.ts';
 import { loadConfig, type Config } from '../src/config/config.ts';
 import { CONFIG_VARIABLES, unknownText, unknownVariables } from '../src/config/variables.ts';
 import { printable } from '../src/domain/faults.ts';
@@ -54,7 +55,7 @@ async function work(config: Config): Promise<void> {
   for (const unknown of unknownVariables(process.env)) {
     log.warn({ variable: printable(unknown.name), meant: unknown.meant }, printable(unknownText(unknown)));
   }
-  if (Object.keys(config.providers).length === 0 && config.apps.size === 0) log.warn(NO_CREDENTIALS);
+  if (accountsOf(config).size === 0) log.warn(NO_CREDENTIALS);
   if (parent.isNpm && isUnattended()) log.warn(STARTED_BY_NPM);
 
   const signal = onStop(log, parent, async () => {
@@ -81,8 +82,8 @@ async function work(config: Config): Promise<void> {
 }
 
 const NO_CREDENTIALS =
-  'no platform has credentials: every notification becomes a dead letter, provider-not-configured, until the worker is ' +
-  'restarted with credentials (see --help)';
+  'no platform has credentials (ALLOW_NO_CREDENTIALS): this worker sends nothing. Other workers get its notifications; where ' +
+  'none has credentials for as long as CREDENTIALS_WAIT, they become dead letters, provider-not-configured';
 
 /** Node itself would print all fields of the error, and Redis's client keeps the arguments of a refused command in one. */
 function exitOnUncaught(log: Logger): void {

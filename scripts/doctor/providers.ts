@@ -13,17 +13,20 @@ import { createFindings, type Finding } from './check.ts';
  */
 export async function checkProviders(credentials: Omit<Credentials, 'files'>, isDryRun: boolean): Promise<Finding[]> {
   const accounts = [...accountsOf(credentials)];
-  if (accounts.length === 0) {
-    const { warning } = createFindings('providers');
-    const text = 'no platform has credentials: this worker delivers nothing';
-    return [warning(text, 'set the variables of APNs, FCM or web push (pushpacer worker --help)')];
-  }
   const findings: Finding[] = [];
   for (let from = 0; from < accounts.length; from += AT_ONCE) {
     const some = accounts.slice(from, from + AT_ONCE);
     findings.push(...(await Promise.all(some.map((account) => checkAccount(...account, isDryRun)))).flat());
   }
   return findings;
+}
+
+/** A worker starts without credentials only where that is allowed. */
+export function noCredentialsFindings(credentials: Omit<Credentials, 'files'>): Finding[] {
+  if (accountsOf(credentials).size > 0) return [];
+  const text = 'no platform has credentials: this worker sends nothing (ALLOW_NO_CREDENTIALS)';
+  const advice = 'set the variables of APNs, FCM or web push (pushpacer worker --help)';
+  return [createFindings('providers').warning(text, advice)];
 }
 
 /** So many accounts are looked at together. */

@@ -6,7 +6,7 @@ import type { QuietHours } from '../domain/quiet-hours.ts';
 import { formatDuration } from '../domain/time.ts';
 import { readCertificate, readPrivateKey, reporter } from '../environment/files.ts';
 import type { Environment } from '../environment/values.ts';
-import { readCredentials, type Credentials, type CredentialsRead } from './apps-file.ts';
+import { accountsOf, readCredentials, type Credentials, type CredentialsRead } from './apps-file.ts';
 import { readLimitsFile } from './limits-file.ts';
 import {
   apiSchema,
@@ -74,6 +74,7 @@ export function loadConfig(env: Environment): Config {
   const { credentials } = readCredentials(given, faults);
   faults.push(...tlsFaults(env), ...mistypedLimits(env));
   refuse(faults);
+  if (!variables.ALLOW_NO_CREDENTIALS && accountsOf(credentials).size === 0) refuse([NO_CREDENTIALS]);
 
   return Object.freeze({
     ...limiter,
@@ -102,6 +103,13 @@ export function loadConfig(env: Environment): Config {
     tracesAreChildren: variables.OTEL_PUSHPACER_PARENT,
   });
 }
+
+const NO_CREDENTIALS: Fault = {
+  path: '',
+  expected:
+    'credentials of APNs, FCM or web push (docs/providers.md), or ALLOW_NO_CREDENTIALS=true for a worker that sends nothing',
+  found: 'none',
+};
 
 /**
  * Reads the credentials of all apps anew, while the worker runs. Throws nothing: an account with faults keeps the credentials that

@@ -75,6 +75,9 @@ const queueAndDelivery = {
     .describe(
       'how long a notification waits for a worker with credentials for it, while none is alive; then `provider-not-configured`',
     ),
+  ALLOW_NO_CREDENTIALS: flag()
+    .default(false)
+    .describe('`true`: a worker starts although no platform has credentials; it sends nothing'),
   LOCK_DURATION: duration('1h', '1s')
     .default(30_000)
     .describe('how long a worker that went silent keeps its jobs before others take them'),

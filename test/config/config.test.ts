@@ -27,11 +27,13 @@ const p256 = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   .privateKey.export({ type: 'pkcs8', format: 'pem' })
   .toString();
 const apns = { APNS_KEY: p256, APNS_KEY_ID: 'ABC123DEFG', APNS_TEAM_ID: 'DEF123GHIJ', APNS_TOPIC: 'com.example.app' };
+/** Where a test is not about credentials. */
+const NONE = { ALLOW_NO_CREDENTIALS: 'true' };
 const account = { project_id: 'school-1', client_email: 'push@school-1.example', private_key: p256 };
 
 function faultsOf(env: Record<string, string>): string[] {
   try {
-    loadConfig(env);
+    loadConfig({ ...NONE, ...env });
     return [];
   } catch (error) {
     return (error as Error).message
@@ -43,7 +45,7 @@ function faultsOf(env: Record<string, string>): string[] {
 
 describe('defaults', () => {
   it('are those of the documentation, and both platforms are off', () => {
-    expect(loadConfig({})).toEqual({
+    expect(loadConfig(NONE)).toEqual({
       redis: { redisUrl: 'redis://127.0.0.1:6379', cluster: false },
       limiterRedis: { redisUrl: 'redis://127.0.0.1:6379', cluster: false },
       waitReplicas: { count: 0, timeoutMs: 1_000 },
@@ -78,12 +80,27 @@ describe('defaults', () => {
     const written = CONFIG_VARIABLES.flatMap(({ name, default: value }) =>
       value === undefined ? [] : [[name, value]],
     );
-    expect(loadConfig(Object.fromEntries(written) as Record<string, string>)).toEqual(loadConfig({}));
-    expect(loadConfig(Object.fromEntries(CONFIG_VARIABLES.map(({ name }) => [name, ''])))).toEqual(loadConfig({}));
+    const empty = Object.fromEntries(CONFIG_VARIABLES.map(({ name }) => [name, '']));
+    for (const given of [Object.fromEntries(written) as Record<string, string>, empty]) {
+      expect(loadConfig({ ...given, ...NONE })).toEqual(loadConfig(NONE));
+    }
   });
 });
 
 describe('credentials', () => {
+  it('must be there, for one platform or one app, unless they may be missing', () => {
+    const line =
+      'expected credentials of APNs, FCM or web push (docs/providers.md), or ALLOW_NO_CREDENTIALS=true for a worker that sends nothing, found none';
+    const noApp = { APPS_FILE: file('no-app.json', '{ "apps": {} }') };
+    for (const env of [{}, { ALLOW_NO_CREDENTIALS: 'false' }, { FCM_QUOTA: '5/1s' }, noApp]) {
+      expect(() => loadConfig(env)).toThrow(`bad environment: ${line}`);
+      expect(loadConfig({ ...env, ...NONE })).toMatchObject({ providers: {} });
+    }
+    const app = { APPS_FILE: file('one-app.json', '{ "apps": { "teacher": { "fcm": { "projectId": "p" } } } }') };
+    for (const env of [apns, { FCM_PROJECT_ID: 'school-1' }, app]) expect(loadConfig(env)).toBeDefined();
+    expect(() => loadConfig({ ATTEMPTS: 'many' })).toThrow(/^bad environment: ATTEMPTS: [^\n]*$/);
+  });
+
   it('takes the APNs key as PEM or as a file', () => {
     const fromFile = loadConfig({ ...apns, APNS_KEY: '', APNS_KEY_FILE: file('key.p8', p256) }).providers.apns;
     expect(fromFile).toEqual(loadConfig(apns).providers.apns);
@@ -133,7 +150,11 @@ describe('credentials', () => {
 });
 
 it('the bounds of one recipient and of a whole project are taken', () => {
-  const { maxPending, quotas } = loadConfig({ LIMIT_MAX_PENDING: '500', FCM_QUOTA: '600000/1m,1000000000/1h' });
+  const { maxPending, quotas } = loadConfig({
+    ...NONE,
+    LIMIT_MAX_PENDING: '500',
+    FCM_QUOTA: '600000/1m,1000000000/1h',
+  });
   expect(maxPending).toBe(500);
   expect(quotas.fcm?.map(({ max, perMs }) => [max, perMs])).toEqual([
     [600_000, 60_000],
@@ -261,7 +282,7 @@ describe('Sentinels', () => {
   });
 
   it('are those of the limiter too where it has a Redis of its own', () => {
-    const env = { REDIS_URL, REDIS_SENTINEL_NAME: 'mymaster', LIMITER_REDIS_URL: 'redis://three' };
+    const env = { ...NONE, REDIS_URL, REDIS_SENTINEL_NAME: 'mymaster', LIMITER_REDIS_URL: 'redis://three' };
     expect(loadConfig(env).limiterRedis).toEqual({
       redisUrl: 'redis://three',
       cluster: false,
@@ -303,7 +324,7 @@ it('a mistyped variable of the limits stops a start, and others do not', () => {
       'bad environment: LIMIT_RULE: expected no such variable (did you mean LIMIT_RULES?), found one',
     );
     expect(() => load({ LIMIT_MINGAP: '5s', LIMIT_FILE: 'x.json' })).toThrow(/LIMIT_MIN_GAP\?.*\n.*LIMITS_FILE\?/);
-    expect(load({ LIMIT_RULE: '', ATTEMPT: '5', LIMIT_PER_USER: '5' })).toBeDefined();
+    expect(load({ ...NONE, LIMIT_RULE: '', ATTEMPT: '5', LIMIT_PER_USER: '5' })).toBeDefined();
   }
 });
 

@@ -23,6 +23,8 @@ const pem = (curve: string) =>
   generateKeyPairSync('ec', { namedCurve: curve }).privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
 const key = pem('prime256v1');
 const account = { type: 'service_account', project_id: 'teachers-1', client_email: 'a@b.example', private_key: key };
+/** Where a test is not about credentials. */
+const NONE = { ALLOW_NO_CREDENTIALS: 'true' };
 const apns = { keyFile: 'teacher.p8', keyId: 'KEY1', teamId: 'TEAM1', topic: 'dev.school.teacher' };
 
 function file(name: string, content: unknown): string {
@@ -32,7 +34,7 @@ function file(name: string, content: unknown): string {
 }
 
 function load(content: unknown, env: Readonly<Record<string, string>> = {}): Config {
-  return loadConfig({ APPS_FILE: file('apps.json', content), ...env });
+  return loadConfig({ ...NONE, APPS_FILE: file('apps.json', content), ...env });
 }
 
 function faultsOf(content: unknown, env: Readonly<Record<string, string>> = {}): string[] {
@@ -212,14 +214,14 @@ describe('reading anew', () => {
 });
 
 function loadLimits(content: unknown): Config['categories'] {
-  return loadConfig({ LIMITS_FILE: file('limits.json', content) }).categories;
+  return loadConfig({ ...NONE, LIMITS_FILE: file('limits.json', content) }).categories;
 }
 
 const limitsFaults = (content: unknown): string[] => faultLines(() => loadLimits(content));
 
 describe('a file of limits', () => {
   it('has a policy for each category, written as the variables are', () => {
-    expect(loadConfig({ LIMITS_FILE: 'examples/limits.json' }).categories).toEqual({
+    expect(loadConfig({ ...NONE, LIMITS_FILE: 'examples/limits.json' }).categories).toEqual({
       messages: {
         rules: [
           { max: 5, perMs: 60_000 },

@@ -133,7 +133,10 @@ describe('the JSON of each command is that of the page', () => {
 
   test('doctor', async () => {
     const { prefix } = openQueues();
-    await expectDocumented('doctor', await answerOf('doctor', [], queueEnv(prefix)));
+    await expectDocumented(
+      'doctor',
+      await answerOf('doctor', [], { ...queueEnv(prefix), ALLOW_NO_CREDENTIALS: 'true' }),
+    );
   });
 
   test('cancel', async () => {
@@ -329,6 +332,11 @@ describe('exit codes', () => {
     const bad = await run('worker', [], { ATTEMPTS: 'x' });
     expect(bad.stderr).toContain('ATTEMPTS: expected an integer');
     expect(bad.code).toBe(1);
+    const { code, stderr } = await run('worker', [], {});
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringMatching(/^error: .*ALLOW_NO_CREDENTIALS=true.*\n$/) as string,
+    });
     const { port } = new URL(connectRedis().options.path ?? `redis://x:${connectRedis().options.port ?? 0}`);
     expect(await run('sandbox', ['--apns-port', port])).toMatchObject({ code: 1, stdout: '' });
     expect(await run('redis', ['--port', port])).toMatchObject({ code: 1, stdout: '' });
@@ -352,7 +360,7 @@ test('each command that reads the environment names a mistyped variable, and the
   ]) {
     expect(await run(name, args, env)).toMatchObject({ code: 0, stderr: warning });
   }
-  const started = { ...queueEnv(prefix), APNS_TOPICS: 's3cret', METRICS_PORT: 'off' };
+  const started = { ...queueEnv(prefix), APNS_TOPICS: 's3cret', METRICS_PORT: 'off', ALLOW_NO_CREDENTIALS: 'true' };
   const worker = startProcess({ args: ['workers/notifications.ts'], env: started });
   onTestFinished(() => {
     worker.kill('SIGKILL');

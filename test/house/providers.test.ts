@@ -75,8 +75,9 @@ describe.each(PLATFORMS)('%s', (platform) => {
   });
 
   test('is off where nothing of it is given, and its quota is a bound of its own', () => {
-    expect(loadConfig({}).providers).not.toHaveProperty(platform);
-    expect(loadConfig({ [settings.quota.variable]: '5/1s' }).quotas).toEqual({
+    const none = { ALLOW_NO_CREDENTIALS: 'true' };
+    expect(loadConfig(none).providers).not.toHaveProperty(platform);
+    expect(loadConfig({ ...none, [settings.quota.variable]: '5/1s' }).quotas).toEqual({
       [platform]: [{ max: 5, perMs: 1_000 }],
     });
   });

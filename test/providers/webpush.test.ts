@@ -222,7 +222,7 @@ const SUBJECT = 'mailto:push@example.com';
 
 function faultsOf(env: Readonly<Record<string, string>>): string[] {
   try {
-    loadConfig(env);
+    loadConfig({ ALLOW_NO_CREDENTIALS: 'true', ...env });
     return [];
   } catch (error) {
     if (error instanceof InputError) return error.faults.map(formatFault);
@@ -237,7 +237,7 @@ test('a key and a subject turn it on, and the public key is compared with the pr
   expect(loadConfig({ ...env, ...origins }).providers.webpush).toMatchObject({
     origins: ['https://push.example.com', 'https://127.0.0.1:8443'],
   });
-  expect(loadConfig(origins).providers).not.toHaveProperty('webpush');
+  expect(loadConfig({ ...origins, ALLOW_NO_CREDENTIALS: 'true' }).providers).not.toHaveProperty('webpush');
 });
 
 test('the key may be in a file, as base64url or PEM, and means the same public key', async () => {

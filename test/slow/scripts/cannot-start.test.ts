@@ -60,7 +60,7 @@ describe('a program that cannot listen ends with 1 and one sentence:', () => {
   });
 
   it('a worker, whose address for metrics is none of this machine: it logs the sentence', async () => {
-    const env = { ...queueEnv(testPrefix()), METRICS_HOST: ELSEWHERE };
+    const env = { ...queueEnv(testPrefix()), METRICS_HOST: ELSEWHERE, ALLOW_NO_CREDENTIALS: 'true' };
     const worker = startProcess({ args: ['workers/notifications.ts'], env });
     const { code, stdout } = await worker.waitForExit(ENDS_WITHIN_MS);
     const last = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as {

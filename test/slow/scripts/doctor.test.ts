@@ -28,7 +28,7 @@ interface Examined {
 }
 
 async function doctor(env: Env, ...flags: string[]): Promise<Examined> {
-  const { code, stdout, stderr } = await runMain(main, [...flags, '--json'], env);
+  const { code, stdout, stderr } = await runMain(main, [...flags, '--json'], { ALLOW_NO_CREDENTIALS: 'true', ...env });
   expect(stderr).toBe('');
   const answer = JSON.parse(stdout) as Omit<Examined, 'code' | 'wrong'>;
   const wrong = answer.findings.filter(({ result }) => result !== 'ok');
@@ -82,6 +82,19 @@ test('where all is as it should be, each line is ok, and the dry run alerts nobo
   expect(code).toBe(0);
   expect(lines.filter((line) => line.length > 80)).toEqual([]);
   expect(lines.at(-1)).toBe('no fault: a worker can start');
+});
+
+test('a worker without credentials starts only where that is allowed', async () => {
+  const REDIS_URL = await openRedis();
+  const { wrong, findings, code } = await doctor({ REDIS_URL, ALLOW_NO_CREDENTIALS: undefined });
+  expect(wrong).toEqual(like(/^fault variables: expected credentials of APNs, FCM or web push .* found none$/));
+  expect(findings.map(({ check }) => check)).toContain('redis'); // it goes on
+  expect(code).toBe(1);
+  const allowed = await doctor({ REDIS_URL });
+  expect(allowed).toMatchObject({
+    code: 0,
+    wrong: like(/^warning providers: no platform has credentials: .*sends nothing/),
+  });
 });
 
 test('settings of Redis that are not what pushpacer needs', async () => {
@@ -203,7 +216,7 @@ test('a Redis that is away, asks for another password, or is a replica or a node
     /^fault +redis +Redis refuses the credentials: .*WRONGPASS.*\n +do: correct the user/m,
   );
   expect(refused.stdout).toMatch(/^fault +limiter +Redis is away: 127\.0\.0\.1:1 /m);
-  expect(refused.stdout).toMatch(/\n2 faults, 1 warning: do not start a worker like this\n$/);
+  expect(refused.stdout).toMatch(/\n3 faults: do not start a worker like this\n$/);
   expect(refused.stdout).not.toMatch(/s3cret|wr0ng/);
 
   const [master, replica] = [await openRedis(), await openRedis()];
