@@ -146,7 +146,10 @@ function paths(): Schema {
           { name: 'Last-Event-ID', in: 'header', schema: text, description: 'as after, which it replaces' },
         ],
         responses: {
-          200: { description: 'events: outcome, missed, problem', content: body('text/event-stream', text) },
+          200: {
+            description: 'events: outcome (its data: Outcome), missed, off, problem',
+            content: body('text/event-stream', text),
+          },
           400: problem('the cursor is not usable'),
           ...REFUSALS,
         },
@@ -249,6 +252,15 @@ function schemas(): Schema {
         },
       },
       ['at', 'result'],
+    ),
+    Outcome: object(
+      {
+        ...{ id: text, recipientId: text, category: text, platform: text, app: text, outcome: { enum: OUTCOMES } },
+        ...{ reason: { enum: DEAD_LETTER_REASONS }, by: text, generation: integer, enqueuedAt: instant },
+        ...{ silenced: { const: true }, sentAt: instant, waitMs: integer },
+        devices: { type: 'object', additionalProperties: text },
+      },
+      ['id', 'outcome', 'generation', 'enqueuedAt', 'waitMs', 'devices'],
     ),
     Recipient: object(
       {

@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { readOutcome } from '../src/domain/outcome.ts';
 import { prefixesOf, type Layout } from '../src/queue/layout.ts';
 import { crc16, outcomesKey } from '../src/queue/names.ts';
+import { readWorkers } from '../src/queue/workers.ts';
 import { PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/connection.ts';
 import { problemBody, type Problem } from './problems.ts';
 
@@ -45,6 +47,8 @@ function nameOf(prefix: string): string {
 
 export interface OutcomesParts {
   readonly redis: Connection;
+  /** QUEUE_PREFIX itself: where the workers register. */
+  readonly prefix: string;
   readonly layout: () => Promise<Layout>;
 }
 
@@ -53,10 +57,11 @@ export interface OutcomesParts {
  * event says. Without a cursor: those from now on. Rejects if Redis does not answer, so that the client gets no stream that ends at once.
  */
 export async function openOutcomes(
-  { redis, layout }: OutcomesParts,
+  parts: OutcomesParts,
   cursor: Cursor | undefined,
   reading: Reading,
 ): Promise<AsyncGenerator<string>> {
+  const { redis, layout } = parts;
   await whenReady(redis, PRODUCER_TIMEOUT_MS);
   const prefixes = prefixesOf(await layout());
   const now = await Promise.all(
@@ -67,7 +72,7 @@ export async function openOutcomes(
   );
   const positions = new Map(now);
   const hasMissed = cursor !== undefined && (await wasTrimmed(redis, positions));
-  return outcomeEvents({ redis, layout }, positions, hasMissed, reading);
+  return outcomeEvents(parts, positions, hasMissed, reading);
 }
 
 /** Until when a client reads. */
@@ -77,7 +82,7 @@ interface Reading {
 }
 
 async function* outcomeEvents(
-  { redis, layout }: OutcomesParts,
+  { redis, prefix: base, layout }: OutcomesParts,
   positions: Map<string, string>,
   hasMissed: boolean,
   { signal, mayRead }: Reading,
@@ -86,7 +91,14 @@ async function* outcomeEvents(
   let isNamed = (await layout()).former.length > 0;
   if (hasMissed) yield event('missed', positions, {}, isNamed);
   let saidAt = performance.now();
-  yield ': connected\n\n';
+  let saidOff = false;
+  const off = async (): Promise<string> => {
+    const isOff = await areOff(redis, base);
+    const says = isOff && !saidOff;
+    saidOff = isOff;
+    return says ? `event: off\ndata: ${JSON.stringify({ detail: OFF })}\n\n` : '';
+  };
+  yield `: connected\n\n${await off()}`;
   while (!signal.aborted && mayRead()) {
     for (const prefix of prefixesOf(await layout())) {
       if (positions.has(prefix)) continue;
@@ -101,13 +113,13 @@ async function* outcomeEvents(
       for (const [id, fields] of entries) {
         positions.set(prefix, id);
         saidAt = performance.now();
-        yield event('outcome', positions, fieldsOf(fields), isNamed);
+        yield event('outcome', positions, readOutcome(fields), isNamed);
       }
     }
     if (isFull) continue;
     if (performance.now() - saidAt > ALIVE_EVERY_MS) {
       saidAt = performance.now();
-      yield ': nothing new\n\n';
+      yield `: nothing new\n\n${await off()}`;
     }
     await sleep(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
   }
@@ -125,8 +137,13 @@ function event(name: 'outcome' | 'missed', positions: Cursor, data: object, isNa
   return `event: ${name}\nid: ${cursor.join(',')}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-function fieldsOf(fields: readonly string[]): Readonly<Record<string, string>> {
-  return Object.fromEntries(fields.flatMap((name, at) => (at % 2 === 0 ? [[name, fields[at + 1] ?? '']] : [])));
+const OFF = 'no outcomes are written: no living worker has OUTCOMES_MAX above 0';
+
+/** Whether there are workers, and none of them writes outcomes. */
+async function areOff(redis: Connection, prefix: string): Promise<boolean> {
+  const { workers } = await readWorkers(redis, prefix);
+  const alive = workers.filter((worker) => worker.alive);
+  return alive.length > 0 && alive.every(({ outcomesMax }) => outcomesMax === 0);
 }
 
 async function lastId(redis: Connection, key: string): Promise<string> {

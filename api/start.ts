@@ -38,7 +38,7 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Program>
     explain: (error) => backend.explain(error),
     enqueuer: createEnqueuer({ producer, homes, redis: connection, prefix: queue.prefix, backlog }),
     recipients: createRecipients({ redis: connection, homes, limiters: backend.limiters }),
-    outcomes: { redis: connection, layout: () => backend.shards.layout() },
+    outcomes: { redis: connection, prefix: queue.prefix, layout: () => backend.shards.layout() },
     isReady: async () => {
       const ready = whenReady(connection, READY_MS).then(() => connection.ping());
       return (

@@ -127,7 +127,10 @@ export interface PresenceParts {
   readonly layout: () => Pick<Layout, 'version'>;
 }
 
-type Known = Pick<Config, 'queue' | 'policy' | 'categories' | 'quietHours' | 'apartRules' | 'concurrency' | 'lockMs'>;
+type Known = Pick<
+  Config,
+  'queue' | 'policy' | 'categories' | 'quietHours' | 'apartRules' | 'concurrency' | 'lockMs' | 'outcomesMax'
+>;
 
 /** Writes this replica into the registry of workers. */
 export async function startReplicaPresence(config: Known, parts: PresenceParts): Promise<Presence> {
@@ -190,11 +193,11 @@ function inTime<T>(reading: Promise<T>): Promise<T | undefined> {
 
 /** What changes is read at each call. */
 function factsOf(
-  { concurrency, lockMs }: Known,
+  { concurrency, lockMs, outcomesMax }: Known,
   { consumers, accounts, breakers, reach, metrics, losses, layout }: PresenceParts,
 ): () => WorkerFacts {
   const startedAt = Date.now();
-  const fixed = { version: packageVersion(), host: hostname(), pid: process.pid, concurrency, lockMs };
+  const fixed = { version: packageVersion(), host: hostname(), pid: process.pid, concurrency, lockMs, outcomesMax };
   return () => {
     const clockOffsetMs = consumers[0]?.clock.offsetMs ?? 0;
     const onRedis = (at: number): number => Math.round(at + clockOffsetMs);

@@ -1,4 +1,5 @@
 import type { Target } from './device.ts';
+import { parseJson } from './json.ts';
 import type { LetterStory } from './story.ts';
 
 /**
@@ -180,6 +181,20 @@ export function outcomeFields({ devices, ...others }: Outcome): string[] {
     value === undefined ? [] : [name, String(value)],
   );
   return [...fields, 'devices', JSON.stringify(devices)];
+}
+
+const NUMBERS = ['generation', 'enqueuedAt', 'sentAt', 'waitMs'];
+
+/** What `outcomeFields` gave, as JSON has it; a field that this version does not know, or cannot read, stays a text. */
+export function readOutcome(fields: readonly string[]): Readonly<Record<string, unknown>> {
+  const values = fields.flatMap((name, at) => {
+    const text = fields[at + 1] ?? '';
+    if (at % 2 === 1) return [];
+    if (NUMBERS.includes(name) && /^\d{1,15}$/.test(text)) return [[name, Number(text)]];
+    if (name === 'silenced' && text === 'true') return [[name, true]];
+    return [[name, name === 'devices' ? (parseJson(text) ?? text) : text]];
+  });
+  return Object.fromEntries(values) as Record<string, unknown>;
 }
 
 /** Whether some device may have been alerted, by what its job remembers. */

@@ -66,6 +66,8 @@ const factsSchema = z.object({
   concurrency: z.number(),
   /** LOCK_DURATION, milliseconds. If the worker is killed, others take its jobs after this time. Absent: a worker of an older version. */
   lockMs: z.number().optional(),
+  /** OUTCOMES_MAX; 0: it writes none. Absent: a worker of an older version. */
+  outcomesMax: z.number().optional(),
   /** Jobs that it has, those that sleep too. */
   inHand: z.number(),
   /** Of them, those that sleep, and take none of the places of WORKER_CONCURRENCY. */

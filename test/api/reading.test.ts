@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { outcomeFields } from '../../src/domain/outcome.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { layoutKey, outcomesKey, shardPrefixes } from '../../src/queue/names.ts';
 import { openApi, type ApiBench } from '../support/api.ts';
@@ -131,6 +132,38 @@ describe('outcomes', () => {
     expect(late.map(({ event }) => event)).toEqual(['missed', 'outcome']);
     expect((await api.call('GET', '/v1/outcomes?after=yesterday')).body).toMatchObject({ status: 400 });
     expect((await api.call('HEAD', '/v1/outcomes')).status).toBe(200);
+  });
+
+  it('have numbers, `true` and objects as such, and what a newer version added as text', async () => {
+    const api = await openApi();
+    const outcome = {
+      ...({ id: '17', recipientId: '42', platform: 'apns,fcm', outcome: 'delivered', generation: 2 } as const),
+      ...({ enqueuedAt: 1_795_284_000_000, silenced: true, sentAt: 1_795_284_000_040, waitMs: 40 } as const),
+      devices: { 'apns#0': 'delivered', 'fcm#1': 'unregistered' } as const,
+    };
+    await connectRedis().xadd(outcomesKey(api.prefix), '*', ...outcomeFields(outcome), 'newer', '7');
+    const [event] = await events(api, '?after=0', 1);
+    expect(event?.data).toEqual({ ...outcome, newer: '7' });
+  });
+
+  it('say that there are none, once, while all living workers have OUTCOMES_MAX 0', async () => {
+    const bench = await openReplicaBench();
+    const api = await openApi({ QUEUE_PREFIX: bench.prefix });
+    const opened = async (): Promise<string> => {
+      const gone = new AbortController();
+      const headers = { authorization: `Bearer ${api.secrets.all}` };
+      const response = await fetch(`${api.url}/v1/outcomes`, { headers, signal: gone.signal });
+      const { value } = await (response.body as ReadableStream<Uint8Array>).getReader().read();
+      gone.abort();
+      return new TextDecoder().decode(value);
+    };
+    expect(await opened()).toBe(': connected\n\n'); // no worker lives
+    await bench.startHere();
+    await expect
+      .poll(opened)
+      .toMatch(/^: connected\n\nevent: off\ndata: \{"detail":"no outcomes are written: .*OUTCOMES_MAX.*"\}\n\n$/);
+    await bench.startHere({ OUTCOMES_MAX: '10' });
+    await expect.poll(opened).toBe(': connected\n\n');
   });
 
   it('come from all shards, with one cursor for all', async () => {
