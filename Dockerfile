@@ -19,8 +19,8 @@ ENV NODE_ENV=production METRICS_HOST=0.0.0.0 METRICS_PORT=9464
 COPY --from=build /app/package.json ./
 COPY --from=build /app/node_modules node_modules
 COPY --from=build /app/dist dist
-# A named volume takes the owner of the folder that it covers: the sandbox writes its keys there.
-RUN mkdir /sandbox && chown node:node /sandbox
+# A named volume takes the owner of the folder that it covers: the sandbox writes its keys there, and `token` the API's tokens.
+RUN mkdir /sandbox /tokens && chown node:node /sandbox /tokens
 USER node
 EXPOSE 9464
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s CMD ["node", "-e", "const port = process.env.METRICS_PORT; if (port !== 'off' && port !== '0') fetch(`http://127.0.0.1:${port}/healthz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
