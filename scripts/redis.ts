@@ -50,12 +50,16 @@ async function serve({ json, ...flags }: Flags): Promise<void> {
   });
   // Listened for before the address is printed: who reads it may send the signal at once.
   const asked = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]).then(() => true);
+  if (!flags.cluster && flags.dir === undefined) process.stderr.write(KEEPS_NOTHING);
   if (json) printJson(redis.json);
   else for (const [name, value] of Object.entries(redis.environment)) process.stdout.write(`${name}=${value}\n`);
   const wasAsked = await Promise.race([asked, redis.ended.then(() => false)]);
   await redis.close();
   if (!wasAsked) throw new CommandError('the Redis server ended by itself');
 }
+
+const KEEPS_NOTHING =
+  'Note: it keeps all in memory alone: what waits in it is gone when it ends. With --dir FOLDER it is kept.\n';
 
 const serverOptions = ({ hz, port }: Flags) => ({
   say: (line: string) => void process.stderr.write(`${line}\n`),
