@@ -12,6 +12,9 @@ interface Report {
     readonly name: string;
     readonly status: string;
     readonly message?: string;
+    /** Epoch milliseconds. Absent for a file that could not be loaded. */
+    readonly startTime?: number;
+    readonly endTime?: number;
     readonly assertionResults: readonly {
       readonly status: string;
       readonly fullName: string;
@@ -24,6 +27,13 @@ interface Counts {
   readonly passed: number;
   readonly failed: number;
   readonly failures: readonly string[];
+  /** The files, and how long each took. */
+  readonly files: readonly Took[];
+}
+
+interface Took {
+  readonly file: string;
+  readonly ms: number;
 }
 
 /**
@@ -34,7 +44,23 @@ function countSuite(report: Report | undefined, testCode: number): Counts {
   const passed = report?.numPassedTests ?? 0;
   const failures = failuresOf(report);
   const endedBadly = testCode !== 0 || passed === 0;
-  return { passed, failed: failures.length === 0 && endedBadly ? 1 : failures.length, failures };
+  return { passed, failed: failures.length === 0 && endedBadly ? 1 : failures.length, failures, files: tookOf(report) };
+}
+
+function tookOf(report: Report | undefined): Took[] {
+  return (report?.testResults ?? []).map(({ name, startTime = 0, endTime = 0 }) => ({
+    file: relative('.', name),
+    ms: endTime - startTime,
+  }));
+}
+
+const MOST_SLOW = 10;
+
+/** A file may be in several suites: each time counts alone. */
+function slowestText(files: readonly Took[]): string {
+  const slowest = files.toSorted((a, b) => b.ms - a.ms).slice(0, MOST_SLOW);
+  const lines = slowest.map(({ file, ms }) => `${(ms / 1_000).toFixed(0).padStart(6)} s  ${file}`);
+  return ['The slowest files:', ...lines].join('\n');
 }
 
 /** Each failed test, and each file that failed without one (it could not be loaded, or a hook failed), with the first lines of its reason. */
@@ -60,13 +86,14 @@ function readReport(file: string): Report | undefined {
 }
 
 /**
- * The end of a CI run: what failed, once more, since the start of so long an output is often cut off, and as the last line
+ * The end of a CI run: which files took longest, what failed, once more, since the start of so long an output is often cut off, and as the last line
  * `N passed, N failed`, over all of its suites and the gate, which counts as one failure.
  *
  *   node summary.ts CHECK-EXIT-CODE REPORT TEST-EXIT-CODE [REPORT TEST-EXIT-CODE]...
  */
 function summarize([checkCode = '1', ...suites]: readonly string[]): Counts {
   const failures: string[] = [];
+  const files: Took[] = [];
   let passed = 0;
   let failed = checkCode === '0' ? 0 : 1;
   if (suites.length === 0) failed += 1; // nothing was tested
@@ -75,11 +102,13 @@ function summarize([checkCode = '1', ...suites]: readonly string[]): Counts {
     passed += suite.passed;
     failed += suite.failed;
     failures.push(...suite.failures);
+    files.push(...suite.files);
   }
-  return { passed, failed, failures };
+  return { passed, failed, failures, files };
 }
 
-const { passed, failed, failures } = summarize(process.argv.slice(2));
+const { passed, failed, failures, files } = summarize(process.argv.slice(2));
+if (files.length > 0) process.stdout.write(`${slowestText(files)}\n`);
 for (const failure of failures) process.stdout.write(`${failure}\n`);
 process.stdout.write(`${passed} passed, ${failed} failed\n`);
 if (failed > 0) process.exitCode = 1;

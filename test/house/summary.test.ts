@@ -64,7 +64,7 @@ test.each<[name: string, suites: Suite[], checkCode: number, line: string]>([
 test('what failed stands before the last line, with its reason', async () => {
   const reason = ['FAILED test/b.test.ts > sums > subtracts', '  Error: 1 is not 2', '      at sum.ts:3'];
   const { stdout } = await lastLine(0, [FAILED, { text: report(7, 0, passedFile, brokenFile), code: 1 }]);
-  expect(stdout.split('\n')).toEqual([
+  expect(stdout.split('\n').slice(5)).toEqual([
     ...reason,
     ...reason,
     'FAILED test/c.test.ts > the file itself',
@@ -72,4 +72,17 @@ test('what failed stands before the last line, with its reason', async () => {
     '13 passed, 3 failed',
     '',
   ]);
+});
+
+test('the files that took longest stand at the beginning, the longest first, ten at most', async () => {
+  const took = (name: string, seconds: number) => ({
+    ...{ ...passedFile, name: resolve(name), startTime: 1_000, endTime: 1_000 + seconds * 1_000 },
+  });
+  const others = Array.from({ length: 12 }, (_, index) => took(`test/other-${index}.test.ts`, 1));
+  const one = { text: report(7, 0, ...others, took('test/a.test.ts', 61)), code: 0 };
+  const two = { text: report(7, 0, took('test/a.test.ts', 184.4)), code: 0 };
+  const { stdout } = await lastLine(0, [one, two]);
+  const lines = stdout.split('\n');
+  expect(lines.slice(0, 3)).toEqual(['The slowest files:', '   184 s  test/a.test.ts', '    61 s  test/a.test.ts']);
+  expect(lines).toHaveLength(1 + 10 + 2);
 });
