@@ -9,7 +9,7 @@ import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { AHEAD_MS, recipientId } from './support.ts';
 
-/** All cases take five minutes on a quiet machine with two cores, and three times as long beside other work. */
+/** All cases take two minutes on a quiet machine with two cores, and much longer beside other work. */
 const LONGEST_SEARCH_MS = 1_800_000;
 /** So many in the slow suite; in the fast one a fifth of this. */
 const SEQUENCES = process.env['ALL_CASES'] === '1' ? 20_000 : 1_500;
