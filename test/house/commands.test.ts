@@ -343,18 +343,6 @@ describe('exit codes', () => {
   });
 });
 
-test('redis says that it keeps nothing, unless it has a folder', async () => {
-  for (const [flags, note] of [
-    [[], /^Note: it keeps all in memory alone: .*--dir FOLDER.*\n$/],
-    [['--dir', await temporaryFolder()], /^$/],
-  ] as const) {
-    const redis = startProcess({ args: ['scripts/redis.ts', ...flags] });
-    await redis.waitForLine(/^REDIS_URL=redis:/);
-    redis.kill();
-    expect((await redis.waitForExit()).stderr).toMatch(note);
-  }
-});
-
 test('each command that reads the environment names a mistyped variable, and the worker logs it', async () => {
   const { prefix } = openQueues();
   const env = { ...queueEnv(prefix), LIMIT_RULE: 's3cret' };

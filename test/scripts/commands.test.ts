@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test, onTestFinished } from 'vitest';
 import { main as cancelCommand } from '../../scripts/cancel.ts';
@@ -210,13 +210,25 @@ describe('cancel', () => {
   });
 });
 
+const KEEPS_NOTHING =
+  'Note: it keeps all in memory alone: what waits in it is gone when it ends. With --dir FOLDER it is kept.\n';
+
 describe('redis', () => {
   test.each(['SIGINT', 'SIGTERM'] as const)('npm run redis serves until %s, and ends with 0', async (signal) => {
     const command = startProcess({ args: ['scripts/redis.ts', '--hz', '50'] });
     const url = (await command.waitForLine(/^REDIS_URL=/)).replace('REDIS_URL=', '');
     expect(await connectRedis(url).config('GET', 'hz')).toEqual(['hz', '50']);
     command.kill(signal);
-    expect(await command.waitForExit()).toMatchObject({ code: 0, stdout: `REDIS_URL=${url}\n`, stderr: '' });
+    expect(await command.waitForExit()).toMatchObject({ code: 0, stdout: `REDIS_URL=${url}\n`, stderr: KEEPS_NOTHING });
+  });
+
+  test('with a folder it keeps what it has, and says nothing of that', async () => {
+    const dir = join(await temporaryFolder(), 'data');
+    const command = startProcess({ args: ['scripts/redis.ts', '--dir', dir] });
+    await command.waitForLine(/^REDIS_URL=/);
+    command.kill();
+    expect(await command.waitForExit()).toMatchObject({ code: 0, stderr: '' });
+    expect(await readdir(dir)).toContain('appendonlydir');
   });
 
   test('a server that ends by itself is a failure', async () => {
@@ -224,7 +236,10 @@ describe('redis', () => {
     const url = (await command.waitForLine(/^REDIS_URL=/)).replace('REDIS_URL=', '');
     const info = await connectRedis(url).info('server');
     process.kill(Number(/process_id:(\d+)/.exec(info)?.[1]), 'SIGKILL');
-    expect(await command.waitForExit()).toMatchObject({ code: 1, stderr: 'error: the Redis server ended by itself\n' });
+    expect(await command.waitForExit()).toMatchObject({
+      code: 1,
+      stderr: `${KEEPS_NOTHING}error: the Redis server ended by itself\n`,
+    });
   });
 
   test.each([

@@ -19,6 +19,7 @@ test('the image runs a worker that gets ready, is healthy, and stops with 0', { 
     REDIS_URL: testRedisUrl(),
     QUEUE_PREFIX: testPrefix(),
     METRICS_PORT: String(await freePort()),
+    ALLOW_NO_CREDENTIALS: 'true',
   };
   const [node, ...args] = commandAt(/^CMD (.*)$/m);
   expect(node).toBe('node');
