@@ -4,6 +4,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 import { tokenOf } from '../../src/domain/device.ts';
 import { createProcessor, type ProcessorParts } from '../../src/delivery/deliver.ts';
 import type { DeliverParts } from '../../src/delivery/context.ts';
+import { createPassCounter, createPassLog } from '../../src/delivery/watch.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { NewerFormatError } from '../../src/domain/format.ts';
 import { createLog } from '../../src/observe/log.ts';
@@ -26,15 +27,20 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
   const processorParts: ProcessorParts = {
     ...parts,
     ...overrides,
-    log: createLog('info', { write: (line) => void lines.push(line) }),
-    metrics: {
-      passEnded: ignore,
-      woken: ignore,
-      unprioritised: ignore,
-      newerJob: () => (counted.newer += 1),
-      withoutCredentials: ignore,
-    },
-    onLockLost: ignore,
+    watchers: [
+      createPassCounter({
+        passEnded: ignore,
+        woken: ignore,
+        unprioritised: ignore,
+        newerJob: () => (counted.newer += 1),
+        withoutCredentials: ignore,
+      }),
+      createPassLog({
+        log: createLog('info', { write: (line) => void lines.push(line) }),
+        retry: parts.retry,
+        onLockLost: ignore,
+      }),
+    ],
     index: createCancellationIndex(connectRedis(), () => newLayout({ prefix, shards: 1 })),
     signal: new AbortController().signal,
   };
