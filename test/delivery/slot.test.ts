@@ -6,7 +6,7 @@ import { sleepUntil } from '../../src/domain/time.ts';
 import type { WaitingAsk, WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { ReplicasMissingError } from '../../src/redis/replicas.ts';
-import { confirmed } from '../../workers/passes.ts';
+import { confirmed } from '../../workers/limiters.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
 import { lostAfter, none, openBench, POLICY, RECIPIENT, takeDown } from './support.ts';
