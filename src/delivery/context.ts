@@ -22,7 +22,7 @@ import type { Quota } from '../quota/quota.ts';
 
 /**
  * One pass: one run of a job through this worker. The steps of deliver.ts read here what they need, and write here what
- * they found.
+ * more than the next step reads.
  */
 export interface Context {
   readonly jobId: string;
@@ -72,22 +72,12 @@ export interface Context {
   lacking: readonly LackingDevice[];
   /** Another living worker has those that this one lacks: for one of the devices at least. */
   isElsewhere: boolean;
-  /** The devices that can be sent to now. */
-  ready: readonly ReadyDevice[];
   /** What is sent now makes no sound, no vibration and no banner: `onThrottle` or `onQuiet` wants that. */
   isSilent: boolean;
   /** Every stream that was set aside; those that are not used are released at the end of the pass. */
   readonly permits: Permit[];
   /** The slot to send in; undefined until there is one, and for a silent send. */
   slot: Slot | undefined;
-  /** The tokens of the quotas are not used after this instant of `performance.now()`. */
-  tokensUntil: number;
-  /** A provider's quota has no room now, so some devices were not tried. */
-  quotaWait: QuotaWait | undefined;
-  /** Why nothing may be sent, found while the send was prepared. */
-  notPrepared: 'lock-lost' | 'not-noted' | undefined;
-  /** Nothing is handed to a connection after this instant of `performance.now()`. */
-  sendBy: number;
   /** The devices that were tried, with the replies. */
   readonly tried: Tried[];
   /** An error that no step foresaw; for the log. */
@@ -114,9 +104,20 @@ interface LackingDevice {
   readonly account: Account;
 }
 
+/** A send that is prepared. */
+export interface Prepared {
+  /** The devices to send to: those for which there is a token, or no quota. */
+  readonly ready: readonly ReadyDevice[];
+  /** The tokens of the quotas are not used after this instant of `performance.now()`. */
+  readonly tokensUntil: number;
+  /** A provider's quota has no room now, so some devices are not tried. */
+  readonly quotaWait: QuotaWait | undefined;
+  /** Why nothing may be sent; absent if it may. */
+  readonly obstacle?: 'lock-lost' | 'not-noted';
+}
+
 /** A slot that may be used now. */
 export interface Slot {
-  readonly kind: 'slot';
   /** The ask that was admitted: the limiter knows the slot by it. */
   readonly ask: SlotId;
   /** Epoch milliseconds on the limiter's clock. */
@@ -224,14 +225,9 @@ export function createContext(
     breakerAnswers: undefined,
     lacking: [],
     isElsewhere: false,
-    ready: [],
     isSilent: false,
     permits: [],
     slot: undefined,
-    tokensUntil: Infinity,
-    quotaWait: undefined,
-    notPrepared: undefined,
-    sendBy: Infinity,
     tried: [],
     error: undefined,
   };

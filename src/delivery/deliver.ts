@@ -105,7 +105,7 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<Re
   return result;
 }
 
-/** The steps from top to bottom. Each writes what it found to the context; each result is decided in decide.ts. */
+/** The steps from top to bottom. Each result is decided in decide.ts. */
 async function pass(context: Context, parts: DeliverParts): Promise<Result> {
   if (context.newer !== undefined) return decide.newer(context, parts);
   const stalled = decide.stalledAgain(context, parts);
@@ -123,19 +123,21 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
 
     endTurn = await parts.turns.take(context.notification.recipientId);
     await askBreakers(context, parts);
-    encode(context, parts);
+    let ready = encode(context, parts);
     if (await isForAnother(context, parts)) return decide.withoutCredentials(context, parts);
-    await reserveStreams(context, parts);
-    if (context.ready.length === 0) return decide.afterSend(context, parts);
+    ready = await reserveStreams(context, ready, parts);
+    if (ready.length === 0) return decide.afterSend(context, parts);
     if (timeLeftMs(context, parts) <= 0) return decide.expired(context); // the steps before may have waited
 
     // The ask makes the limiter forget the unused slot. If another worker has the job by now, it may be sending in that slot.
     if (context.isSlotUnused && !(await context.lock.isValid())) return decide.LOCK_LOST;
     const answer = await takeSlot(context, parts, {
       onAsked: endTurn,
-      prepare: () => {
-        if (context.progress.digest !== undefined) encodeAgain(context, false, parts);
-        return prepareSend(context, parts);
+      prepare: async () => {
+        if (context.progress.digest !== undefined) ready = encodeAgain(context, ready, false, parts);
+        const prepared = await prepareSend(context, ready, parts);
+        ready = prepared.ready;
+        return prepared;
       },
     });
     if (answer.kind === 'missed') return decide.missedSlot(context, parts);
@@ -150,14 +152,14 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
       if (waitsForDay && instead !== 'delay') return decide.untilQuietEnds(context, answer, parts);
       if (instead !== 'silence') return decide.refused(context, answer, parts);
       context.isSilent = true;
-      encodeAgain(context, true, parts); // nobody is alerted, so it needs no slot
-      await prepareSend(context, parts);
+      ready = encodeAgain(context, ready, true, parts); // nobody is alerted, so it needs no slot
     }
 
-    const sent = await send(context, parts);
+    const prepared = answer.kind === 'slot' ? answer.prepared : await prepareSend(context, ready, parts);
+    const sent = await send(context, prepared, parts);
     if (sent === 'lock-lost') return decide.LOCK_LOST;
     if (!mayHaveAlerted(context) && context.progress.unsent !== true) await refundSlot(context, parts);
-    return sent === 'not-noted' ? decide.notNoted(parts) : decide.afterSend(context, parts);
+    return sent === 'not-noted' ? decide.notNoted(parts) : decide.afterSend(context, parts, prepared.quotaWait);
   } catch (error) {
     if (error instanceof LimiterUnavailableError) return decide.limiterUnavailable(context, parts);
     if (error instanceof ReplicasMissingError) return decide.replicasMissing(context, parts);

@@ -39,14 +39,13 @@ describe('how long after its slot a request was handed over', () => {
       handedOverAt: performance.now() - ms,
     });
     const slot = {
-      kind: 'slot',
       ask: { recipientId: RECIPIENT, id: 'a/1' },
       at: now,
       sendAt: 0,
       sendBy: 0,
       leadMs: 25,
     };
-    return { slot: slot as Context['slot'], tried: [ago(10), ago(40)] };
+    return { slot, tried: [ago(10), ago(40)] };
   }
 
   it('is counted from the slot that it was put back for', () => {
