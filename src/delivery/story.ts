@@ -11,7 +11,7 @@ export interface Recording {
   readonly movedTo: (context: Pick<Context, 'jobId' | 'notification'>) => Promise<number | undefined>;
 }
 
-/** Records each pass in the progress, and the story of what has ended in the history: one command for each. */
+/** Records each pass in the progress, and what has ended in the history, by one command. */
 export function createRecorder(recording: Recording): Watcher {
   const { history, worker } = recording;
   const lateMs = new WeakMap<Context, Promise<number | undefined>>();
@@ -21,8 +21,8 @@ export function createRecorder(recording: Recording): Watcher {
     },
     async ended(context, result, { endedAt }) {
       if (context.newer !== undefined) return; // its progress is left as it is
-      const about = { at: context.startedAt, lateMs: await lateMs.get(context), now: endedAt, worker };
-      context.progress = recorded(context.progress, passOf(context, result, about));
+      const pass = passOf(context, result, { lateMs: await lateMs.get(context), now: endedAt, worker });
+      context.progress = recorded(context.progress, pass);
     },
     completing: ({ origin, progress }, outcome, endedAt) =>
       history.write({ ...outcome, ...origin, endedAt, ...readPasses(progress) }),
@@ -50,14 +50,9 @@ export async function wokenLateMs(
 export function passOf(
   context: Context,
   result: Result,
-  {
-    at,
-    lateMs,
-    now,
-    worker,
-  }: { readonly at: number; readonly lateMs: number | undefined; readonly now: number; readonly worker: string },
+  { lateMs, now, worker }: { readonly lateMs: number | undefined; readonly now: number; readonly worker: string },
 ): StoryPass {
-  const { tried, stalls, isSilent } = context;
+  const { startedAt: at, tried, stalls, isSilent } = context;
   const waitMs = waitMsOf(result);
   const slot = usedSlot(context);
   const sends = sendsOf(tried);
