@@ -13,7 +13,9 @@
  * - wedge.ts: whether it has stopped to take jobs although it could
  * - losses.ts: whether Redis has lost what was stored in it, or may evict it
  * - pages.ts: `/metrics`, `/healthz` and `/readyz`, and this replica in the registry of workers
- * - passes.ts: what a pass does with its job; the limiter, the stream of outcomes, and the replies of providers in the log
+ * - passes.ts: what a pass does with its job
+ * - limiters.ts: the limiters, timed and counted, and confirmed by replicas of Redis
+ * - watchers.ts: what looks at passes and at replies of providers: log, metrics, traces, stories, the stream of outcomes
  * - consumer.ts: one queue: its worker, its clock, and the locks that were lost
  * - dead-letters.ts: failed jobs moved to the dead letters, and dead letters beyond their bounds removed
  */

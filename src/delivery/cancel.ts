@@ -10,7 +10,8 @@ import { LimiterUnavailableError } from '../redis/deadline.ts';
 import type { Result } from '../domain/outcome.ts';
 import { readProgress } from './context.ts';
 import { newer as newerResult } from './decide.ts';
-import { ack, logNewer, NEWER_EVERY_MS, type Completed } from './end.ts';
+import { ack, type Completed } from './end.ts';
+import { logNewer, NEWER_EVERY_MS } from './watch.ts';
 
 /** The wait after the limiter did not answer. A random time of up to the same length is added. */
 const AGAIN_MS = 1_000;

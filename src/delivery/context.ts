@@ -6,14 +6,15 @@ import type { Fault } from '../domain/faults.ts';
 import { newerThanKnown, type Newer } from '../domain/format.ts';
 import type { CountedApart, PlaceInLimits } from '../domain/limits.ts';
 import { parseNotification, type Device, type Notification, type ParsedNotification } from '../domain/notification.ts';
-import { DEAD_LETTER_REASONS, type Result } from '../domain/outcome.ts';
-import { firstEnqueuedAtOf } from '../domain/story.ts';
+import { DEAD_LETTER_REASONS, type Outcome, type Result } from '../domain/outcome.ts';
+import { originOf, type Origin } from '../domain/story.ts';
 import type { WaitingLimiter, SlotId } from '../limiter/limiter.ts';
 import type { EndLook } from '../limiter/redis/canceller.ts';
+import type { PassEnd } from '../observe/metrics.ts';
 import type { PassTrace } from '../observe/tracing.ts';
 import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
 import type { JobLock, Due } from '../queue/job-lock.ts';
-import { notificationIdOf } from '../queue/names.ts';
+import { isUnprioritised, notificationIdOf } from '../queue/names.ts';
 import type { Place } from '../queue/notification-worker.ts';
 import type { OtherWorkers } from '../queue/workers.ts';
 import { unreadableFault } from '../queue/readable.ts';
@@ -21,7 +22,7 @@ import type { Quota } from '../quota/quota.ts';
 
 /**
  * One pass: one run of a job through this worker. The steps of deliver.ts read here what they need, and write here what
- * they found.
+ * more than the next step reads.
  */
 export interface Context {
   readonly jobId: string;
@@ -39,8 +40,14 @@ export interface Context {
   readonly enqueuedAt: number;
   /** The same of a replay's first job: with the id it names the notification. */
   readonly firstEnqueuedAt: number;
-  /** Attempts of the passes before this one. */
-  readonly attemptsBefore: number;
+  /** Who enqueued the job, and in which trace. */
+  readonly origin: Origin;
+  /** The job is new and has no priority: BullMQ takes such jobs before all that are due. */
+  readonly isUnprioritised: boolean;
+  /** When this pass began: epoch milliseconds. */
+  readonly startedAt: number;
+  /** What the job remembered then. */
+  readonly before: Progress;
   /** How often the job came back because a worker did not renew its lock (BullMQ's count). */
   readonly stalls: number;
   readonly lock: JobLock;
@@ -54,7 +61,7 @@ export interface Context {
   isAsked: boolean;
   /** The limiter answered that it ends without being sent, and knows that until its job has ended. */
   isEnded: boolean;
-  /** What the job remembers. A step replaces it; it is saved at the end of the pass. */
+  /** What the job remembers, at first without `dueAt`. A step replaces it; it is saved at the end of the pass. */
   progress: Progress;
   /** Its span; undefined where no traces are wanted. */
   trace: PassTrace | undefined;
@@ -65,22 +72,12 @@ export interface Context {
   lacking: readonly LackingDevice[];
   /** Another living worker has those that this one lacks: for one of the devices at least. */
   isElsewhere: boolean;
-  /** The devices that can be sent to now. */
-  ready: readonly ReadyDevice[];
   /** What is sent now makes no sound, no vibration and no banner: `onThrottle` or `onQuiet` wants that. */
   isSilent: boolean;
   /** Every stream that was set aside; those that are not used are released at the end of the pass. */
   readonly permits: Permit[];
   /** The slot to send in; undefined until there is one, and for a silent send. */
   slot: Slot | undefined;
-  /** The tokens of the quotas are not used after this instant of `performance.now()`. */
-  tokensUntil: number;
-  /** A provider's quota has no room now, so some devices were not tried. */
-  quotaWait: QuotaWait | undefined;
-  /** Why nothing may be sent, found while the send was prepared. */
-  notPrepared: 'lock-lost' | 'not-noted' | undefined;
-  /** Nothing is handed to a connection after this instant of `performance.now()`. */
-  sendBy: number;
   /** The devices that were tried, with the replies. */
   readonly tried: Tried[];
   /** An error that no step foresaw; for the log. */
@@ -107,9 +104,20 @@ interface LackingDevice {
   readonly account: Account;
 }
 
+/** A send that is prepared. */
+export interface Prepared {
+  /** The devices to send to: those for which there is a token, or no quota. */
+  readonly ready: readonly ReadyDevice[];
+  /** The tokens of the quotas are not used after this instant of `performance.now()`. */
+  readonly tokensUntil: number;
+  /** A provider's quota has no room now, so some devices are not tried. */
+  readonly quotaWait: QuotaWait | undefined;
+  /** Why nothing may be sent; absent if it may. */
+  readonly obstacle?: 'lock-lost' | 'not-noted';
+}
+
 /** A slot that may be used now. */
 export interface Slot {
-  readonly kind: 'slot';
   /** The ask that was admitted: the limiter knows the slot by it. */
   readonly ask: SlotId;
   /** Epoch milliseconds on the limiter's clock. */
@@ -144,12 +152,44 @@ export interface Tried {
   readonly tookMs: number;
 }
 
-/** The context at the beginning of a pass. */
+/**
+ * What only looks at passes: it logs, counts, traces or writes what it sees, and changes no result. Its calls come in this order.
+ * Those that it leaves out cost nothing. None of them may throw or reject, or need what another watcher does.
+ */
+export interface Watcher {
+  /** A pass begins. */
+  readonly taken?: (context: Context) => void;
+  /**
+   * The pass has a result, of which BullMQ does not know yet. `context.progress` is saved with it after this call and the promise that
+   * it returns: what the next pass is to read is put there now. The watchers are called one after the other.
+   */
+  readonly ended?: (context: Context, result: Result, end: PassFacts) => Promise<void> | void;
+  /** Redis did not take the result: the job runs again. Then `completing` is not called. */
+  readonly notAcked?: (context: Context, error: unknown) => void;
+  /**
+   * BullMQ is about to complete the job, and waits for the promise. If this worker dies before the job is completed, another worker
+   * makes this call again.
+   */
+  readonly completing?: (context: Context, outcome: Outcome, endedAt: number) => Promise<void>;
+}
+
+/** What watchers are told of a pass beside its result. */
+export interface PassFacts extends PassEnd {
+  /** Epoch milliseconds. */
+  readonly endedAt: number;
+  /** The attempts so far. */
+  readonly attempts: number;
+  /** How long after its due time the job was taken; undefined if it had none. */
+  readonly wokenLateMs: number | undefined;
+}
+
+/** The context at the beginning of a pass. `startedAt`: epoch milliseconds. */
 export function createContext(
   job: Pick<Job, 'id' | 'data' | 'progress' | 'timestamp' | 'stalledCounter' | 'attemptsStarted' | 'opts'>,
   lock: JobLock,
   signal: AbortSignal,
   place: Place,
+  startedAt: number,
 ): Context {
   const jobId = job.id ?? '';
   const data = job.data as unknown;
@@ -157,7 +197,8 @@ export function createContext(
   const unreadable = unreadableFault(data);
   const parsed: ParsedNotification =
     unreadable === undefined ? parseNotification(withId(data, jobId)) : { ok: false, faults: [unreadable] };
-  const progress = newer === undefined ? readProgress(job.progress) : NEW;
+  const before = newer === undefined ? readProgress(job.progress) : NEW;
+  const origin = originOf(job.opts);
   return {
     jobId,
     data,
@@ -166,29 +207,27 @@ export function createContext(
     newer,
     passes: job.attemptsStarted,
     enqueuedAt: job.timestamp,
-    firstEnqueuedAt: firstEnqueuedAtOf(job),
+    firstEnqueuedAt: origin.firstEnqueuedAt ?? job.timestamp,
+    origin,
+    isUnprioritised: job.progress === 0 && isUnprioritised(job),
+    startedAt,
+    before,
     stalls: job.stalledCounter,
     lock,
     place,
     signal,
     // A worker that died after the ask may have sent.
-    isSlotUnused: progress.unsent === true && job.stalledCounter === 0,
-    attemptsBefore: progress.tries,
+    isSlotUnused: before.unsent === true && job.stalledCounter === 0,
     isAsked: false,
     isEnded: false,
-    progress,
+    progress: before.dueAt === undefined ? before : { ...before, dueAt: undefined },
     trace: undefined,
     breakerAnswers: undefined,
     lacking: [],
     isElsewhere: false,
-    ready: [],
     isSilent: false,
     permits: [],
     slot: undefined,
-    tokensUntil: Infinity,
-    quotaWait: undefined,
-    notPrepared: undefined,
-    sendBy: Infinity,
     tried: [],
     error: undefined,
   };

@@ -222,8 +222,7 @@ export function redactedError(error: unknown, { data }: Pick<Context, 'data'>): 
 }
 
 /** The result of the tries, and of the devices that were not tried because a quota has no room. */
-export function afterSend(context: Context, parts: DeliverParts): Result {
-  const { quotaWait } = context;
+export function afterSend(context: Context, parts: DeliverParts, quotaWait?: QuotaWait): Result {
   if (context.tried.length === 0 && quotaWait !== undefined) return overQuota(context, quotaWait, parts);
   const tried = context.tried.map((each) => openIfMisconfigured(each, parts));
   context.progress = record(context, tried, parts.atMostOnce);

@@ -8,65 +8,48 @@
  * - slot.ts: the order of one recipient's passes, the slot, and how slots are given back
  * - send.ts: tokens of the quotas, the note of AT_MOST_ONCE, and the send
  * - decide.ts: the result of the pass, whichever step found it
- * - story.ts: what is recorded of the pass, where HISTORY_MAX is set
- * - trace.ts: what its spans say, where traces are wanted
- * - end.ts: the result logged, reported to BullMQ, and written to the stream of outcomes
+ * - watch.ts, story.ts, trace.ts: what looks at the pass: counted and logged; recorded, where HISTORY_MAX is set; in spans, where
+ *   traces are wanted
+ * - end.ts: the result reported to BullMQ
  * - cancel.ts: what a worker does with a job named `cancel`
  */
 import type { Job } from 'bullmq';
 import { NewerFormatError } from '../domain/format.ts';
 import { placeOf } from '../domain/limits.ts';
 import type { Completion, Result } from '../domain/outcome.ts';
-import type { Logger } from '../observe/log.ts';
-import type { Metrics } from '../observe/metrics.ts';
-import type { Tracing } from '../observe/tracing.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import type { JobLock } from '../queue/job-lock.ts';
-import { isUnprioritised } from '../queue/names.ts';
 import type { Place } from '../queue/notification-worker.ts';
-import type { Outcomes } from '../queue/outcomes.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { ReplicasMissingError } from '../redis/replicas.ts';
-import { createContext, openDevices, timeLeftMs, type Context, type DeliverParts, type EndTurn } from './context.ts';
-import * as decide from './decide.ts';
 import {
-  ack,
-  attemptsOf,
-  completionOf,
-  createPassLog,
-  endOf,
-  isNewer,
-  isWithoutCredentials,
-  noteKey,
-  outcomeOf,
-} from './end.ts';
+  createContext,
+  openDevices,
+  timeLeftMs,
+  type Context,
+  type DeliverParts,
+  type EndTurn,
+  type Watcher,
+} from './context.ts';
+import * as decide from './decide.ts';
+import { ack, completionOf, endOf, noteKey, outcomeOf } from './end.ts';
 import { encode, encodeAgain, isForAnother, reserveStreams } from './ready.ts';
 import { askBreakers, releaseTrials } from './replies.ts';
 import { endInterrupted, mayHaveAlerted, prepareSend, send } from './send.ts';
 import { createMoveUps, createTurns, forget, isKnown, moveUp, refundSlot, release, takeSlot } from './slot.ts';
-import { keptStoryOf, passOf, recorded, wokenLateMs, type Recording } from './story.ts';
-import { beginTrace, endTrace } from './trace.ts';
 
 export interface ProcessorParts extends Omit<DeliverParts, 'turns' | 'moveUps'> {
-  readonly log: Logger;
-  readonly metrics: Pick<Metrics, 'passEnded' | 'woken' | 'unprioritised' | 'newerJob' | 'withoutCredentials'>;
+  /** What looks at each pass, called in this order. */
+  readonly watchers: readonly Watcher[];
   /** Which jobs wait under which cancellation key. */
   readonly index: CancellationIndex;
   /** Fires when the grace period of a stopping worker is over. */
   readonly signal: AbortSignal;
-  /** Called with a job that another worker has by now, or may take. */
-  readonly onLockLost: (jobId: string) => void;
-  /** Absent: no stream of outcomes is written. */
-  readonly outcomes?: Outcomes;
-  /** Absent: no story is recorded. */
-  readonly recording?: Recording;
-  /** Absent: no traces are wanted. */
-  readonly tracing?: Tracing;
 }
 
 /** What BullMQ's worker does with the jobs that are notifications. */
 export interface DeliveryProcessor {
-  /** One pass, logged and counted, then reported to BullMQ. */
+  /** One pass, watched, then reported to BullMQ. */
   readonly process: (job: Job, lock: JobLock, place: Place) => Promise<Completion>;
   /** To be called when BullMQ has the end of the job, with the same object. */
   readonly completed: (job: Job) => Promise<void>;
@@ -74,56 +57,36 @@ export interface DeliveryProcessor {
 
 export function createProcessor(given: ProcessorParts): DeliveryProcessor {
   const parts = { ...given, turns: createTurns(), moveUps: createMoveUps() };
-  const { metrics, outcomes, recording, tracing, signal, index, now } = parts;
-  const log = createPassLog(parts);
+  const { watchers, signal, index, now } = parts;
+  const onTaken = watchers.flatMap(({ taken }) => taken ?? []);
+  const onEnded = watchers.flatMap(({ ended }) => ended ?? []);
+  const onNotAcked = watchers.flatMap(({ notAcked }) => notAcked ?? []);
+  const onCompleting = watchers.flatMap(({ completing }) => completing ?? []);
   /** Those that the limiter still knows of. */
   const known = new WeakMap<Job, Context>();
   const process = async (job: Job, lock: JobLock, place: Place): Promise<Completion> => {
-    if (job.progress === 0 && isUnprioritised(job)) {
-      metrics.unprioritised();
-      log.unprioritised(job.id);
-    }
-    const context = createContext(job, lock, signal, place);
-    if (tracing !== undefined) context.trace = beginTrace(tracing, context, job.opts);
-    const at = now();
-    const before = context.progress;
-    const { dueAt } = before;
-    if (dueAt !== undefined) {
-      metrics.woken(at - dueAt);
-      context.progress = { ...context.progress, dueAt: undefined };
-    }
-    const lateMs = recording && wokenLateMs(context, dueAt, at, recording);
+    const context = createContext(job, lock, signal, place, now());
+    for (const taken of onTaken) taken(context);
     const result = await deliver(context, parts);
-    if (isNewer(result)) metrics.newerJob();
-    if (isWithoutCredentials(result)) for (const { account } of context.lacking) metrics.withoutCredentials(account);
-    if (recording !== undefined && context.newer === undefined) {
-      const { worker } = recording;
-      const pass = passOf(context, result, { at, lateMs: await lateMs, now: now(), worker });
-      context.progress = recorded(context.progress, pass);
+    const end = endOf(context, result, now());
+    for (const ended of onEnded) {
+      const ending = ended(context, result, end);
+      if (ending !== undefined) await ending;
     }
-    const end = endOf(context, result, before, now());
-    metrics.passEnded(result, end);
-    if (context.trace !== undefined) {
-      const takenLateMs = dueAt === undefined ? undefined : at - dueAt;
-      endTrace(context.trace, context, result, end, {
-        now: now(),
-        attempts: attemptsOf(context, result),
-        wokenLateMs: takenLateMs,
-      });
-    }
-    log.result(context, result, end);
     await noteKey(context, result, index);
     if (isKnown(context, result)) known.set(job, context);
-    const completed = await ack(context, result, (error) => log.notAcked(context.jobId, error));
+    const completed = await ack(context, result, (error) => {
+      for (const notAcked of onNotAcked) notAcked(context, error);
+    });
     const completion = completionOf(context.progress, completed);
-    // Before BullMQ completes the job: if this worker dies in between, another one writes the entry again.
-    if (outcomes !== undefined || recording !== undefined) {
+    if (onCompleting.length > 0) {
       const endedAt = now();
       const outcome = outcomeOf(context, completion, job.opts, endedAt);
-      const story = recording && keptStoryOf(outcome, context.progress, job.opts, endedAt);
-      await Promise.all([outcomes?.write(outcome), story && recording.history.write(story)]);
+      const writes: Promise<void>[] = [];
+      for (const completing of onCompleting) writes.push(completing(context, outcome, endedAt));
+      await Promise.all(writes);
     }
-    return { ...completion, attempts: attemptsOf(context, result) };
+    return { ...completion, attempts: end.attempts };
   };
   return {
     process,
@@ -142,7 +105,7 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<Re
   return result;
 }
 
-/** The steps from top to bottom. Each writes what it found to the context; each result is decided in decide.ts. */
+/** The steps from top to bottom. Each result is decided in decide.ts. */
 async function pass(context: Context, parts: DeliverParts): Promise<Result> {
   if (context.newer !== undefined) return decide.newer(context, parts);
   const stalled = decide.stalledAgain(context, parts);
@@ -160,19 +123,21 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
 
     endTurn = await parts.turns.take(context.notification.recipientId);
     await askBreakers(context, parts);
-    encode(context, parts);
+    let ready = encode(context, parts);
     if (await isForAnother(context, parts)) return decide.withoutCredentials(context, parts);
-    await reserveStreams(context, parts);
-    if (context.ready.length === 0) return decide.afterSend(context, parts);
+    ready = await reserveStreams(context, ready, parts);
+    if (ready.length === 0) return decide.afterSend(context, parts);
     if (timeLeftMs(context, parts) <= 0) return decide.expired(context); // the steps before may have waited
 
     // The ask makes the limiter forget the unused slot. If another worker has the job by now, it may be sending in that slot.
     if (context.isSlotUnused && !(await context.lock.isValid())) return decide.LOCK_LOST;
     const answer = await takeSlot(context, parts, {
       onAsked: endTurn,
-      prepare: () => {
-        if (context.progress.digest !== undefined) encodeAgain(context, false, parts);
-        return prepareSend(context, parts);
+      prepare: async () => {
+        if (context.progress.digest !== undefined) ready = encodeAgain(context, ready, false, parts);
+        const prepared = await prepareSend(context, ready, parts);
+        ready = prepared.ready;
+        return prepared;
       },
     });
     if (answer.kind === 'missed') return decide.missedSlot(context, parts);
@@ -187,14 +152,14 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
       if (waitsForDay && instead !== 'delay') return decide.untilQuietEnds(context, answer, parts);
       if (instead !== 'silence') return decide.refused(context, answer, parts);
       context.isSilent = true;
-      encodeAgain(context, true, parts); // nobody is alerted, so it needs no slot
-      await prepareSend(context, parts);
+      ready = encodeAgain(context, ready, true, parts); // nobody is alerted, so it needs no slot
     }
 
-    const sent = await send(context, parts);
+    const prepared = answer.kind === 'slot' ? answer.prepared : await prepareSend(context, ready, parts);
+    const sent = await send(context, prepared, parts);
     if (sent === 'lock-lost') return decide.LOCK_LOST;
     if (!mayHaveAlerted(context) && context.progress.unsent !== true) await refundSlot(context, parts);
-    return sent === 'not-noted' ? decide.notNoted(parts) : decide.afterSend(context, parts);
+    return sent === 'not-noted' ? decide.notNoted(parts) : decide.afterSend(context, parts, prepared.quotaWait);
   } catch (error) {
     if (error instanceof LimiterUnavailableError) return decide.limiterUnavailable(context, parts);
     if (error instanceof ReplicasMissingError) return decide.replicasMissing(context, parts);

@@ -8,14 +8,14 @@ import { hasOthers, openDevices, withAttempts, type Context, type DeliverParts, 
 import { noteReply, replyText, STATE_OF } from './replies.ts';
 
 /**
- * Encodes the alert for each open device whose breaker lets it through: `context.ready`. It takes time, so it is done before
+ * Encodes the alert for each open device whose breaker lets it through: those that can be sent to. It takes time, so it is done before
  * the ask for a slot. A device that can never be sent to (a payload over the limit) ends here, also if only the silent form or the
  * digest is too large for it: after the ask, a slot would be lost, and the recipient's next alert would wait. One for which this
  * worker has no credentials is `context.lacking`.
  */
-export function encode(context: Context, parts: DeliverParts): void {
+export function encode(context: Context, parts: DeliverParts): readonly ReadyDevice[] {
   const faults = new Map<Platform, Fault | undefined>(); // measured once for each platform
-  context.ready = encodeOpen(context, false, parts, ({ platform }) => {
+  return encodeOpen(context, false, parts, ({ platform }) => {
     if (!faults.has(platform)) faults.set(platform, laterPayloadFault(context.notification, platform));
     const fault = faults.get(platform);
     return fault && `payload-too-large: ${formatFault(fault)}`;
@@ -23,9 +23,13 @@ export function encode(context: Context, parts: DeliverParts): void {
 }
 
 /** Encodes again what is ready: without a sound, or as a digest. The streams that were set aside are kept. */
-export function encodeAgain(context: Context, silent: boolean, parts: DeliverParts): void {
-  const before = context.ready;
-  context.ready = encodeOpen(context, silent, parts).flatMap((again) => {
+export function encodeAgain(
+  context: Context,
+  before: readonly ReadyDevice[],
+  silent: boolean,
+  parts: DeliverParts,
+): readonly ReadyDevice[] {
+  return encodeOpen(context, silent, parts).flatMap((again) => {
     const same = before.find(({ label }) => label === again.label);
     return same === undefined ? [] : [{ ...again, ...(same.permit && { permit: same.permit }) }];
   });
@@ -90,13 +94,17 @@ export async function isForAnother(context: Context, { others }: DeliverParts): 
 
 /**
  * Sets a stream aside at each server, before the ask for a slot: a notification that waits for a connection then waits
- * without a slot, and is not late for it. The devices of a server without a connection are tried and unsent.
+ * without a slot, and is not late for it. The devices of a server without a connection are tried and unsent; the others are left.
  *
  * Every notification asks the servers in the same order, so that no two wait for a stream that the other one has.
  */
-export async function reserveStreams(context: Context, parts: DeliverParts): Promise<void> {
+export async function reserveStreams(
+  context: Context,
+  ready: readonly ReadyDevice[],
+  parts: DeliverParts,
+): Promise<readonly ReadyDevice[]> {
   const unreachable = new Set<string>();
-  for (const first of firstOfEachServer(context.ready)) {
+  for (const first of firstOfEachServer(ready)) {
     const { service } = first;
     const reserved = await first.provider.reserve(first.encoded);
     if (reserved.kind === 'permit') {
@@ -105,11 +113,11 @@ export async function reserveStreams(context: Context, parts: DeliverParts): Pro
       continue;
     }
     unreachable.add(service);
-    for (const device of context.ready) {
+    for (const device of ready) {
       if (device.service === service) await noteReply(context, device, reserved.reply, performance.now(), parts);
     }
   }
-  if (unreachable.size > 0) context.ready = context.ready.filter(({ service }) => !unreachable.has(service));
+  return unreachable.size > 0 ? ready.filter(({ service }) => !unreachable.has(service)) : ready;
 }
 
 /** One device of each server, in the order of the servers' names. */

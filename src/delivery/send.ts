@@ -9,6 +9,7 @@ import {
   withAttempts,
   type Context,
   type DeliverParts,
+  type Prepared,
   type Progress,
   type QuotaWait,
   type ReadyDevice,
@@ -35,41 +36,53 @@ export function endInterrupted(progress: Progress, at: number): Progress {
  * All that must be done before a send and may wait for an answer: tokens of the quotas, and under AT_MOST_ONCE a note of what is
  * to be sent. Done before the slot, so that nothing stands between the slot and the send.
  */
-export async function prepareSend(context: Context, parts: DeliverParts): Promise<void> {
-  await takeTokens(context, parts);
-  if (!parts.atMostOnce || context.ready.length === 0) return;
-  const progress = { ...context.progress, trying: context.ready.map(({ label }) => label) };
+export async function prepareSend(
+  context: Context,
+  devices: readonly ReadyDevice[],
+  parts: DeliverParts,
+): Promise<Prepared> {
+  const prepared = await takeTokens(context, devices, parts);
+  if (!parts.atMostOnce || prepared.ready.length === 0) return prepared;
+  const progress = { ...context.progress, trying: prepared.ready.map(({ label }) => label) };
   try {
-    if (await context.lock.save(progress)) context.progress = progress;
-    else context.notPrepared = 'lock-lost';
+    if (!(await context.lock.save(progress))) return { ...prepared, obstacle: 'lock-lost' };
+    context.progress = progress;
+    return prepared;
   } catch {
-    context.notPrepared = 'not-noted';
+    return { ...prepared, obstacle: 'not-noted' };
   }
 }
 
 /**
  * Takes a token of its provider's quota for each device that is ready. A device for which there is no token stays open and
- * is tried when the quota has room: `context.quotaWait`.
+ * is tried when the quota has room: `quotaWait`.
  */
-async function takeTokens(context: Context, { quotas }: DeliverParts): Promise<void> {
-  const { ready, progress } = context;
+async function takeTokens(
+  context: Context,
+  ready: readonly ReadyDevice[],
+  { quotas }: DeliverParts,
+): Promise<Prepared> {
+  const { progress } = context;
   const accounts = [...new Set(ready.map(({ account }) => account))];
-  if (accounts.every((account) => quotas.get(account) === undefined)) return;
+  const isUnlimited = accounts.every((account) => quotas.get(account) === undefined);
+  if (isUnlimited) return { ready, tokensUntil: Infinity, quotaWait: undefined };
   const answers = await Promise.all(
     accounts.map((account) => {
       const devices = ready.filter((device) => device.account === account);
       return takeFor(account, devices, quotas.get(account), progress.quotaAt?.[account]);
     }),
   );
-  context.ready = answers.flatMap(({ withToken }) => withToken);
-  context.tokensUntil = Math.min(...answers.map(({ useBy }) => useBy));
   const waits = answers.flatMap(({ wait }) => wait ?? []);
-  context.quotaWait = waits.toSorted((a, b) => a.waitMs - b.waitMs)[0];
   const quotaAt = Object.fromEntries(waits.map(({ account, at }) => [account, at]));
   context.progress = { ...progress, quotaAt: waits.length > 0 ? quotaAt : undefined };
+  return {
+    ready: answers.flatMap(({ withToken }) => withToken),
+    tokensUntil: Math.min(...answers.map(({ useBy }) => useBy)),
+    quotaWait: waits.toSorted((a, b) => a.waitMs - b.waitMs)[0],
+  };
 }
 
-/** What the quota of one account answered. `useBy`: as `context.tokensUntil`. `at`: the promised instant. */
+/** What the quota of one account answered. `useBy`: as `tokensUntil`. `at`: the promised instant. */
 interface TokensOfAccount {
   readonly withToken: readonly ReadyDevice[];
   readonly useBy: number;
@@ -98,22 +111,26 @@ async function takeFor(
 }
 
 /**
- * Sends to the devices that are ready, after `prepareSend`, while the job is this worker's.
+ * Sends what is prepared, while the job is this worker's.
  *
  * - `sent`: every device that had a token was tried; `context.tried` has the replies
  * - `lock-lost`: nothing was sent, another worker may have the job
  * - `not-noted`: nothing was sent, because Redis did not note what was to be sent (AT_MOST_ONCE)
  */
-export async function send(context: Context, parts: DeliverParts): Promise<'sent' | 'lock-lost' | 'not-noted'> {
-  const { ready, lock, slot, tokensUntil, notPrepared } = context;
+export async function send(
+  context: Context,
+  { ready, tokensUntil, obstacle }: Prepared,
+  parts: DeliverParts,
+): Promise<'sent' | 'lock-lost' | 'not-noted'> {
+  const { lock, slot } = context;
   const [first] = ready;
   if (first === undefined) return 'sent';
-  if (notPrepared !== undefined) return notPrepared;
+  if (obstacle !== undefined) return obstacle;
   if (!(await lock.isValid())) return 'lock-lost';
   const expiresAt = performance.now() + timeLeftMs(context, parts);
-  context.sendBy = Math.min(slot?.sendBy ?? Infinity, tokensUntil, lock.until, expiresAt);
-  if (ready.length === 1) await sendOne(context, first, parts);
-  else await sendAll(context, parts);
+  const sendBy = Math.min(slot?.sendBy ?? Infinity, tokensUntil, lock.until, expiresAt);
+  if (ready.length === 1) await sendOne(context, first, sendBy, parts);
+  else await sendAll(context, ready, sendBy, parts);
   const { progress } = context;
   // The slot is used: the devices that are left ask for another one. Where it was too late for all, the same one is asked for anew.
   // `too-late`: a stream was refused, or credentials had expired, and the next try would have left too long after the slot.
@@ -129,23 +146,29 @@ export function mayHaveAlerted({ tried }: Context): boolean {
 }
 
 /** Sends to all devices at once. A reply is saved while other devices are under way. */
-async function sendAll(context: Context, parts: DeliverParts): Promise<void> {
+async function sendAll(
+  context: Context,
+  ready: readonly ReadyDevice[],
+  sendBy: number,
+  parts: DeliverParts,
+): Promise<void> {
   const saver = createSaver(context, parts);
   const sendNext = async (device: ReadyDevice): Promise<void> => {
-    await sendOne(context, device, parts);
+    await sendOne(context, device, sendBy, parts);
     saver.soon();
   };
-  await Promise.all(context.ready.map(sendNext));
+  await Promise.all(ready.map(sendNext));
   await saver.end();
 }
 
-async function sendOne(context: Context, device: ReadyDevice, parts: DeliverParts): Promise<void> {
+/** `sendBy`: it is not handed to a connection after this instant of `performance.now()`. */
+async function sendOne(context: Context, device: ReadyDevice, sendBy: number, parts: DeliverParts): Promise<void> {
   const { permit } = device;
   const handedOverAt = performance.now();
   const span = context.trace && beginRequest(context.trace, device);
   let reply: Reply;
   try {
-    const options = { permit, sendBy: context.sendBy, onStatus: span?.onStatus };
+    const options = { permit, sendBy, onStatus: span?.onStatus };
     reply = await device.provider.send(device.encoded, options);
   } catch (error) {
     // A bug, and it is unknown whether the alert was sent. The replies of the other devices must not be lost for it.

@@ -20,8 +20,8 @@ import {
   type DeliverParts,
   type DeliveryLimiter,
   type MoveUps,
+  type Prepared,
   type Progress,
-  type Slot,
   type Turns,
 } from './context.ts';
 import { admissionFacts } from './trace.ts';
@@ -53,8 +53,12 @@ interface Turn {
   ended: PromiseWithResolvers<void> | undefined;
 }
 
-/** The answer to the ask for a slot: a slot to send in now, the limiter's no, or slots that were missed again and again. */
-export type SlotAnswer = Slot | Exclude<Admission, { kind: 'admitted' }> | NotToBeSent | { readonly kind: 'missed' };
+/** The answer to the ask for a slot: send now in `context.slot`, the limiter's no, or slots that were missed again and again. */
+export type SlotAnswer =
+  | { readonly kind: 'slot'; readonly prepared: Prepared }
+  | Exclude<Admission, { kind: 'admitted' }>
+  | NotToBeSent
+  | { readonly kind: 'missed' };
 
 /**
  * A request leaves at most this much after its slot, or not at all: the slot of the next alert keeps the gap from this slot, not
@@ -79,7 +83,7 @@ interface WhileTaking {
    * Called a little before the slot, for what must be done between the answer and the send. Called again if the tokens that it took
    * have run out since.
    */
-  readonly prepare: () => Promise<unknown>;
+  readonly prepare: () => Promise<Prepared>;
 }
 
 /**
@@ -93,7 +97,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
   const limiter = limiterOf(context, parts);
   let { asks } = context.progress;
   let isUnused = context.isSlotUnused;
-  let isPrepared = false;
+  let prepared: Prepared | undefined;
   let aheadMs = 0;
   context.isAsked = true;
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
@@ -114,19 +118,18 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     }
     isUnused = true;
     const { at, sendAt } = admission;
-    if (!isPrepared || context.tokensUntil < sendAt) {
+    if (prepared === undefined || prepared.tokensUntil < sendAt) {
       await sleep(sendAt - PREPARE_MS, context);
-      isPrepared = true;
-      await during.prepare();
+      prepared = await during.prepare();
     }
     if (sendAt > performance.now()) await sleep(sendAt, context);
     if (signal.aborted) break;
     const lateMs = performance.now() - sendAt;
     const mostMs = maxLateMs(admission, countedAs(context.notification) === 'alert' ? parts.overallGapMs : 0);
-    if (lateMs <= mostMs)
-      return answered(context, asks, {
-        ...{ kind: 'slot', ask, at, sendAt, sendBy: sendAt + mostMs, leadMs: leadMs(admission) },
-      });
+    if (lateMs <= mostMs) {
+      context.slot = { ask, at, sendAt, sendBy: sendAt + mostMs, leadMs: leadMs(admission) };
+      return answered(context, asks, { kind: 'slot', prepared });
+    }
     if (tries > 0) aheadMs = Math.min(aheadMs + lateMs, MAX_LEAD_MS);
   }
   if (isUnused) await limiter.refund({ ...scopeOf(context), id: askId(context.jobId, asks) });
@@ -183,7 +186,6 @@ function answered(context: Context, asks: number, answer: SlotAnswer): SlotAnswe
   const isSent = answer.kind === 'slot';
   // Only what was prepared for the slot that is used is sent.
   context.progress = { ...progress, ...(isSent && trying && { trying }), asks, unsent: undefined };
-  if (isSent) context.slot = answer;
   return answer;
 }
 

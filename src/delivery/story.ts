@@ -1,15 +1,32 @@
-import type { Outcome, Result } from '../domain/outcome.ts';
-import { MOST_TEXT, originOf, readPasses, withPass, type StoryPass, type StorySend } from '../domain/story.ts';
-import type { History, KeptStory } from '../queue/history.ts';
-import { putBackMs, type Context, type Progress, type Tried } from './context.ts';
+import type { Result } from '../domain/outcome.ts';
+import { MOST_TEXT, readPasses, withPass, type StoryPass, type StorySend } from '../domain/story.ts';
+import type { History } from '../queue/history.ts';
+import { putBackMs, type Context, type Progress, type Tried, type Watcher } from './context.ts';
 
-/** What is recorded of each pass, where HISTORY_MAX is set. */
 export interface Recording {
   readonly history: Pick<History, 'write'>;
   /** Names this worker in the passes: `web-1:4711`. */
   readonly worker: string;
   /** The due time to which an operator, or a notification that ended, has moved the job: epoch milliseconds. Undefined if none has. */
   readonly movedTo: (context: Pick<Context, 'jobId' | 'notification'>) => Promise<number | undefined>;
+}
+
+/** Records each pass in the progress, and what has ended in the history, by one command. */
+export function createRecorder(recording: Recording): Watcher {
+  const { history, worker } = recording;
+  const lateMs = new WeakMap<Context, Promise<number | undefined>>();
+  return {
+    taken(context) {
+      lateMs.set(context, wokenLateMs(context, context.before.dueAt, context.startedAt, recording));
+    },
+    async ended(context, result, { endedAt }) {
+      if (context.newer !== undefined) return; // its progress is left as it is
+      const pass = passOf(context, result, { lateMs: await lateMs.get(context), now: endedAt, worker });
+      context.progress = recorded(context.progress, pass);
+    },
+    completing: ({ origin, progress }, outcome, endedAt) =>
+      history.write({ ...outcome, ...origin, endedAt, ...readPasses(progress) }),
+  };
 }
 
 /** A smaller delay is not worth to ask Redis whether the job was moved. */
@@ -33,14 +50,9 @@ export async function wokenLateMs(
 export function passOf(
   context: Context,
   result: Result,
-  {
-    at,
-    lateMs,
-    now,
-    worker,
-  }: { readonly at: number; readonly lateMs: number | undefined; readonly now: number; readonly worker: string },
+  { lateMs, now, worker }: { readonly lateMs: number | undefined; readonly now: number; readonly worker: string },
 ): StoryPass {
-  const { tried, stalls, isSilent } = context;
+  const { startedAt: at, tried, stalls, isSilent } = context;
   const waitMs = waitMsOf(result);
   const slot = usedSlot(context);
   const sends = sendsOf(tried);
@@ -94,9 +106,4 @@ function tenth(ms: number): number {
 /** The progress with this pass. */
 export function recorded(progress: Progress, pass: StoryPass): Progress {
   return { ...progress, ...withPass(readPasses(progress), pass) };
-}
-
-/** The line of the history of a notification that has ended. `options`: its job's. */
-export function keptStoryOf(outcome: Outcome, progress: Progress, options: object, endedAt: number): KeptStory {
-  return { ...outcome, ...originOf(options), endedAt, ...readPasses(progress) };
 }

@@ -1,47 +1,48 @@
 import { tokenOf } from '../domain/device.ts';
 import { resultName, type Result } from '../domain/outcome.ts';
-import { originOf } from '../domain/story.ts';
 import type { Admission, NotToBeSent } from '../limiter/limiter.ts';
-import type { PassEnd } from '../observe/metrics.ts';
 import type { Facts, PassTrace, RequestTrace, Tracing } from '../observe/tracing.ts';
 import type { Encoded, Provider, Reply } from '../providers/provider.ts';
-import type { Context, ReadyDevice } from './context.ts';
+import type { Context, PassFacts, ReadyDevice, Watcher } from './context.ts';
 import { usedSlot, waitMsOf } from './story.ts';
 
 // What the spans of a pass say, where traces are wanted. Ids, codes and times only: never a token or a text of an alert.
 
-/** @param options the job's, which carry the span of the producer */
-export function beginTrace(tracing: Tracing, context: Context, options: object): PassTrace | undefined {
-  const { jobId, notification, progress, stalls } = context;
+/** Begins and ends the span of each pass, and notes it in the progress: the next pass links to it. */
+export function createPassTracer(tracing: Tracing): Watcher {
+  return {
+    taken(context) {
+      context.trace = beginTrace(tracing, context);
+    },
+    ended(context, result, end) {
+      const { trace } = context;
+      if (trace === undefined) return;
+      endTrace(trace, context, result, end);
+      context.progress = { ...context.progress, traceparent: trace.traceparent };
+    },
+  };
+}
+
+function beginTrace(tracing: Tracing, context: Context): PassTrace | undefined {
+  const { jobId, notification, before, origin, stalls } = context;
   return tracing.pass({
     id: notification.id === '' ? jobId : notification.id,
     recipientId: notification.recipientId,
-    producer: originOf(options),
-    before: progress.traceparent,
+    producer: origin,
+    before: before.traceparent,
     facts: {
       'pushpacer.category': notification.category,
-      'pushpacer.requeues': progress.requeues,
+      'pushpacer.requeues': before.requeues,
       'pushpacer.stalls': stalls === 0 ? undefined : stalls,
     },
   });
 }
 
-/** What only the whole pass knows. */
-interface PassFacts {
-  readonly now: number;
-  /** Attempts so far. */
-  readonly attempts: number;
-  /** How long after its due time the job was taken; undefined if it had none. */
-  readonly wokenLateMs: number | undefined;
-}
-
-/** Ends the span, and notes it in the progress: the next pass links to it. */
-export function endTrace(
+function endTrace(
   trace: PassTrace,
   context: Context,
   result: Result,
-  { target, waitedMs, slotLateMs }: PassEnd,
-  { now, attempts, wokenLateMs }: PassFacts,
+  { target, endedAt, attempts, waitedMs, slotLateMs, wokenLateMs }: PassFacts,
 ): void {
   const slot = usedSlot(context);
   const waitMs = waitMsOf(result);
@@ -54,7 +55,7 @@ export function endTrace(
     'pushpacer.rule': 'rule' in result ? result.rule : undefined,
     'pushpacer.code': 'code' in result ? result.code : undefined,
     'pushpacer.reason': reason,
-    'pushpacer.slot': slotText(slot?.at ?? (result.kind === 'requeued' ? now + result.waitMs : undefined)),
+    'pushpacer.slot': slotText(slot?.at ?? (result.kind === 'requeued' ? endedAt + result.waitMs : undefined)),
     // After the slot that it was put back until, as in the metrics, also if it was missed and another one is used.
     'pushpacer.lateness_ms': slotLateMs ?? slot?.lateMs,
     'pushpacer.woken_late_ms': wokenLateMs,
@@ -64,7 +65,6 @@ export function endTrace(
     'pushpacer.silenced': context.isSilent ? true : undefined,
   };
   trace.end(facts, isError ? (reason ?? 'unexpected-error') : undefined);
-  context.progress = { ...context.progress, traceparent: trace.traceparent };
 }
 
 function slotText(at: number | undefined): string | undefined {

@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Queue, Worker, type Job } from 'bullmq';
+import { DelayedError, Queue, Worker, type Job } from 'bullmq';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { tokenOf } from '../../src/domain/device.ts';
 import { createProcessor, type ProcessorParts } from '../../src/delivery/deliver.ts';
-import type { DeliverParts } from '../../src/delivery/context.ts';
+import type { DeliverParts, Watcher } from '../../src/delivery/context.ts';
+import { createPassCounter, createPassLog } from '../../src/delivery/watch.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { NewerFormatError } from '../../src/domain/format.ts';
 import { createLog } from '../../src/observe/log.ts';
@@ -13,10 +14,10 @@ import { QUEUE } from '../../src/queue/names.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { newLayout } from '../../src/queue/layout.ts';
-import { openBench, place } from './support.ts';
+import { lockOf, openBench, place } from './support.ts';
 
 /** A plain BullMQ worker with our processor, over a pipeline of real parts but for what is overridden. */
-async function openProcessor(overrides: Partial<DeliverParts>) {
+async function openProcessor(overrides: Partial<DeliverParts>, ...watchers: readonly Watcher[]) {
   const { parts, sandbox, limiter } = await openBench({ platforms: ['apns'] });
   const prefix = testPrefix();
   const queue = new Queue(QUEUE, { connection: connectRedis(), prefix });
@@ -26,15 +27,21 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
   const processorParts: ProcessorParts = {
     ...parts,
     ...overrides,
-    log: createLog('info', { write: (line) => void lines.push(line) }),
-    metrics: {
-      passEnded: ignore,
-      woken: ignore,
-      unprioritised: ignore,
-      newerJob: () => (counted.newer += 1),
-      withoutCredentials: ignore,
-    },
-    onLockLost: ignore,
+    watchers: [
+      ...watchers,
+      createPassCounter({
+        passEnded: ignore,
+        woken: ignore,
+        unprioritised: ignore,
+        newerJob: () => (counted.newer += 1),
+        withoutCredentials: ignore,
+      }),
+      createPassLog({
+        log: createLog('info', { write: (line) => void lines.push(line) }),
+        retry: parts.retry,
+        onLockLost: ignore,
+      }),
+    ],
     index: createCancellationIndex(connectRedis(), () => newLayout({ prefix, shards: 1 })),
     signal: new AbortController().signal,
   };
@@ -46,7 +53,7 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
     await worker.close();
     await queue.close();
   });
-  return { queue, sandbox, limiter, lines, counted };
+  return { process, queue, sandbox, limiter, lines, counted };
 }
 
 function failingLimiter(error: Error): DeliverParts['limiter'] {
@@ -181,4 +188,57 @@ it('puts a job back while a newer version wrote what the limiter needs, and send
   expect(counted.newer).toBe(1);
   expect(lines.join()).toContain('"outcome":"delivered"');
   expect(lines.join()).toContain('"attempts":1');
+});
+
+it('tells a watcher of each pass in order, and waits for it before the progress is saved and the job completed', async () => {
+  let asks = 0;
+  const take = () => {
+    asks += 1;
+    if (asks === 1) return Promise.reject(new LimiterUnavailableError('away'));
+    return Promise.resolve({ kind: 'taken', useBy: Infinity } as const);
+  };
+  const seen: unknown[] = [];
+  const { queue } = await openProcessor(
+    { quotas: new Map([['apns', { take }]]) },
+    {
+      taken: ({ before }) => void seen.push(['taken', before.traceparent]),
+      async ended(context, { kind }, { attempts }) {
+        await sleep(20);
+        context.progress = { ...context.progress, traceparent: kind };
+        seen.push(['ended', kind, attempts]);
+      },
+      async completing({ jobId, progress }, { outcome }) {
+        await sleep(20);
+        seen.push(['completing', outcome, progress.traceparent, await queue.getJobState(jobId)]);
+      },
+    },
+  );
+  const job = await queue.add('push', makeNotification());
+  await vi.waitFor(async () => expect(await job.getState()).toBe('completed'), { timeout: 10_000 });
+  expect(seen).toEqual([
+    ['taken', undefined],
+    ['ended', 'deferred', 0],
+    ['taken', 'deferred'],
+    ['ended', 'delivered', 1],
+    ['completing', 'delivered', 'delivered', 'active'],
+  ]);
+});
+
+it('tells a watcher if Redis does not take the result of a pass', async () => {
+  const error = new Error('no longer the owner');
+  const seen: string[] = [];
+  const { process, queue } = await openProcessor(
+    { limiter: failingLimiter(new LimiterUnavailableError('away')) },
+    {
+      ended: (_, { kind }) => void seen.push(kind),
+      notAcked: (_, thrown) => void seen.push((thrown as Error).message),
+      completing: () => Promise.reject(new Error('not to be called')),
+    },
+  );
+  await queue.pause();
+  const job = await queue.add('push', makeNotification());
+  await expect(process(job, { ...lockOf(), putBack: () => Promise.reject(error) }, place)).rejects.toThrow(
+    DelayedError,
+  );
+  expect(seen).toEqual(['deferred', error.message]);
 });

@@ -6,7 +6,7 @@ import { sleepUntil } from '../../src/domain/time.ts';
 import type { WaitingAsk, WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { ReplicasMissingError } from '../../src/redis/replicas.ts';
-import { confirmed } from '../../workers/passes.ts';
+import { confirmed } from '../../workers/limiters.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
 import { lostAfter, none, openBench, POLICY, RECIPIENT, takeDown } from './support.ts';
@@ -39,14 +39,13 @@ describe('how long after its slot a request was handed over', () => {
       handedOverAt: performance.now() - ms,
     });
     const slot = {
-      kind: 'slot',
       ask: { recipientId: RECIPIENT, id: 'a/1' },
       at: now,
       sendAt: 0,
       sendBy: 0,
       leadMs: 25,
     };
-    return { slot: slot as Context['slot'], tried: [ago(10), ago(40)] };
+    return { slot, tried: [ago(10), ago(40)] };
   }
 
   it('is counted from the slot that it was put back for', () => {

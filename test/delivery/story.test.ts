@@ -12,9 +12,8 @@ const WORKER = 'web-1:7';
 /** One pass, and what is recorded of it. */
 async function record({ parts }: Bench, data: unknown, progress = none) {
   const context = contextOf(data, progress);
-  const at = Date.now();
   const result = await deliver(context, parts);
-  const pass = passOf(context, result, { at, lateMs: undefined, now: Date.now(), worker: WORKER });
+  const pass = passOf(context, result, { lateMs: undefined, now: Date.now(), worker: WORKER });
   return { pass, progress: recorded(context.progress, pass) };
 }
 

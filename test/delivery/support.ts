@@ -157,7 +157,7 @@ export function contextOf(data: unknown, progress: Progress = none): Context {
   const id = (data as { id?: string }).id ?? 'job-1';
   const attemptsStarted = progress === none ? 1 : 2;
   const job = { id, data, progress, timestamp: enqueuedAtOf(id), stalledCounter: 0, attemptsStarted, opts: {} };
-  return createContext(job, lockOf(), new AbortController().signal, place);
+  return createContext(job, lockOf(), new AbortController().signal, place, Date.now());
 }
 
 /** Opens a breaker as an answer to somebody else would. */

@@ -1,0 +1,129 @@
+import type { Config } from '../src/config/config.ts';
+import type { DeliverParts } from '../src/delivery/context.ts';
+import type { CountedApart } from '../src/domain/limits.ts';
+import { errorChain } from '../src/domain/redact.ts';
+import { apartOptions, forEachKind, type WaitingLimiter } from '../src/limiter/limiter.ts';
+import { createCanceller, createEndLook } from '../src/limiter/redis/canceller.ts';
+import { createClock, keepClock } from '../src/limiter/redis/clock.ts';
+import { recipientKeys } from '../src/limiter/redis/keys.ts';
+import { createWaitingLimiter, type WaitingLimiterOptions } from '../src/limiter/redis/redis-limiter.ts';
+import { createSparing, type Logger } from '../src/observe/log.ts';
+import type { Metrics } from '../src/observe/metrics.ts';
+import type { CancelParts } from '../src/queue/cancel.ts';
+import { LimiterUnavailableError } from '../src/redis/deadline.ts';
+import { createReplicaWait, ReplicasMissingError, type Confirm, type ReplicaWait } from '../src/redis/replicas.ts';
+import { addressOf } from '../src/redis/target.ts';
+import { LIMITER_TIMEOUT_MS, TROUBLE_EVERY_MS, type Connections } from './redis.ts';
+
+interface LimiterParts {
+  readonly connections: Connections;
+  readonly metrics: Pick<Metrics, 'asked' | 'slots'>;
+  readonly log: Logger;
+  readonly closing: AsyncDisposableStack;
+}
+
+/** The limiters of this replica, one for each kind, and what else decides about their slots. `closing` stops their clock. */
+export async function createLimiters(
+  { policy, categories, quietHours, apartRules, waitReplicas, queue: { prefix } }: Config,
+  parts: LimiterParts,
+): Promise<Pick<DeliverParts, 'limiter' | 'apart' | 'endOf'> & Pick<CancelParts, 'deciders'>> {
+  const { connections, metrics, closing } = parts;
+  const clock = createClock();
+  const clockKeeper = keepClock(clock, connections.limiter);
+  closing.defer(() => clockKeeper.stop());
+  await clockKeeper.measured;
+  const common = { redis: connections.limiter, timeoutMs: LIMITER_TIMEOUT_MS };
+  const replicas = waitReplicas.count > 0 ? createLoggedWait(waitReplicas, parts) : undefined;
+  const limiterOf = (options: Pick<WaitingLimiterOptions, 'policy' | 'categories' | 'quietHours' | 'prefix'>) => {
+    const limiter = timed(createWaitingLimiter({ ...common, clock, ...options }), metrics);
+    const keyOf = (recipientId: string): string => recipientKeys(prefix, recipientId).sent;
+    return watched(replicas === undefined ? limiter : confirmed(limiter, (id) => replicas(keyOf(id))), metrics);
+  };
+  const apart = (kind: CountedApart) => limiterOf(apartOptions(kind, apartRules[kind], prefix));
+  const looks = forEachKind(prefix, (of) => createEndLook({ ...common, prefix: of }));
+  return {
+    limiter: limiterOf({ policy, categories, quietHours, prefix }),
+    apart: { background: apart('background'), liveactivity: apart('liveactivity') },
+    deciders: forEachKind(prefix, (of) => createCanceller({ ...common, prefix: of })),
+    endOf: ({ kind, ...ending }) => looks[kind](ending),
+  };
+}
+
+/** The same limiter, with the time of each ask measured, also of those that got no answer. */
+function timed(limiter: WaitingLimiter, metrics: Pick<Metrics, 'asked'>): WaitingLimiter {
+  return {
+    ...limiter,
+    admit(ask) {
+      const askedAt = performance.now();
+      return limiter.admit(ask).finally(() => metrics.asked(performance.now() - askedAt));
+    },
+  };
+}
+
+/** The same limiter, with it noted whether its asks get slots. */
+function watched(limiter: WaitingLimiter, { slots }: Pick<Metrics, 'slots'>): WaitingLimiter {
+  return {
+    ...limiter,
+    async admit(ask) {
+      try {
+        const answer = await limiter.admit(ask);
+        slots.asked(answer.kind === 'admitted' && !answer.repeated ? 'slot' : 'answer');
+        return answer;
+      } catch (error) {
+        if (error instanceof ReplicasMissingError) slots.asked('replicas-missing');
+        else if (error instanceof LimiterUnavailableError) slots.asked('limiter-unavailable');
+        throw error;
+      }
+    },
+  };
+}
+
+/** For so long the slowest confirmation counts; then the next one does. */
+const SLOWEST_MS = 5_000;
+
+/**
+ * The same limiter, that admits only what replicas have too: an admission that a failover forgot would be given twice.
+ *
+ * It asks for a slot that lies as far ahead as confirmations take. Otherwise the slot is over when it is confirmed, and another one is
+ * asked for and confirmed. A new id is admitted without a lead (admit.lua), so where confirmations are slow it asks twice.
+ */
+export function confirmed(limiter: WaitingLimiter, confirmOf: (recipientId: string) => Confirm): WaitingLimiter {
+  let slowest = { tookMs: 0, at: -Infinity };
+  return {
+    ...limiter,
+    async admit(ask) {
+      const confirm = confirmOf(ask.recipientId);
+      const leadMs = Math.max(ask.leadMs ?? 0, slowest.tookMs);
+      const answer = await limiter.admit(leadMs > 0 ? { ...ask, leadMs } : ask);
+      // Nobody sends on an admission that was given before.
+      if (answer.kind !== 'admitted' || answer.repeated) return answer;
+      const begun = performance.now();
+      await confirm();
+      const at = performance.now();
+      if (at - begun >= slowest.tookMs || at - slowest.at > SLOWEST_MS) slowest = { tookMs: at - begun, at };
+      return answer;
+    },
+  };
+}
+
+/** The wait for replicas, with a log of those that are missing. */
+function createLoggedWait(waitReplicas: Config['waitReplicas'], { connections, log }: LimiterParts): ReplicaWait {
+  const sparing = createSparing(TROUBLE_EVERY_MS);
+  const wait = createReplicaWait(connections.limiter, waitReplicas);
+  return (key) => {
+    const confirm = wait(key);
+    return async () => {
+      try {
+        await confirm();
+      } catch (error) {
+        const reason = errorChain(error);
+        const repeats = sparing(reason);
+        if (repeats !== undefined) log.warn({ redis: addressOf(connections.limiter), reason, repeats }, NO_REPLICAS);
+        throw error;
+      }
+    };
+  };
+}
+
+const NO_REPLICAS =
+  'replicas of Redis did not confirm a slot (REDIS_WAIT_REPLICAS): nothing is sent in it, and the notification is put back';
