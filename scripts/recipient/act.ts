@@ -26,8 +26,9 @@ function commandOf(operation: Operation): Command {
   const answers = ['recipientId', ...operation.answers, 'waiting', 'lastAt', 'moved'].join(', ');
   const command = createCommand(operation.name, operation.does).argument('<id>', 'the recipient', recipientId);
   for (const field of fieldsOf(operation)) {
-    if (field.isOptional) command.option(flagText(field), field.description);
-    else command.requiredOption(flagText(field), field.description);
+    const description = field.kind === 'file' ? `${field.description}${IN_A_FILE}` : field.description;
+    if (field.isOptional) command.option(flagText(field), description);
+    else command.requiredOption(flagText(field), description);
   }
   if (back?.flagOf !== undefined) command.option(back.flagOf.flag, back.flagOf.does);
   command.option('--json', `one JSON object as the last line: ${answers}`);
@@ -37,6 +38,8 @@ function commandOf(operation: Operation): Command {
     await run(asked, json === true);
   });
 }
+
+const IN_A_FILE = ' as JSON, in place of the flags; - reads standard input';
 
 function flagOf({ name, kind }: Pick<FieldOf, 'name' | 'kind'>): string {
   return kind === 'file' ? '--file' : `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;

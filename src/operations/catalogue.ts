@@ -256,10 +256,10 @@ const quietFields = z.strictObject({
     readDays,
   ).optional(),
   quietHours: written(
-    z.array(z.unknown()),
+    z.array(z.unknown().describe('{ "days": ["mon"], "from": "21:00", "until": "07:00" }')),
     {
       ...{ label: 'Quiet hours', value: 'path', kind: 'file' },
-      description: 'the quiet hours as JSON, in place of the flags; - reads standard input',
+      description: 'the quiet hours',
     },
     asItIs,
   ).optional(),
