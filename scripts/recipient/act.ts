@@ -1,5 +1,4 @@
 import { readFile } from 'node:fs/promises';
-import { userInfo } from 'node:os';
 import { text } from 'node:stream/consumers';
 import type { Command } from 'commander';
 import { formatFault, InputError } from '../../src/domain/faults.ts';
@@ -9,7 +8,7 @@ import { ask, fieldsOf, type Asked, type FieldOf, type Names, type Operation } f
 import { runOperation } from '../../src/operations/run.ts';
 import { createCommand, printJson, UsageError } from '../../src/terminal/command.ts';
 import { createProgress } from '../../src/terminal/progress.ts';
-import { waitingText } from '../support/queue.ts';
+import { waitingText, whoAmI } from '../support/queue.ts';
 import { atLimiter, atQueue, recipientId } from './open.ts';
 
 /** One command for each operation; an operation that only takes back another one is a flag of that one's command. */
@@ -136,13 +135,4 @@ async function run(asked: Asked, json: boolean): Promise<void> {
       printJson({ recipientId: id, ...fields, waiting: reserved.length, lastAt, moved });
     } else process.stdout.write(`${did}${waits === undefined ? '' : `${isShort ? '; ' : '\n'}${waits}`}\n`);
   });
-}
-
-/** `root (terminal)`: no token can have this name. */
-function whoAmI(): string {
-  try {
-    return `${userInfo().username} (terminal)`;
-  } catch {
-    return `user ${process.getuid?.() ?? ''} (terminal)`; // a container's user may have no name
-  }
 }
