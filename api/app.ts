@@ -1,18 +1,33 @@
 import { Hono, type Context } from 'hono';
 import { createMiddleware } from 'hono/factory';
-import { InputError } from '../src/domain/faults.ts';
+import { describeFound, InputError } from '../src/domain/faults.ts';
 import { NewerFormatError } from '../src/domain/format.ts';
 import { notificationSchema } from '../src/domain/notification.ts';
 import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Tracing } from '../src/observe/tracing.ts';
+import { OPERATIONS } from '../src/operations/catalogue.ts';
 import type { Told } from '../src/operations/story.ts';
 import type { Canceled, CancelTarget, Producer } from '../src/queue/producer.ts';
 import { RedisAwayError, type RedisTrouble } from '../src/redis/connection.ts';
 import { LimiterUnavailableError, notNowWord } from '../src/redis/deadline.ts';
 import type { Backlog } from './backlog.ts';
-import { MOST_IN_ARRAY, type Enqueuer, type Result } from './enqueue.ts';
+import {
+  batchAnswer,
+  bytesOf,
+  json,
+  NDJSON,
+  parseBody,
+  parseJson,
+  readBody,
+  streamOf,
+  TOO_LARGE,
+  typeOf,
+  unsupported,
+} from './bodies.ts';
+import type { Enqueuer, Result } from './enqueue.ts';
 import { openApiDocument } from './openapi.ts';
+import { OPERATION_PATH, type Operations } from './operations.ts';
 import { openOutcomes, parseCursor, type OutcomesParts } from './outcomes.ts';
 import { invalid, problemResponse, redisAway, type Problem } from './problems.ts';
 import type { Recipients } from './recipients.ts';
@@ -28,6 +43,7 @@ export interface AppParts {
   readonly enqueuer: Enqueuer;
   readonly backlog: Backlog;
   readonly recipients: Recipients;
+  readonly operations: Operations;
   readonly outcomes: OutcomesParts;
   /** An error of Redis's client as RedisAwayError; any other one as it is. */
   readonly explain: (error: unknown) => unknown;
@@ -46,19 +62,29 @@ interface Env {
   Variables: { token: Token; secret: string };
 }
 
-/** The largest JSON body: 1,000 notifications of 16 kB. A stream of NDJSON has no bound. */
-export const MOST_BYTES = 16 * 1024 * 1024;
 /** So many requests without a valid token an address may send in a minute, before it is told to wait. */
 const MOST_FAILURES = 20;
 /** So many clients may read outcomes at once. */
 const MOST_READERS = 100;
 const KEY = /^[\x21-\x7e]{1,255}$/;
-const NDJSON = 'application/x-ndjson';
 const EVENT_STREAM = { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' };
 
 /** The HTTP API: every route, and what is checked before it. */
 export function createApp(parts: AppParts): Hono<Env> {
-  const { tokens, producer, tell, enqueuer, backlog, recipients, outcomes, log, refusals, explain, signal } = parts;
+  const {
+    tokens,
+    producer,
+    tell,
+    enqueuer,
+    backlog,
+    recipients,
+    operations,
+    outcomes,
+    log,
+    refusals,
+    explain,
+    signal,
+  } = parts;
   const app = new Hono<Env>();
   const failures = createMemoryLimiter({ policy: { rules: [{ max: MOST_FAILURES, perMs: 60_000 }], minGapMs: 0 } });
   let readers = 0;
@@ -121,7 +147,7 @@ export function createApp(parts: AppParts): Hono<Env> {
   }
 
   app.post('/v1/notifications', needs('send'), async (c) => {
-    const type = (c.req.header('content-type') ?? '').split(';')[0]?.trim().toLowerCase();
+    const type = typeOf(c);
     const key = c.req.header('idempotency-key');
     if (type === NDJSON) return key === undefined ? enqueueStream(c) : problemResponse(KEY_IN_STREAM);
     if (type !== 'application/json') return problemResponse(unsupported(type));
@@ -222,14 +248,24 @@ export function createApp(parts: AppParts): Hono<Env> {
     return json(200, await cancel(c, { recipientId: c.req.param('id'), cancellationKey }));
   });
 
-  app.get('/v1/recipients/:id', needs('read'), async (c) => {
-    const checked = notificationSchema.shape.recipientId.safeParse(c.req.param('id'));
-    if (!checked.success) {
-      const expected = checked.error.issues[0]?.message ?? 'a recipient';
-      return problemResponse(invalid([{ path: 'id', expected, found: 'something else' }], 'the path'));
-    }
-    return json(200, await recipients.look(checked.data));
-  });
+  app.get('/v1/recipients/:id', needs('read'), async (c) => json(200, await recipients.look(recipientOf(c))));
+
+  for (const operation of OPERATIONS) {
+    app.post(`/v1/recipients/:id/${operation.name}`, needs(operation.scope), async (c) => {
+      const [recipientId, isPreview] = [recipientOf(c), isPreviewed(c.req.query('preview'))];
+      const body = await readBody(c.req.raw);
+      if (body === undefined) return problemResponse(TOO_LARGE);
+      const type = typeOf(c);
+      if (body !== '' && type !== 'application/json') return problemResponse(unsupported(type, ['application/json']));
+      const parsed = body === '' ? { value: {} } : parseJson(body);
+      if ('problem' in parsed) return problemResponse(parsed.problem);
+      if (isPreview) return json(200, await operations.preview(operation, recipientId, parsed.value));
+      const by = c.get('token').name;
+      const done = await operations.run(operation, recipientId, parsed.value, by);
+      log.info({ by, recipientId, operation: operation.name, moved: done.moved }, 'an operator acted');
+      return json(200, done);
+    });
+  }
 
   app.get('/v1/outcomes', needs('read'), async (c) => {
     const text = c.req.header('last-event-id') ?? c.req.query('after');
@@ -263,7 +299,8 @@ export function createApp(parts: AppParts): Hono<Env> {
   });
 
   app.onError((error) => {
-    const problem = problemOf(explain(error));
+    // A field may be refused before Redis has answered for the first time.
+    const problem = problemOf(error instanceof InputError ? error : explain(error));
     if (problem.status === 500) log.error({ err: error }, 'unexpected error in a request');
     return problemResponse(problem);
   });
@@ -278,6 +315,7 @@ const ROUTES = [
   { method: 'DELETE', pattern: /^\/v1\/notifications\/[^/]+$/ },
   { method: 'GET', pattern: /^\/v1\/recipients\/[^/]+$/ },
   { method: 'DELETE', pattern: /^\/v1\/recipients\/[^/]+\/notifications$/ },
+  { method: 'POST', pattern: OPERATION_PATH },
   { method: 'GET', pattern: /^\/(v1\/outcomes|healthz|readyz|openapi\.json)$/ },
 ];
 
@@ -307,20 +345,17 @@ const TOO_MANY_READERS: Problem = {
   ...{ status: 429, code: 'queue-full', headers: { 'retry-after': '60' } },
   detail: `${MOST_READERS} clients read outcomes here already`,
 };
-const TOO_LARGE: Problem = {
-  ...{ status: 413, code: 'too-large' },
-  detail: `a JSON body has at most ${MOST_BYTES} bytes; send more as ${NDJSON}`,
-};
+/** The id in the path. Throws InputError if no recipient can have it. */
+function recipientOf(c: Context): string {
+  const checked = notificationSchema.shape.recipientId.safeParse(c.req.param('id'));
+  if (checked.success) return checked.data;
+  const expected = checked.error.issues[0]?.message ?? 'a recipient';
+  throw new InputError('the path', [{ path: 'id', expected, found: 'something else' }]);
+}
 
-function unsupported(type: string | undefined): Problem {
-  const found = type === undefined || type === '' ? 'none' : JSON.stringify(type.slice(0, 80));
-  const detail = `Content-Type: expected application/json or ${NDJSON}, found ${found}`;
-  return {
-    status: 415,
-    code: 'unsupported-media-type',
-    detail,
-    headers: { 'accept-post': `application/json, ${NDJSON}` },
-  };
+function isPreviewed(text: string | undefined): boolean {
+  if (text === undefined || text === 'true' || text === 'false') return text === 'true';
+  throw new InputError('the address', [{ path: 'preview', expected: 'true or false', found: describeFound(text) }]);
 }
 
 function forbidden({ name, scopes }: Token, scope: Scope): Problem {
@@ -353,80 +388,3 @@ const REDIS_TROUBLES: Readonly<Record<RedisTrouble, string>> = {
   'not-redis': 'what answers is no Redis',
   tls: 'there is no TLS with Redis',
 };
-
-async function* bytesOf(body: ReadableStream<Uint8Array> | null): AsyncGenerator<Uint8Array> {
-  if (body !== null) yield* body;
-}
-
-/** The text of a body; undefined if it is too large. */
-async function readBody({ headers, body }: Request): Promise<string | undefined> {
-  if (Number(headers.get('content-length') ?? 0) > MOST_BYTES) return undefined;
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of bytesOf(body)) {
-    bytes += chunk.byteLength;
-    if (bytes > MOST_BYTES) return undefined;
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
-}
-
-type Parsed = { readonly inputs: readonly unknown[]; readonly isArray: boolean } | { readonly problem: Problem };
-
-function parseBody(body: string): Parsed {
-  let value: unknown;
-  try {
-    value = JSON.parse(body);
-  } catch (error) {
-    // The parser's own message quotes the text, which may hold tokens.
-    const at = /position (\d+)/.exec((error as Error).message)?.[1];
-    const where = at === undefined ? '' : ` from character ${Number(at) + 1} on`;
-    return { problem: { status: 400, code: 'not-json', detail: `the body is not JSON${where}` } };
-  }
-  if (!Array.isArray(value)) return { inputs: [value], isArray: false };
-  if (value.length >= 1 && value.length <= MOST_IN_ARRAY) return { inputs: value, isArray: true };
-  const expected = `an array of 1 to ${MOST_IN_ARRAY} notifications (send more as ${NDJSON})`;
-  return { problem: invalid([{ path: '', expected, found: `an array of ${value.length}` }], 'the body') };
-}
-
-/** 202 if at least one was added or is there already; else 422 or 409 with the same members. */
-function batchAnswer(results: readonly Result[]): Response {
-  const counts = { added: 0, duplicate: 0, invalid: 0, conflict: 0, refused: 0 };
-  for (const { result } of results) counts[result]++;
-  const isTaken = counts.added + counts.duplicate > 0;
-  return json(isTaken ? 202 : counts.invalid > 0 ? 422 : 409, { ...counts, results });
-}
-
-function json(status: number, value: unknown): Response {
-  return new Response(`${JSON.stringify(value)}\n`, { status, headers: { 'content-type': 'application/json' } });
-}
-
-/** A body that is made as fast as the client reads it. `onEnd` is called once, also if the client has gone. */
-function streamOf(texts: AsyncGenerator<string>, onEnd: () => void = () => undefined): ReadableStream<Uint8Array> {
-  const encoder = new TextEncoder();
-  let isOver = false;
-  const end = (): void => {
-    if (!isOver) onEnd();
-    isOver = true;
-  };
-  return new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      try {
-        const next = await texts.next();
-        if (next.done !== true) {
-          controller.enqueue(encoder.encode(next.value));
-          return;
-        }
-      } catch (error) {
-        end();
-        throw error;
-      }
-      end();
-      controller.close();
-    },
-    async cancel() {
-      end();
-      await texts.return(undefined);
-    },
-  });
-}

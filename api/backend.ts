@@ -1,6 +1,10 @@
 import { hasOwnLimiter, type ApiConfig } from '../src/config/config.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
+import { createAudit, type Audit } from '../src/operations/audit.ts';
+import type { PreviewParts } from '../src/operations/preview.ts';
+import type { OperationParts } from '../src/operations/run.ts';
 import { tellStory, type Told } from '../src/operations/story.ts';
+import { homesOf } from '../src/queue/layout.ts';
 import { createProducer, type Producer } from '../src/queue/producer.ts';
 import { createShards, type Shards } from '../src/queue/shards.ts';
 import type { WorkerPolicy } from '../src/queue/workers.ts';
@@ -19,6 +23,9 @@ export interface Backend {
   readonly own: WorkerPolicy;
   /** The limiters, with the limits of the living workers. */
   readonly limiters: () => Promise<OpenLimiters>;
+  readonly audit: Audit;
+  /** What operations on this recipient work with. */
+  operating(recipientId: string): Promise<OperationParts & Pick<PreviewParts, 'foresights'>>;
   /** What became of a notification, and why. Rejects with InputError for an id that none can have. */
   tell(id: string): Promise<Told>;
   /** An error of Redis's client as RedisAwayError; any other one as it is. */
@@ -47,9 +54,26 @@ export function openBackend(
   const producer = createProducer({ connection, ...queue, ...(isOwn && limiter) });
   const shards = createShards(connection, queue);
   const own: WorkerPolicy = { policy, categories, ...(quietHours && { quietHours }), apartRules };
+  const limiters = createLimiters({ redis: connection, limiterRedis: limiterConnection, prefix: queue.prefix, own });
+  const audit = createAudit(connection, queue.prefix);
   return {
-    ...{ connection, limiterConnection, producer, shards, own },
-    limiters: createLimiters({ redis: connection, limiterRedis: limiterConnection, prefix: queue.prefix, own }),
+    ...{ connection, limiterConnection, producer, shards, own, limiters, audit },
+    async operating(recipientId) {
+      const [{ limiters: all, foresights, policy: general }, layout, open, homes] = await Promise.all([
+        limiters(),
+        shards.layout(),
+        shards.open(),
+        shards.homes(recipientId),
+      ]);
+      const [queues, ownQueues] = [open, homes].map((some) => some.map((shard) => shard.queue));
+      return {
+        ...{ limiters: all, foresights, policy: general, queues: ownQueues ?? [], audit },
+        canceling: {
+          find: { connection, queues: queues ?? [], homes: (id) => homesOf(id, layout) },
+          cancel: (target) => producer.cancel(target),
+        },
+      };
+    },
     tell: (id) =>
       tellStory(id, {
         ...{ connection, limiterConnection, prefix: queue.prefix, own },

@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { DEAD_LETTER_REASONS, OUTCOMES } from '../src/domain/outcome.ts';
 import { packageVersion } from '../src/observe/metrics.ts';
+import { OPERATIONS } from '../src/operations/catalogue.ts';
+import { fieldsSchema } from './operations.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 
@@ -134,6 +136,7 @@ function paths(): Schema {
         },
       },
     },
+    ...operationPaths(),
     '/v1/outcomes': {
       get: {
         operationId: 'outcomes',
@@ -156,6 +159,38 @@ function paths(): Schema {
       },
     },
   };
+}
+
+/** A path for each operation on a recipient, from the schema of its fields. */
+function operationPaths(): Schema {
+  const paths = OPERATIONS.map((operation) => [
+    `/v1/recipients/{id}/${operation.name}`,
+    {
+      post: {
+        ...{ operationId: operation.name, summary: `${operation.does} Scope: ${operation.scope}` },
+        parameters: [
+          idInPath,
+          {
+            ...{ name: 'preview', in: 'query', schema: { enum: ['true', 'false'] } },
+            description: 'true: answers what it would do, and changes nothing',
+          },
+        ],
+        requestBody: { required: false, content: body('application/json', fieldsSchema(operation)) },
+        responses: {
+          200: answer('what was done, or with preview=true what would be done', {
+            anyOf: [ref('Operated'), ref('WouldOperate')],
+          }),
+          400: problem('the body is not JSON'),
+          409: problem('a newer version wrote what is stored for the recipient'),
+          413: problem('the body is too large'),
+          415: problem('not application/json'),
+          422: problem('a field, or the id, is not usable: with every fault'),
+          ...REFUSALS,
+        },
+      },
+    },
+  ]);
+  return Object.fromEntries(paths) as Schema;
 }
 
 /** What a producer may send: as the worker checks it, but the id may be left out. */
@@ -261,6 +296,33 @@ function schemas(): Schema {
         devices: { type: 'object', additionalProperties: text },
       },
       ['id', 'outcome', 'generation', 'enqueuedAt', 'waitMs', 'devices'],
+    ),
+    Operated: object(
+      {
+        ...{ recipientId: text, did: { ...text, description: 'one sentence' }, moved: integer },
+        ...{ waiting: { ...integer, description: 'for a slot, now' }, lastAt: instant },
+        ...{ until: instant, reason: text, wasBlocked: { type: 'boolean' }, wasQuiet: { type: 'boolean' } },
+        ...{ policy: { type: 'object' }, source: { enum: ['limiter', 'stored'] }, quiet: { type: 'object' } },
+        ...{ wasKnown: { type: 'boolean' }, sent: integer, canceled: integer, tooLate: integer },
+      },
+      ['recipientId', 'did', 'waiting', 'moved'],
+    ),
+    WouldOperate: object(
+      {
+        ...{ recipientId: text, would: { ...text, description: 'sentences' }, now: instant, waiting: integer },
+        ...{ moves: integer, earlier: integer, later: integer, lastAtBefore: instant, lastAtAfter: instant },
+        expiring: { ...integer, description: 'of the first expiryKnown that move to later: those that expire before' },
+        ...{ expiryKnown: integer, cancels: integer, tooLate: integer },
+        slots: {
+          ...{ type: 'array', description: 'the first 1,000 that move' },
+          items: object({ id: text, from: instant, to: instant, rule: text, ruleUntil: instant }, [
+            'from',
+            'to',
+            'rule',
+          ]),
+        },
+      },
+      ['recipientId', 'would', 'now', 'waiting', 'moves', 'earlier', 'later', 'expiring', 'expiryKnown', 'slots'],
     ),
     Recipient: object(
       {

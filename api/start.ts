@@ -8,6 +8,7 @@ import { createApp } from './app.ts';
 import { openBackend, watchTokens } from './backend.ts';
 import { createBacklog } from './backlog.ts';
 import { createEnqueuer } from './enqueue.ts';
+import { createOperations } from './operations.ts';
 import { createRefusals } from './refusals.ts';
 import { createRecipients } from './recipients.ts';
 import { listen, type Program } from './serve.ts';
@@ -38,6 +39,7 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Program>
     explain: (error) => backend.explain(error),
     enqueuer: createEnqueuer({ producer, homes, redis: connection, prefix: queue.prefix, backlog }),
     recipients: createRecipients({ redis: connection, homes, limiters: backend.limiters }),
+    operations: createOperations(backend),
     outcomes: { redis: connection, prefix: queue.prefix, layout: () => backend.shards.layout() },
     isReady: async () => {
       const ready = whenReady(connection, READY_MS).then(() => connection.ping());

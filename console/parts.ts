@@ -2,19 +2,26 @@ import type { Hono } from 'hono';
 import type { Backend } from '../api/backend.ts';
 import type { Recipients } from '../api/recipients.ts';
 import type { Logger } from '../src/observe/log.ts';
-import type { Audit } from '../src/operations/audit.ts';
 import type { Sampler } from './samples.ts';
 import type { ConsoleEnv } from './session.ts';
 
 /** What the pages work with. */
 export interface ConsoleParts extends Pick<
   Backend,
-  'connection' | 'tell' | 'limiterConnection' | 'producer' | 'shards' | 'own' | 'limiters' | 'explain'
+  | 'connection'
+  | 'tell'
+  | 'limiterConnection'
+  | 'producer'
+  | 'shards'
+  | 'own'
+  | 'limiters'
+  | 'audit'
+  | 'operating'
+  | 'explain'
 > {
   /** QUEUE_PREFIX and QUEUE_SHARDS. */
   readonly queue: { readonly prefix: string; readonly shards: number };
   readonly recipients: Recipients;
-  readonly audit: Audit;
   readonly sampler: Pick<Sampler, 'samples'>;
   /** Titles, texts and data of notifications may be shown. Tokens never are. */
   readonly showTexts: boolean;

@@ -4,7 +4,6 @@ import { createRecipients } from '../api/recipients.ts';
 import { listen, type Program } from '../api/serve.ts';
 import type { ConsoleConfig } from '../src/config/config.ts';
 import type { Logger } from '../src/observe/log.ts';
-import { createAudit } from '../src/operations/audit.ts';
 import { createConsoleApp } from './app.ts';
 import { isBoardInstalled } from './pages/queues.ts';
 import { startSampler } from './samples.ts';
@@ -36,7 +35,6 @@ export async function startConsole(
     {
       ...backend,
       ...{ queue, showTexts, hasBoard, sampler, log, signal: stopping.signal },
-      audit: createAudit(connection, queue.prefix),
       recipients: createRecipients({ redis: connection, homes, limiters: backend.limiters }),
     },
     sessions,

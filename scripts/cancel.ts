@@ -1,10 +1,11 @@
 import { loadLimiterConfig } from '../src/config/config.ts';
+import { createAudit } from '../src/operations/audit.ts';
 import { parseCancelTarget, type CancelTarget } from '../src/domain/notification.ts';
 import { printable } from '../src/domain/faults.ts';
 import type { Canceled } from '../src/queue/producer.ts';
 import { isLasting, RedisAwayError } from '../src/redis/connection.ts';
 import { callOf, CommandError, createCommand, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
-import { readEnvironment, openProducer } from './support/queue.ts';
+import { atQueueRedis, readEnvironment, openProducer, whoAmI } from './support/queue.ts';
 
 interface Flags {
   readonly id?: string;
@@ -34,18 +35,28 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 async function cancel(flags: Flags): Promise<void> {
   const target = targetOf(flags);
-  const producer = openProducer(loadLimiterConfig(readEnvironment()));
+  const config = loadLimiterConfig(readEnvironment());
+  const producer = openProducer(config);
   try {
     const result = await producer.cancel(target);
+    const [action, on, own] =
+      'id' in target
+        ? ['notification cancel', target.id, {}]
+        : ['recipient cancel', target.recipientId, { key: target.cancellationKey }];
+    const { canceled, tooLate } = result;
+    const entry = { who: whoAmI(), action, on, facts: { ...own, canceled, tooLate } };
+    await atQueueRedis(config.redis, (redis) => createAudit(redis, config.queue.prefix).write(entry), AGAIN);
     if (flags.json === true) printJson(result);
     else process.stdout.write(`${textOf(result, target)}\n`);
   } catch (error) {
     if (!(error instanceof RedisAwayError)) throw error;
-    throw new CommandError(`${error.message}${isLasting(error.trouble) ? '' : '; it is safe to cancel again'}`);
+    throw new CommandError(`${error.message}${isLasting(error.trouble) ? '' : AGAIN}`);
   } finally {
     await producer.close();
   }
 }
+
+const AGAIN = '; it is safe to cancel again';
 
 function targetOf({ id, recipient, key }: Flags): CancelTarget {
   const isOne = id !== undefined && recipient === undefined && key === undefined;

@@ -1,5 +1,4 @@
-import { blockCommand, unblockCommand, limitCommand, resetCommand } from './recipient/change.ts';
-import { quietCommand, unquietCommand } from './recipient/quiet.ts';
+import { operationCommands } from './recipient/act.ts';
 import { showCommand } from './recipient/show.ts';
 import { createCommand, runCommand } from '../src/terminal/command.ts';
 
@@ -11,12 +10,7 @@ LIMIT_BACKGROUND_RULES and LIMIT_LIVE_ACTIVITY_RULES of this command are used.`;
 /** `npm run recipient -- show|block|unblock|limit|quiet|unquiet|reset ID`: shows one recipient, or acts on it. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('recipient', 'Shows one recipient, or acts on it.').addHelpText('after', HELP);
-  for (const subcommand of [
-    ...[showCommand(), blockCommand(), unblockCommand(), limitCommand(), quietCommand(), unquietCommand()],
-    resetCommand(),
-  ]) {
-    command.addCommand(subcommand);
-  }
+  for (const subcommand of [showCommand(), ...operationCommands()]) command.addCommand(subcommand);
   await runCommand(command, argv);
 }
 

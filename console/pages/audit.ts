@@ -20,7 +20,10 @@ export const auditPage: Page = (app, { audit }) => {
       title: 'Audit',
       section: '/audit',
       body: html`<h1>Audit</h1>
-        <p>What was done in consoles, the newest first. The last 10,000 actions are kept.</p>
+        <p>
+          What operators did in consoles, and to recipients in the terminal and by the HTTP API, the newest first. The
+          last 10,000 actions are kept.
+        </p>
         ${table(
           ['When', 'Who', 'What', 'To', 'Facts'],
           entries.map((entry) => rowOf(entry)),

@@ -1,14 +1,20 @@
 import { html } from 'hono/html';
 import type { Context } from 'hono';
 import { InputError, formatFault } from '../../src/domain/faults.ts';
-import { limitedText, ruleName, type Policy } from '../../src/domain/limits.ts';
-import type { CancelTarget } from '../../src/domain/notification.ts';
-import { DAYS, quietHoursText } from '../../src/domain/quiet-hours.ts';
-import { formatDuration } from '../../src/domain/time.ts';
+import { notificationSchema } from '../../src/domain/notification.ts';
+import { DAYS } from '../../src/domain/quiet-hours.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
-import { act } from '../../src/operations/actions.ts';
-import { preview, previewCancel, type CancelPreview, type Preview } from '../../src/operations/preview.ts';
-import { homesOf } from '../../src/queue/layout.ts';
+import { operationOf, OPERATIONS } from '../../src/operations/catalogue.ts';
+import {
+  ask,
+  fieldsOf,
+  type Asked,
+  type FieldOf,
+  type FormValues,
+  type Operation,
+} from '../../src/operations/operation.ts';
+import type { CancelPreview, Preview } from '../../src/operations/preview.ts';
+import { previewOperation, runOperation, type Foreseen } from '../../src/operations/run.ts';
 import { instantFrom } from '../../src/terminal/text.ts';
 import {
   badge,
@@ -23,68 +29,68 @@ import {
   when,
   type Html,
 } from '../layout.ts';
-import type { ConsoleParts, Page } from '../parts.ts';
+import type { Page } from '../parts.ts';
 import type { ConsoleEnv } from '../session.ts';
-import {
-  decide,
-  hiddenFields,
-  isActionKind,
-  noRecipient,
-  recipientIn,
-  TITLES,
-  type Decided,
-  type Kind,
-} from './recipient-fields.ts';
+
+/** The id in the path; undefined if no recipient can have it. */
+export function recipientIn(c: Context<ConsoleEnv>): string | undefined {
+  const checked = notificationSchema.shape.recipientId.safeParse(c.req.param('id'));
+  return checked.success ? checked.data : undefined;
+}
+
+export function noRecipient(c: Context<ConsoleEnv>): Response | Promise<Response> {
+  const advice = 'The id of a recipient has 1 to 256 characters. Search for it instead.';
+  return notice(c, { title: 'No recipient can have this id', advice });
+}
 
 /**
  * `GET /recipients/:id/block?for=2h&reason=exam` shows what would move and writes nothing; its form posts the same to the same
  * path, with the instant of the end in place of the duration: then it is done.
  */
 export const recipientActions: Page = (app, parts) => {
-  app.get('/recipients/:id/:kind', async (c) => {
-    const asked = askedIn(c);
-    if (asked === undefined) return noRecipient(c);
-    if (c.get('user').role !== 'operator') {
-      return notice(c, { title: 'Only operators may do this', advice: 'Your token may look, not act.', status: 403 });
-    }
-    const { id, kind } = asked;
-    return answering(c, id, async () => {
-      const now = await limiterNow(id, parts);
-      const decided = decide(id, kind, new URL(c.req.url).searchParams, now, await policyOf(parts));
-      const foreseen = await previewOf(id, decided, parts);
-      const title = `${TITLES[kind]}: ${id}`;
-      return page(c, { title, body: previewBody(id, decided, foreseen) });
-    });
-  });
+  app.get('/recipients/:id/:operation', (c) =>
+    answering(c, async (id, operation) => {
+      if (c.get('user').role !== 'operator') {
+        return notice(c, { title: 'Only operators may do this', advice: 'Your token may look, not act.', status: 403 });
+      }
+      const asked = ask(operation, id, givenIn(operation, new URL(c.req.url).searchParams));
+      const foreseen = await previewOperation(asked, await parts.operating(id));
+      return page(c, { title: `${operation.title}: ${id}`, body: previewBody(asked, foreseen) });
+    }),
+  );
 
-  app.post('/recipients/:id/:kind', async (c) => {
-    const asked = askedIn(c);
-    if (asked === undefined) return noRecipient(c);
-    const { id, kind } = asked;
-    return answering(c, id, async () => {
-      const now = await limiterNow(id, parts);
-      const decided = decide(id, kind, await fieldsOf(c), now, await policyOf(parts));
-      const done = await run(c, id, decided, parts);
-      return c.redirect(`/recipients/${encodeURIComponent(id)}?done=${kind}&count=${done}`, 303);
-    });
-  });
+  app.post('/recipients/:id/:operation', (c) =>
+    answering(c, async (id, operation) => {
+      const asked = ask(operation, id, givenIn(operation, await c.req.formData()));
+      const done = await runOperation(asked, await parts.operating(id), c.get('user').name);
+      return c.redirect(`${pathOf(id)}?done=${operation.name}&count=${done.count}`, 303);
+    }),
+  );
 };
 
-function askedIn(c: Context<ConsoleEnv>): { readonly id: string; readonly kind: Kind } | undefined {
-  const [id, kind] = [recipientIn(c), c.req.param('kind')];
-  return id !== undefined && isActionKind(kind) ? { id, kind } : undefined;
-}
-
-async function fieldsOf(c: Context<ConsoleEnv>): Promise<URLSearchParams> {
-  const fields = new URLSearchParams();
-  for (const [name, value] of await c.req.formData()) if (typeof value === 'string') fields.append(name, value);
-  return fields;
+/** The fields of a form as the operation wants them: what may be left out, and is empty, is not given. */
+function givenIn(operation: Operation, form: FormData | URLSearchParams): Record<string, unknown> {
+  const fields = new Map(fieldsOf(operation).map((field) => [field.name, field]));
+  const given: Record<string, unknown> = {};
+  for (const name of new Set([...form.keys(), ...fields.keys()])) {
+    const { kind, isOptional = true } = fields.get(name) ?? {};
+    const texts = form.getAll(name).flatMap((value) => (typeof value === 'string' ? [value.trim()] : []));
+    const [first = ''] = texts;
+    if (first === '' && isOptional) continue;
+    given[name] = kind === 'flag' ? first === 'true' : texts.length > 1 ? texts : first;
+  }
+  return given;
 }
 
 /** What is wrong with the fields stands on a page that leads back to the recipient. */
-async function answering(c: Context<ConsoleEnv>, id: string, answer: () => Promise<Response>): Promise<Response> {
+async function answering(
+  c: Context<ConsoleEnv>,
+  answer: (id: string, operation: Operation) => Response | Promise<Response>,
+): Promise<Response> {
+  const [id, operation] = [recipientIn(c), operationOf(c.req.param('operation'))];
+  if (id === undefined || operation === undefined) return noRecipient(c);
   try {
-    return await answer();
+    return await answer(id, operation);
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
     const body = html`<h1>That cannot be</h1>
@@ -102,31 +108,12 @@ function pathOf(id: string): string {
   return `/recipients/${encodeURIComponent(id)}`;
 }
 
-/** The limiter's clock: ends are on it. */
-async function limiterNow(id: string, { limiters }: ConsoleParts): Promise<number> {
-  return (await (await limiters()).limiters.alert.inspect(id)).now;
-}
-
-async function policyOf({ limiters }: ConsoleParts): Promise<Policy> {
-  return (await limiters()).policy;
-}
-
 /* The preview */
-
-async function previewOf(id: string, decided: Decided, parts: ConsoleParts): Promise<Preview | CancelPreview> {
-  const { foresights } = await parts.limiters();
-  const own = (await parts.shards.homes(id)).map((shard) => shard.queue);
-  if (decided.kind !== 'cancel') return preview(id, decided, { foresights, own });
-  const queues = (await parts.shards.open()).map((shard) => shard.queue);
-  const layout = await parts.shards.layout();
-  const homes = (recipientId: string) => homesOf(recipientId, layout);
-  return previewCancel(id, decided.target, { foresights, own, queues, homes, connection: parts.connection });
-}
 
 /** So many of those that would move stand in the table. */
 const MOST_LISTED = 100;
 
-function previewBody(id: string, decided: Decided, foreseen: Preview | CancelPreview): Html {
+function previewBody({ operation, recipientId: id }: Asked, { would, settled, preview: foreseen }: Foreseen): Html {
   const { now, slots, moves } = foreseen;
   const isEmpty = 'cancels' in foreseen && foreseen.cancels === 0;
   const rows = slots
@@ -138,23 +125,25 @@ function previewBody(id: string, decided: Decided, foreseen: Preview | CancelPre
       badge(to < from ? 'earlier' : 'later', to < from ? 'ok' : 'warn'),
       html`${rule}${ruleUntil === undefined ? '' : html` ends ${when(ruleUntil, now)}`}`,
     ]);
-  const fields = hiddenFields(decided).map(
+  const { title, name: kind, isGentle = false } = operation;
+  const target = settled['notification'];
+  const fields = Object.entries(settled).map(
     ([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`,
   );
-  return html`<h1>${TITLES[decided.kind]}: <span class="id">${id}</span></h1>
-    <p>${whatText(decided, now)}</p>
+  return html`<h1>${title}: <span class="id">${id}</span></h1>
+    <p>${would}</p>
     <section>
       <h2>What it would do</h2>
       <p class="outcome">${outcomeText(foreseen)}</p>
       ${facts([
+        ...(target === undefined ? [] : [['Notification', notificationLink(String(target))] as const]),
         ['Waiting for a slot', count(foreseen.waiting)],
         ['Last slot now', lastText(foreseen.lastAtBefore, now)],
         ['Last slot then', lastText(foreseen.lastAtAfter, now)],
       ])}
       <p class="hint">Nothing is done yet. Until you confirm, more may come, and some may be sent.</p>
-      <form class="confirm" method="post" action="${pathOf(id)}/${decided.kind}">
-        ${fields}
-        ${isEmpty ? '' : html`<button class="${isGentle(decided) ? '' : 'danger'}">${TITLES[decided.kind]}</button>`}
+      <form class="confirm" method="post" action="${pathOf(id)}/${kind}">
+        ${fields} ${isEmpty ? '' : html`<button class="${isGentle ? '' : 'danger'}">${title}</button>`}
         <a class="button quiet" href="${pathOf(id)}">Leave it as it is</a>
       </form>
     </section>
@@ -167,40 +156,8 @@ function movedTable(rows: readonly (readonly (Html | string)[])[], moves: number
   ${hidden > 0 ? html`<p class="hint">And ${count(hidden)} more.</p>` : ''}`;
 }
 
-function isGentle({ kind }: Decided): boolean {
-  return kind === 'unblock' || kind === 'unlimit' || kind === 'unquiet';
-}
-
 function lastText(at: number | undefined, now: number): Html | string {
   return at === undefined ? 'none waits' : when(at, now);
-}
-
-/** What would be done, with the values as they were understood. */
-function whatText(decided: Decided, now: number): Html | string {
-  switch (decided.kind) {
-    case 'block':
-      return html`Nothing is sent to it until ${instantFrom(now, decided.until)}: ${decided.reason}`;
-    case 'unblock':
-      return 'The block ends. What waits goes as soon as the limits allow it.';
-    case 'limit': {
-      const { policy, until } = decided;
-      const end = until === undefined ? 'without an end' : `until ${instantFrom(now, until)}`;
-      return `It ${limitedText(policy)}, ${end}. Limits of categories hold too.`;
-    }
-    case 'unlimit':
-      return 'The general limits hold for it again.';
-    case 'quiet':
-      return `No alert is shown in these times: ${quietHoursText(decided.hours)}.`;
-    case 'unquiet':
-      return 'The general quiet hours hold for it again, if there are any.';
-    case 'reset':
-      return 'What was sent counts no longer, so more may follow at once. Limits of its own and a block stay.';
-    case 'cancel':
-      return 'id' in decided.target
-        ? html`${notificationLink(decided.target.id)} is not sent, if it is not too late.`
-        : html`What waits under the cancellation key <span class="id">${decided.target.cancellationKey}</span> is not
-            sent.`;
-  }
 }
 
 /** `14 of 20 move, the last one to 2026-11-23T10:02:00Z (in 2h).` */
@@ -229,148 +186,52 @@ function cancelText({ cancels, tooLate }: CancelPreview): string {
   return `No notification of this recipient waits that would be canceled.${late}`;
 }
 
-/* What is done */
-
-/** Does it, and writes that down. Answers how many moved, or were canceled. */
-async function run(c: Context<ConsoleEnv>, id: string, decided: Decided, parts: ConsoleParts): Promise<number> {
-  const { kind } = decided;
-  const write = (done: Readonly<Record<string, number | boolean>>) =>
-    parts.audit.write({
-      who: c.get('user').name,
-      action: `recipient ${kind}`,
-      on: id,
-      facts: { ...factsOf(decided), ...done },
-    });
-  if (kind === 'cancel') {
-    await checkOwn(id, decided.target, parts);
-    const { canceled, tooLate } = await parts.producer.cancel(decided.target);
-    await write({ canceled, tooLate });
-    return canceled;
-  }
-  const { limiters, policy } = await parts.limiters();
-  const queues = (await parts.shards.homes(id)).map((shard) => shard.queue);
-  let moved = 0;
-  const onMoved = (soFar: number): void => {
-    moved = soFar;
-  };
-  try {
-    await act(id, decided, { limiters, policy, queues }, onMoved);
-  } catch (error) {
-    if (!(error instanceof InputError)) await write({ moved, failed: true });
-    throw error;
-  }
-  await write({ moved });
-  return moved;
-}
-
-/** The settings; the end as a number, which the audit shows as an instant. */
-function factsOf(decided: Decided): Readonly<Record<string, string | number>> {
-  const until = 'until' in decided && decided.until !== undefined ? { until: decided.until } : {};
-  return { ...Object.fromEntries(hiddenFields(decided)), ...until };
-}
-
-/** The preview was of this recipient, so nothing of another one is canceled from its page. */
-async function checkOwn(recipientId: string, target: CancelTarget, parts: ConsoleParts): Promise<void> {
-  if (!('id' in target)) return;
-  const { cancels } = (await previewOf(recipientId, { kind: 'cancel', target }, parts)) as CancelPreview;
-  if (cancels > 0) return;
-  const expected = 'the id of a notification of this recipient that waits';
-  throw new InputError('unusable form', [{ path: 'notification', expected, found: JSON.stringify(target.id) }]);
-}
-
 /** On the page of the recipient, after it. */
-export function doneText(kind: Kind, moved: number): string {
+export function doneText({ name, done }: Operation, moved: number): string {
   const many = Number.isSafeInteger(moved) && moved > 0 ? moved : 0;
-  if (kind === 'cancel') return `Done: ${counted(many, 'notification')} canceled.`;
+  if (name === 'cancel') return `Done: ${counted(many, 'notification')} canceled.`;
   const what = many === 0 ? 'no notification moved' : `${counted(many, 'notification')} moved`;
-  return `Done: ${DONE[kind]}; ${what}.`;
+  return `Done: ${done}; ${what}.`;
 }
-
-const DONE: Readonly<Record<Exclude<Kind, 'cancel'>, string>> = {
-  block: 'the recipient is blocked',
-  unblock: 'the block has ended',
-  limit: 'the limits are stored',
-  unlimit: 'the general limits hold',
-  quiet: 'the quiet hours are stored',
-  unquiet: 'the general quiet hours hold',
-  reset: 'what was sent counts no longer',
-};
 
 /* The forms */
 
 /** Each leads to a preview. Only what makes sense now is offered. */
-export function actionForms(id: string, { block, source, quiet, policy, sent }: Inspection): Html {
-  const form = (kind: Kind, hint: string, fields: Html): Html =>
-    html`<details name="action">
-      <summary>${TITLES[kind]}</summary>
-      <form class="act" method="get" action="${pathOf(id)}/${kind}">
-        <p class="hint">${hint}</p>
-        ${fields}
+export function actionForms(id: string, recipient: Inspection): Html {
+  const forms = OPERATIONS.filter((operation) => operation.isOffered(recipient)).map((operation) => {
+    const values = operation.initial?.(recipient) ?? {};
+    return html`<details name="action">
+      <summary>${operation.title}</summary>
+      <form class="act" method="get" action="${pathOf(id)}/${operation.name}">
+        <p class="hint">${operation.hint}</p>
+        ${fieldsOf(operation).map((field) => fieldHtml(field, values))}
         <button>Preview</button>
       </form>
     </details>`;
+  });
   return html`<p class="hint">Each shows first what it would move. Nothing is done before you confirm.</p>
-    <div class="acts">
-      ${[
-        form(
-          'block',
-          'Nothing is sent to it before the end. What waits is moved behind the end, in its order.',
-          html`${field('for', 'For', { value: '2h', hint: 'such as 30m, 2h or 7d' })}
-          ${field('reason', 'Reason', { maxLength: 500, hint: 'for people to read' })}`,
-        ),
-        ...(block === undefined ? [] : [form('unblock', 'What waits moves up.', html``)]),
-        form(
-          'limit',
-          'Limits of its own, in place of the general ones.',
-          html`${field('rules', 'Rules', { value: policy.rules.map(ruleName).join(',') || 'none', hint: 'such as 5/1m,50/1h; none' })}
-          ${field('gap', 'Gap', { value: policy.minGapMs === 0 ? '0' : formatDuration(policy.minGapMs), hint: 'the least time between two alerts' })}
-          ${field('for', 'For', { isOptional: true, hint: 'without an end if it is empty' })}`,
-        ),
-        ...(source === 'stored' ? [form('unlimit', 'The general limits hold again.', html``)] : []),
-        form('quiet', 'No alert is shown in this time. For several times use the command.', quietFields(quiet)),
-        ...(quiet?.source === 'stored' ? [form('unquiet', 'The general quiet hours hold again.', html``)] : []),
-        ...(sent.length > 0
-          ? [form('reset', 'What was sent counts no longer, so more may follow at once.', html``)]
-          : []),
-        form(
-          'cancel',
-          'All that wait under a cancellation key. To cancel one, use the link in its row.',
-          field('key', 'Cancellation key', { maxLength: 256 }),
-        ),
-      ]}
-    </div>`;
+    <div class="acts">${forms}</div>`;
 }
 
-interface FieldOptions {
-  readonly value?: string;
-  readonly hint?: string;
-  readonly maxLength?: number;
-  readonly isOptional?: boolean;
-  readonly type?: string;
-}
-
-function field(name: string, label: string, options: FieldOptions = {}): Html {
-  const { value = '', hint = '', maxLength = 200, isOptional = false, type = 'text' } = options;
-  return html`<label class="field"
-    ><span>${label}</span>
-    <input name="${name}" type="${type}" value="${value}" maxlength="${maxLength}" ${isOptional ? '' : 'required'} />
-    <span class="hint">${hint}</span></label
-  >`;
-}
-
-function quietFields(quiet: Inspection['quiet']): Html {
-  const [time] = quiet?.hours.quietHours ?? [];
-  const days = new Set<string>(time?.days ?? DAYS);
-  return html`${field('timezone', 'Time zone', { value: quiet?.hours.timezone ?? 'UTC', hint: 'such as Europe/Paris' })}
-    ${field('from', 'From', { value: time?.from ?? '21:00', type: 'time' })}
-    ${field('end', 'Until', { value: time?.until === '24:00' ? '00:00' : (time?.until ?? '07:00'), type: 'time' })}
-    <fieldset class="field">
-      <legend>Begins on</legend>
+function fieldHtml({ name, label, description, kind, isOptional }: FieldOf, values: FormValues): Html {
+  const value = values[name] ?? '';
+  if (kind === 'days') {
+    return html`<fieldset class="field">
+      <legend>${label}</legend>
       ${DAYS.map(
         (day) =>
           html`<label class="day"
-            ><input type="checkbox" name="days" value="${day}" ${days.has(day) ? 'checked' : ''} /> ${day}</label
+            ><input type="checkbox" name="${name}" value="${day}" ${value.includes(day) ? 'checked' : ''} />
+            ${day}</label
           >`,
       )}
     </fieldset>`;
+  }
+  if (kind !== undefined && kind !== 'time') return html``;
+  const [type, required] = [kind ?? 'text', isOptional ? '' : 'required'];
+  return html`<label class="field"
+    ><span>${label}</span>
+    <input name="${name}" type="${type}" value="${value}" maxlength="500" ${required} />
+    <span class="hint">${description}</span></label
+  >`;
 }

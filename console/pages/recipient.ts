@@ -5,6 +5,7 @@ import { EXEMPTIONS, policyText, type CategoryPolicy, type CountedApart } from '
 import { quietHoursText, quietWindows } from '../../src/domain/quiet-hours.ts';
 import type { Cause } from '../../src/limiter/limiter.ts';
 import { GRACE_MS, paceOf } from '../../src/limiter/pace.ts';
+import { operationOf } from '../../src/operations/catalogue.ts';
 import type { SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
 import { lookAtRecipient, type RecipientLook, type WaitingSlot } from '../../src/operations/recipient.ts';
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
@@ -24,8 +25,7 @@ import {
   when,
   type Html,
 } from '../layout.ts';
-import { actionForms, doneText, recipientActions } from './recipient-actions.ts';
-import { isActionKind, noRecipient, recipientIn } from './recipient-fields.ts';
+import { actionForms, doneText, noRecipient, recipientActions, recipientIn } from './recipient-actions.ts';
 import { timeline } from './timeline.ts';
 
 const REFRESH_MS = 5_000;
@@ -69,10 +69,10 @@ async function lookAt(
 }
 
 function done(c: Context<ConsoleEnv>): Html {
-  const kind = c.req.query('done');
-  if (!isActionKind(kind)) return html``;
+  const operation = operationOf(c.req.query('done'));
+  if (operation === undefined) return html``;
   return html`<p class="done" role="status">
-    ${doneText(kind, Number(c.req.query('count') ?? 0))} <a href="/audit">Who did what</a>
+    ${doneText(operation, Number(c.req.query('count') ?? 0))} <a href="/audit">Who did what</a>
   </p>`;
 }
 

@@ -3,6 +3,8 @@ import { formatFault, type Fault } from '../../src/domain/faults.ts';
 import { policyText, ruleName, type Policy } from '../../src/domain/limits.ts';
 import { notificationSchema } from '../../src/domain/notification.ts';
 import { formatDuration } from '../../src/domain/time.ts';
+import { readMinGap, readRules } from '../../src/operations/catalogue.ts';
+import type { Read } from '../../src/operations/operation.ts';
 import {
   tryOnRecipient,
   tryOnSample,
@@ -14,7 +16,6 @@ import {
 import type { OpenLimiters } from '../../api/limiters.ts';
 import type { ConsoleParts, Page } from '../parts.ts';
 import { badge, count, counted, duration, page, recipientLink, section, table, type Html } from '../layout.ts';
-import { limitsIn } from './recipient-fields.ts';
 
 /** Limits that are tried on what waits now. Nothing is written, so a viewer may do it too, and the address can be shared. */
 export const whatIfPage: Page = (app, parts) => {
@@ -73,7 +74,7 @@ function readForm({ category, recipient, ...given }: Given, limiters: OpenLimite
   if (general === undefined) {
     faults.push({ path: 'category', expected: 'a category that has limits', found: JSON.stringify(category) });
   }
-  const policy = limitsIn((name) => given[name as keyof typeof given].trim(), general ?? limiters.policy, faults);
+  const policy = limitsIn(given, general ?? limiters.policy, faults);
   const recipientId = recipient.trim();
   if (recipientId !== '' && !notificationSchema.shape.recipientId.safeParse(recipientId).success) {
     faults.push({ path: 'recipient', expected: 'the id of a recipient, or nothing', found: 'another text' });
@@ -83,6 +84,21 @@ function readForm({ category, recipient, ...given }: Given, limiters: OpenLimite
     tried: category === '' ? { policy } : { categories: { [category]: { ...general, ...policy } } },
     ...(category !== '' && { category }),
     ...(recipientId !== '' && { recipientId }),
+  };
+}
+
+function limitsIn(given: Pick<Given, 'rules' | 'gap'>, general: Policy, faults: Fault[]): Policy {
+  const [rules, gap] = [given.rules.trim(), given.gap.trim()];
+  if (rules === '' && gap === '') faults.push({ path: 'rules', expected: 'rules or gap', found: 'neither' });
+  const valueOf = <T>(path: string, text: string, read: (text: string) => Read<T>, otherwise: T): T => {
+    const result = text === '' ? { value: otherwise } : read(text);
+    if ('value' in result) return result.value;
+    faults.push(...result.faults.map((fault) => ({ ...fault, path: `${path}${fault.path}` })));
+    return otherwise;
+  };
+  return {
+    rules: valueOf('rules', rules, readRules, general.rules),
+    minGapMs: valueOf('gap', gap, readMinGap, general.minGapMs),
   };
 }
 

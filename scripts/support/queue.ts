@@ -1,3 +1,4 @@
+import { userInfo } from 'node:os';
 import { Queue } from 'bullmq';
 import { hasOwnLimiter, type loadLimiterConfig, type RedisConfig } from '../../src/config/config.ts';
 import { unknownText, unknownVariables } from '../../src/config/variables.ts';
@@ -83,4 +84,13 @@ export function waitingText({ now, reserved }: Waiting): string | undefined {
   return reserved.length === 1
     ? `1 notification waits, until ${until}`
     : `${reserved.length} notifications wait, the last until ${until}`;
+}
+
+/** Who does it, for the audit: `root (terminal)`, which no token can be called. */
+export function whoAmI(): string {
+  try {
+    return `${userInfo().username} (terminal)`;
+  } catch {
+    return `user ${process.getuid?.() ?? ''} (terminal)`; // a container's user may have no name
+  }
 }

@@ -7,7 +7,7 @@ export interface AuditEntry {
   readonly id: string;
   /** Epoch milliseconds on Redis's clock. */
   readonly at: number;
-  /** The name of the token, or `local`. */
+  /** The name of the token; `local` for a console without a login; `root (terminal)`: no token can have such a name. */
   readonly who: string;
   /** `recipient block`, `dead-letters replay` */
   readonly action: string;

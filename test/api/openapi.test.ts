@@ -1,63 +1,15 @@
 import { readFile } from 'node:fs/promises';
-import addFormats from 'ajv-formats';
-import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { openApiDocument } from '../../api/openapi.ts';
 import { PROBLEM_CODES } from '../../api/problems.ts';
 import { API_VARIABLES } from '../../src/config/variables.ts';
 import { openApi, type ApiBench } from '../support/api.ts';
+import { documentOf, type Json } from '../support/openapi.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { openReplicaBench } from '../support/replica.ts';
 
-type Json = Readonly<Record<string, unknown>>;
-interface Operation {
-  readonly requestBody?: { readonly content: Readonly<Record<string, Media>> };
-  readonly responses: Readonly<Record<string, Response | undefined>>;
-}
-interface Response {
-  readonly content?: Readonly<Record<string, Media | undefined>>;
-}
-interface Media {
-  readonly schema: Json;
-  readonly example?: unknown;
-  readonly examples?: Readonly<Record<string, { readonly value: unknown }>>;
-}
-
-/** What the document says, as a client in any language reads it. */
-function readDocument(document: Json) {
-  const ajv = new Ajv2020({
-    allErrors: true,
-    strict: true,
-    allowUnionTypes: true,
-    strictRequired: false,
-    strictTypes: false,
-  });
-  addFormats.default(ajv);
-  ajv.addSchema({ $id: 'api', components: document['components'] }, 'api').addVocabulary(['components']);
-  const { paths } = document as {
-    readonly paths: Readonly<Record<string, Readonly<Record<string, Operation | undefined>>>>;
-  };
-  const validators = new Map<string, ValidateFunction>();
-  const validatorOf = (schema: Json): ValidateFunction => {
-    const text = JSON.stringify(schema).replaceAll('"#/components', '"api#/components');
-    const known = validators.get(text) ?? ajv.compile(JSON.parse(text) as object);
-    validators.set(text, known);
-    return known;
-  };
-  /** What is wrong with an answer; empty if the document has it. */
-  const faultsOf = (method: string, path: string, status: number, type: string, body: unknown): string[] => {
-    const responses: Readonly<Record<string, Response | undefined>> = paths[path]?.[method]?.responses ?? {};
-    const media = responses[status]?.content?.[type];
-    if (media === undefined) return [`${method} ${path} ${status} ${type} is not described`];
-    const validate = validatorOf(media.schema);
-    void validate(body);
-    return (validate.errors ?? []).map(({ instancePath, message = '' }) => `${instancePath} ${message}`);
-  };
-  return { paths, validatorOf, faultsOf };
-}
-
-const { paths, validatorOf, faultsOf } = readDocument(openApiDocument());
+const { paths, validatorOf, faultsOf } = documentOf(openApiDocument());
 const notificationFits = validatorOf({ $ref: '#/components/schemas/Notification' });
 
 async function checked(api: ApiBench, method: string, path: string, template: string, body?: unknown) {

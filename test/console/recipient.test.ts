@@ -111,8 +111,8 @@ describe('an action', () => {
     const { get, post, wait, limiter } = await open();
     await wait(ID, { id: 'a' }, { id: 'b' });
     const path = `/recipients/${ID}`;
-    const limits = await get(`${path}/limit?rules=5/1m,50/1h&gap=10s&for=7d`);
-    expect(flat(limits)).toContain('5/1m, 50/1h, gap 10s, until');
+    const limits = await get(`${path}/limit?rules=5/1m,50/1h&minGap=10s&for=7d`);
+    expect(flat(limits)).toContain('5/1m, 50/1h, gap 10s until');
     await post(`${path}/limit`, hiddenIn(limits));
     const stored = await limiter.inspect(ID);
     expect(stored.policy).toEqual({
@@ -124,10 +124,10 @@ describe('an action', () => {
     });
     expect(stored.policyUntil).toBe(Number(hiddenIn(limits)['until']));
 
-    const quiet = await get(`${path}/quiet?timezone=Europe/Paris&from=21:00&end=07:00&days=mon&days=tue`);
+    const quiet = await get(`${path}/quiet?timezone=Europe/Paris&from=21:00&until=07:00&days=mon&days=tue`);
     expect(flat(quiet)).toContain('mon,tue 21:00-07:00, Europe/Paris');
-    const { timezone = '', from = '', end = '' } = hiddenIn(quiet);
-    await post(`${path}/quiet`, { timezone, from, end, days: ['mon', 'tue'] });
+    const { timezone = '', from = '', until = '' } = hiddenIn(quiet);
+    await post(`${path}/quiet`, { timezone, from, until, days: ['mon', 'tue'] });
     expect((await limiter.inspect(ID)).quiet?.hours).toEqual({
       timezone: 'Europe/Paris',
       quietHours: [{ days: ['mon', 'tue'], from: '21:00', until: '07:00' }],
@@ -167,12 +167,14 @@ describe('an action', () => {
 
   it.each([
     ['block', { for: 'soon', reason: 'exam' }, 'for: expected a duration such as'],
-    ['block', { reason: 'exam' }, 'for: expected a duration'],
+    ['block', { reason: 'exam' }, 'for: expected for or until, found neither'],
     ['block', { for: '2h', reason: '' }, 'reason: expected 1 to 500 printable characters'],
-    ['block', { until: '1', reason: 'exam' }, 'until: expected epoch milliseconds ahead of now'],
-    ['limit', {}, 'rules: expected rules such as'],
-    ['limit', { rules: '0/1m', gap: '-1s' }, 'rules[0].max: expected an integer'],
-    ['quiet', { timezone: 'Europe/Pari', from: '21:00', end: '21:00' }, 'did you mean Europe/Paris'],
+    ['block', { until: '1500000000000', reason: 'exam' }, 'until: expected an instant ahead of now, which is'],
+    ['block', { until: '1', reason: 'exam' }, 'until: expected an RFC 3339 date-time or epoch milliseconds, found'],
+    ['limit', {}, 'rules: expected rules or minGap, found neither'],
+    ['limit', { rules: 'none', gap: '0' }, 'gap: expected no such field'],
+    ['limit', { rules: '0/1m', minGap: '-1s' }, 'rules[0].max: expected an integer'],
+    ['quiet', { timezone: 'Europe/Pari', from: '21:00', until: '21:00' }, 'did you mean Europe/Paris'],
     ['cancel', {}, 'cancellationKey'],
   ])('%s refuses what is not usable, by its field: %o', async (kind, fields, fault) => {
     const { get, post } = await open();

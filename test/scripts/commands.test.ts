@@ -10,6 +10,7 @@ import { main as redis } from '../../scripts/redis.ts';
 import { main as replay } from '../../scripts/replay.ts';
 import { COMMANDS, loadCommand } from '../../scripts/support/commands.ts';
 import { DEAD_LETTER_REASONS } from '../../src/domain/outcome.ts';
+import { createAudit } from '../../src/operations/audit.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { definitionOf } from '../../src/terminal/command.ts';
 import { notification, openQueues } from '../queue/support.ts';
@@ -162,7 +163,7 @@ describe('cancel', () => {
     const producer = createProducer({ ...testTarget(), prefix });
     onTestFinished(() => producer.close());
     const cancel = (...args: string[]) => runMain(cancelCommand, args, queueEnv(prefix));
-    return { queue, producer, cancel };
+    return { queue, producer, cancel, audit: createAudit(connectRedis(), prefix) };
   }
 
   test('cancels by id, and says the same when it is repeated', async () => {
@@ -174,11 +175,15 @@ describe('cancel', () => {
   });
 
   test('cancels all that wait under a key', async () => {
-    const { producer, cancel } = openCommand();
+    const { producer, cancel, audit } = openCommand();
     const input = notification({ cancellationKey: 'trip-77' });
     await producer.enqueueMany([input, input, notification()]);
     const args = ['--recipient', input.recipientId, '--key', 'trip-77', '--json'];
     expect(await cancel(...args)).toEqual({ code: 0, stdout: '{"canceled":2,"tooLate":0}\n', stderr: '' });
+    const who = expect.stringMatching(/^.+ \(terminal\)$/) as string;
+    expect(await audit.read({ count: 2 })).toMatchObject([
+      { who, action: 'recipient cancel', on: 'teacher-42', facts: { key: 'trip-77', canceled: 2, tooLate: 0 } },
+    ]);
   });
 
   test('says what is not there, and what it is too late for', async () => {

@@ -2,8 +2,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { main } from '../../scripts/recipient.ts';
-import { daysOf } from '../../scripts/recipient/quiet.ts';
-import { quietHoursText } from '../../src/domain/quiet-hours.ts';
+import { readDays } from '../../src/operations/catalogue.ts';
+import { DAYS, quietHoursText } from '../../src/domain/quiet-hours.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { jsonOf, outputOf, runMain, type CommandExit } from '../support/command.ts';
@@ -123,11 +123,11 @@ describe('recipient quiet', () => {
     ['fri-mon, wed', ['fri', 'sat', 'sun', 'mon', 'wed']],
     ['mon,mon', ['mon']],
   ])('takes the days %s', (text, days) => {
-    expect(daysOf(text)).toEqual(days);
+    expect(readDays(text)).toEqual({ value: days });
   });
 
   test('writes every day without naming the days', () => {
-    const days = daysOf('sun-sat');
+    const days = DAYS;
     expect(quietHoursText({ timezone: 'UTC', quietHours: [{ days, from: '21:00', until: '24:00' }] })).toBe(
       '21:00-24:00, UTC',
     );

@@ -1,9 +1,11 @@
+import { userInfo } from 'node:os';
 import { Worker } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { main } from '../../scripts/recipient.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { type Inspection, type Limiter, apartOptions } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { createAudit } from '../../src/operations/audit.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { jsonOf, outputOf, runMain, type CommandExit } from '../support/command.ts';
@@ -311,6 +313,20 @@ test('reset forgets what was sent, and neither what waits, nor limits, nor block
   expect(await jsonOf(run('reset', 'teacher-7', '--json'))).toEqual({
     ...{ recipientId: 'teacher-7', wasKnown: false, sent: 0, waiting: 0, moved: 0 },
   });
+});
+
+test('what was done is in the audit, with the user of the machine', async () => {
+  const { run, prefix } = openQueue();
+  await run('block', 'teacher-42', '--for', '1h', '--reason', 'exam');
+  await run('limit', 'teacher-42', '--rules', '5/1m');
+  await run('limit', 'teacher-42', '--clear');
+  await run('block', 'teacher-42', '--until', '2020-01-01T00:00:00Z', '--reason', 'refused');
+  const who = `${userInfo().username} (terminal)`;
+  expect(await createAudit(connectRedis(), prefix).read({ count: 9 })).toMatchObject([
+    { who, action: 'recipient unlimit', on: 'teacher-42', facts: { moved: 0 } },
+    { who, action: 'recipient limit', on: 'teacher-42', facts: { rules: '5/1m', minGap: '3s', moved: 0 } },
+    { who, action: 'recipient block', on: 'teacher-42', facts: { reason: 'exam', moved: 0 } },
+  ]);
 });
 
 test('takes any recipient that a notification may have', async () => {

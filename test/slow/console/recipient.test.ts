@@ -49,7 +49,7 @@ test('an operator sees why alerts wait, and what actions do comes true as their 
   await page.goto(`${console.url}/what-if?rules=none&gap=0&recipient=${ID}`);
   await page.getByText('12 would go earlier, 0 later, 0 at the same time.').waitFor();
   expect(await seriousFindings(page)).toEqual([]);
-  await page.goto(`${console.url}/recipients/${ID}/limit?rules=none&gap=0`);
+  await page.goto(`${console.url}/recipients/${ID}/limit?rules=none&minGap=0`);
   await page.getByText('All 12 that wait move').waitFor();
   await page.getByRole('button', { name: 'Limit' }).click();
   await page.getByText('Done: the limits are stored; 12 notifications moved.').waitFor();

@@ -1,0 +1,58 @@
+import { z } from 'zod';
+import { OPERATIONS } from '../src/operations/catalogue.ts';
+import { ask, type Operation } from '../src/operations/operation.ts';
+import type { CancelPreview, Preview } from '../src/operations/preview.ts';
+import { previewOperation, runOperation, type Done } from '../src/operations/run.ts';
+import type { Backend } from './backend.ts';
+
+/** What came of an operation. All instants are epoch milliseconds. */
+export interface Operated extends Pick<Done, 'moved'> {
+  readonly recipientId: string;
+  /** One sentence. */
+  readonly did: string;
+  /** How many wait for a slot now, and the slot of the last one. */
+  readonly waiting: number;
+  readonly lastAt?: number;
+}
+
+/** What an operation would do. Of the slots, the first 1,000 that would move. */
+export interface WouldOperate extends Preview, Partial<Pick<CancelPreview, 'cancels' | 'tooLate'>> {
+  readonly recipientId: string;
+  readonly would: string;
+}
+
+/** Both reject with InputError, which names each field that is not usable. `fields`: the JSON of the body. */
+export interface Operations {
+  run(operation: Operation, recipientId: string, fields: unknown, who: string): Promise<Operated>;
+  /** Writes nothing. */
+  preview(operation: Operation, recipientId: string, fields: unknown): Promise<WouldOperate>;
+}
+
+const MOST_SHOWN = 1_000;
+
+/** What an operator may do to one recipient, by HTTP. */
+export function createOperations({ operating }: Pick<Backend, 'operating'>): Operations {
+  return {
+    async run(operation, recipientId, fields, who) {
+      const asked = ask(operation, recipientId, fields);
+      const { text: did, fields: own, reserved, moved } = await runOperation(asked, await operating(recipientId), who);
+      const lastAt = reserved.at(-1)?.at;
+      const waiting = { waiting: reserved.length, ...(lastAt !== undefined && { lastAt }) };
+      return { recipientId, did, ...own, ...waiting, moved };
+    },
+    async preview(operation, recipientId, fields) {
+      const asked = ask(operation, recipientId, fields);
+      const { would, preview } = await previewOperation(asked, await operating(recipientId));
+      return { recipientId, would, ...preview, slots: preview.slots.slice(0, MOST_SHOWN) };
+    },
+  };
+}
+
+/** `/v1/recipients/teacher-42/block` */
+export const OPERATION_PATH = new RegExp(`^/v1/recipients/[^/]+/(${OPERATIONS.map(({ name }) => name).join('|')})$`);
+
+/** The JSON Schema of an operation's fields, as they are sent. */
+export function fieldsSchema({ fields }: Operation): Readonly<Record<string, unknown>> {
+  const schema = z.toJSONSchema(fields, { io: 'input' });
+  return { ...schema, $schema: undefined };
+}

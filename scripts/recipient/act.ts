@@ -1,0 +1,138 @@
+import { readFile } from 'node:fs/promises';
+import { text } from 'node:stream/consumers';
+import type { Command } from 'commander';
+import { formatFault, InputError } from '../../src/domain/faults.ts';
+import { createAudit } from '../../src/operations/audit.ts';
+import { OPERATIONS } from '../../src/operations/catalogue.ts';
+import { ask, fieldsOf, type Asked, type FieldOf, type Names, type Operation } from '../../src/operations/operation.ts';
+import { runOperation } from '../../src/operations/run.ts';
+import { createCommand, printJson, UsageError } from '../../src/terminal/command.ts';
+import { createProgress } from '../../src/terminal/progress.ts';
+import { waitingText, whoAmI } from '../support/queue.ts';
+import { atLimiter, atQueue, recipientId } from './open.ts';
+
+/** One command for each operation; an operation that only takes back another one is a flag of that one's command. */
+export function operationCommands(): readonly Command[] {
+  // `pushpacer cancel` cancels, also without the recipient.
+  return OPERATIONS.filter(({ name, flagOf }) => name !== 'cancel' && flagOf === undefined).map(commandOf);
+}
+
+type Flags = Readonly<Record<string, unknown>> & { readonly json?: true; readonly file?: string };
+
+/** `recipient block ID --for 2h --reason TEXT` */
+function commandOf(operation: Operation): Command {
+  const back = OPERATIONS.find(({ flagOf }) => flagOf?.operation === operation.name);
+  const answers = ['recipientId', ...operation.answers, 'waiting', 'lastAt', 'moved'].join(', ');
+  const command = createCommand(operation.name, operation.does).argument('<id>', 'the recipient', recipientId);
+  for (const field of fieldsOf(operation)) {
+    const description = field.kind === 'file' ? `${field.description}${IN_A_FILE}` : field.description;
+    if (field.isOptional) command.option(flagText(field), description);
+    else command.requiredOption(flagText(field), description);
+  }
+  if (back?.flagOf !== undefined) command.option(back.flagOf.flag, back.flagOf.does);
+  command.option('--json', `one JSON object as the last line: ${answers}`);
+  if (operation.help !== '') command.addHelpText('after', operation.help);
+  return command.action(async (id: string, { json, ...flags }: Flags) => {
+    const asked = await usage(() => askedBy(operation, back, id, flags));
+    await run(asked, json === true);
+  });
+}
+
+const IN_A_FILE = ' as JSON, in place of the flags; - reads standard input';
+
+function flagOf({ name, kind }: Pick<FieldOf, 'name' | 'kind'>): string {
+  return kind === 'file' ? '--file' : `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+function flagText(field: FieldOf): string {
+  return field.kind === 'flag' ? flagOf(field) : `${flagOf(field)} <${field.value}>`;
+}
+
+/** What the flags ask for. */
+async function askedBy(
+  operation: Operation,
+  back: Operation | undefined,
+  id: string,
+  { file, ...flags }: { readonly file?: string } & Readonly<Record<string, unknown>>,
+): Promise<Asked> {
+  const fields = fieldsOf(operation);
+  const given = fields.filter(({ name }) => name in flags);
+  if (file === undefined) {
+    const flag = back?.flagOf?.flag ?? '';
+    const { [flag.slice(2)]: isBack, ...own } = flags;
+    if (back === undefined || isBack !== true) return ask(operation, id, own, namesOf(fields, back ? [flag] : []));
+    checkAlone(flag, given);
+    return ask(back, id, {});
+  }
+  checkAlone('--file', given);
+  // What is wrong in the file has its place in it: `--file: quietHours[0].from`.
+  const names: Names = {
+    word: 'field',
+    of: (name) => (name === '' ? '--file' : `--file: ${name}`),
+    others: [],
+  };
+  const whole = Object.fromEntries(fields.filter(({ kind }) => kind === 'file').map(({ name }) => [name, undefined]));
+  const content: unknown = await readJson(file);
+  const isObject = typeof content === 'object' && content !== null && !Array.isArray(content);
+  return ask(operation, id, isObject ? { ...whole, ...content } : content, names);
+}
+
+/** A flag may have no other one beside it. */
+function checkAlone(flag: string, given: readonly FieldOf[]): void {
+  const [other] = given;
+  if (other !== undefined) throw new UsageError(`${flag}: expected no other flag, found ${flagOf(other)}`);
+}
+
+function namesOf(fields: readonly FieldOf[], others: readonly string[]): Names {
+  const known = new Map(fields.map((field) => [field.name, flagOf(field)]));
+  return { word: 'flag', of: (name) => known.get(name) ?? name, others };
+}
+
+async function readJson(path: string): Promise<unknown> {
+  let content: string;
+  try {
+    content = path === '-' ? await text(process.stdin) : await readFile(path, 'utf8');
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException;
+    throw new UsageError(`--file: expected a file that can be read, found ${JSON.stringify(path)} (${code})`);
+  }
+  try {
+    return JSON.parse(content) as unknown;
+  } catch {
+    throw new UsageError(`--file: expected JSON, found text that is not JSON`);
+  }
+}
+
+/** What is wrong with the fields comes from flags. */
+async function usage<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof InputError) throw new UsageError(error.faults.map(formatFault).join('\n'));
+    throw error;
+  }
+}
+
+/** Does it, and says what was done, and what waits now. */
+async function run(asked: Asked, json: boolean): Promise<void> {
+  const { recipientId: id } = asked;
+  await atLimiter(async ({ limiter, apart, config }) => {
+    const done = await atQueue(config, id, async (queues, connection) => {
+      const progress = createProgress('moved');
+      const audit = createAudit(connection, config.queue.prefix);
+      const parts = { limiters: { alert: limiter, ...apart }, policy: config.policy, queues, audit };
+      try {
+        const onMoved = (moved: number, waited: number): void => progress.update(moved, Math.max(moved, waited));
+        return await usage(() => runOperation(asked, parts, whoAmI(), onMoved));
+      } finally {
+        progress.stop();
+      }
+    });
+    const { now, reserved, moved, text: did, fields, isShort } = done;
+    const waits = waitingText({ now, reserved });
+    if (json) {
+      const lastAt = reserved.at(-1)?.at;
+      printJson({ recipientId: id, ...fields, waiting: reserved.length, lastAt, moved });
+    } else process.stdout.write(`${did}${waits === undefined ? '' : `${isShort ? '; ' : '\n'}${waits}`}\n`);
+  });
+}

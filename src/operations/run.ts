@@ -1,0 +1,138 @@
+import { InputError } from '../domain/faults.ts';
+import type { CountedAs } from '../domain/limits.ts';
+import type { CancelTarget } from '../domain/notification.ts';
+import type { Inspection, Limiter } from '../limiter/limiter.ts';
+import { findCancelable, type Canceled, type CancelParts } from '../queue/cancel.ts';
+import { act, limitersOf, type ActionParts } from './actions.ts';
+import type { Audit } from './audit.ts';
+import type { Asked, Did, Names, Plan } from './operation.ts';
+import { preview, previewCancel, type CancelPreview, type Preview, type PreviewParts } from './preview.ts';
+
+/** What a cancel needs beside the recipient's own queues. */
+export interface CancelingParts {
+  readonly find: Omit<CancelParts, 'deciders'>;
+  readonly cancel: (target: CancelTarget) => Promise<Canceled>;
+}
+
+/** What operations on one recipient work with. Its queues are those that may have its notifications. */
+export interface OperationParts extends ActionParts {
+  readonly limiters: Readonly<Record<CountedAs, ActionParts['limiters'][CountedAs] & Pick<Limiter, 'inspect'>>>;
+  readonly audit: Pick<Audit, 'write'>;
+  /** Absent where there is no cancel. */
+  readonly canceling?: CancelingParts;
+}
+
+/** What an operation would do. */
+export interface Foreseen extends Pick<Plan, 'would' | 'settled'> {
+  readonly preview: Preview | CancelPreview;
+}
+
+/** Writes nothing. Rejects with InputError where `runOperation` would. */
+export async function previewOperation(
+  asked: Asked,
+  parts: OperationParts & Pick<PreviewParts, 'foresights'>,
+): Promise<Foreseen> {
+  const { plan } = await planOf(asked, parts);
+  const { deed, would, settled } = plan;
+  const { foresights, queues: own } = parts;
+  const { recipientId } = asked;
+  if (deed.kind !== 'cancel') return { would, settled, preview: await preview(recipientId, deed, { foresights, own }) };
+  const found = { ...cancelingOf(parts).find, foresights, own };
+  return { would, settled, preview: await previewCancel(recipientId, deed.target, found) };
+}
+
+/** What an operation did. */
+export interface Done extends Did {
+  /** The limiter's clock when it began: epoch milliseconds. `text` counts from it. */
+  readonly now: number;
+  /** How many waiting notifications got another slot. */
+  readonly moved: number;
+  /** How many moved, or were canceled. */
+  readonly count: number;
+  /** What waits for a slot now, the next one first. */
+  readonly reserved: Inspection['reserved'];
+}
+
+/**
+ * Does it, and writes that into the audit. If it fails half-way it may be done again. Rejects with InputError for an end that has
+ * passed, and where a notification to cancel is not the recipient's.
+ *
+ * @param who did it, as the audit shows it
+ * @param onMoved called now and then with how many have moved, of how many that waited before; there may be more by then
+ */
+export async function runOperation(
+  asked: Asked,
+  parts: OperationParts,
+  who: string,
+  onMoved: (moved: number, waited: number) => void = () => undefined,
+): Promise<Done> {
+  const { operation, recipientId, names } = asked;
+  const { plan, alerts: before } = await planOf(asked, parts);
+  const { deed, settled } = plan;
+  const write = (facts: Readonly<Record<string, number | boolean>>): Promise<void> =>
+    parts.audit.write({
+      ...{ who, action: `recipient ${operation.name}`, on: recipientId },
+      facts: { ...settled, ...facts },
+    });
+  let result = { wasThere: false, moved: 0, canceled: 0, tooLate: 0 };
+  if (deed.kind === 'cancel') {
+    const { find, cancel } = cancelingOf(parts);
+    if ('id' in deed.target) await checkOwn(recipientId, deed.target.id, find, names);
+    result = { ...result, ...(await cancel(deed.target)) };
+    await write({ canceled: result.canceled, tooLate: result.tooLate });
+  } else {
+    const waited = (await waitingOf(recipientId, plan, before, parts)).length;
+    onMoved(0, waited);
+    try {
+      const acted = await act(recipientId, deed, parts, (moved) => {
+        result.moved = moved;
+        onMoved(moved, waited);
+      });
+      result = { ...result, ...acted };
+    } catch (error) {
+      if (!(error instanceof InputError)) await write({ moved: result.moved, failed: true });
+      throw error;
+    }
+    await write({ moved: result.moved });
+  }
+  const after = await parts.limiters.alert.inspect(recipientId);
+  const reserved = await waitingOf(recipientId, plan, after, parts);
+  const { now } = before;
+  const count = deed.kind === 'cancel' ? result.canceled : result.moved;
+  return { ...plan.did({ ...result, before, after }), now, moved: result.moved, count, reserved };
+}
+
+/** The end of an operation counts from the limiter's clock, so it is planned when that is known. */
+async function planOf(
+  { operation, recipientId, fields, names }: Asked,
+  { limiters, policy }: Pick<OperationParts, 'limiters' | 'policy'>,
+): Promise<{ readonly plan: Plan; readonly alerts: Inspection }> {
+  const alerts = await limiters.alert.inspect(recipientId);
+  return { plan: operation.plan(fields, { recipientId, now: alerts.now, policy, names }), alerts };
+}
+
+/** What waits at the limiters that the operation concerns, the next one first. */
+async function waitingOf(
+  recipientId: string,
+  { deed }: Plan,
+  alerts: Inspection,
+  { limiters }: Pick<OperationParts, 'limiters'>,
+): Promise<Inspection['reserved']> {
+  const concerned = deed.kind === 'cancel' ? Object.values(limiters) : limitersOf(deed, limiters);
+  const others = concerned.filter((each) => each !== limiters.alert);
+  const apart = await Promise.all(others.map((each) => each.inspect(recipientId)));
+  return [alerts, ...apart].flatMap((each) => each.reserved).toSorted((a, b) => a.at - b.at);
+}
+
+/** The preview was of this recipient, so nothing of another one is canceled. */
+async function checkOwn(recipientId: string, id: string, find: CancelingParts['find'], names: Names): Promise<void> {
+  const { waiting } = await findCancelable({ id }, find);
+  if (waiting.some((job) => job.recipientId === recipientId)) return;
+  const expected = 'the id of a notification of this recipient that waits';
+  throw new InputError('cannot cancel', [{ path: names.of('notification'), expected, found: JSON.stringify(id) }]);
+}
+
+function cancelingOf({ canceling }: OperationParts): CancelingParts {
+  if (canceling === undefined) throw new TypeError('expected the parts of a cancel, found none');
+  return canceling;
+}
