@@ -2,6 +2,8 @@ import { defineConfig } from 'vitest/config';
 
 /** `npm run test:slow`: what strikes, waits or counts at length. All else is `npm test`. */
 const SLOW = 'test/slow/**/*.test.ts';
+/** The packages of test/slow have tests too. */
+const NOT_OURS = '**/node_modules/**';
 /** Tests that start many worker processes, judged by what arrived when: alone on the machine, after all others. */
 const PACED = ['test/e2e/**/*.test.ts'];
 const SLOW_PACED = ['test/slow/{e2e,faults}/**/*.test.ts'];
@@ -48,7 +50,7 @@ export default defineConfig({
         test: {
           name: 'slow-parts',
           include: [SLOW, ...PROPERTIES],
-          exclude: SLOW_PACED,
+          exclude: [NOT_OURS, ...SLOW_PACED],
           env: { ALL_CASES: '1' },
           ...together,
         },
@@ -63,7 +65,7 @@ export default defineConfig({
           ...together,
         },
       },
-      { extends: true, test: { name: 'slow-whole', include: SLOW_PACED, ...alone } },
+      { extends: true, test: { name: 'slow-whole', include: SLOW_PACED, exclude: [NOT_OURS], ...alone } },
     ],
   },
 });
