@@ -4,6 +4,8 @@ import { defineConfig } from 'vitest/config';
 const SLOW = 'test/slow/**/*.test.ts';
 /** The packages of test/slow have tests too. */
 const NOT_OURS = '**/node_modules/**';
+/** Installs those packages, on first use. */
+const SLOW_SETUP = 'test/support/slow-setup.ts';
 /** Tests that start many worker processes, judged by what arrived when: alone on the machine, after all others. */
 const PACED = ['test/e2e/**/*.test.ts'];
 const SLOW_PACED = ['test/slow/{e2e,faults}/**/*.test.ts'];
@@ -52,6 +54,7 @@ export default defineConfig({
           include: [SLOW, ...PROPERTIES],
           exclude: [NOT_OURS, ...SLOW_PACED],
           env: { ALL_CASES: '1' },
+          globalSetup: SLOW_SETUP,
           ...together,
         },
       },
@@ -65,7 +68,10 @@ export default defineConfig({
           ...together,
         },
       },
-      { extends: true, test: { name: 'slow-whole', include: SLOW_PACED, exclude: [NOT_OURS], ...alone } },
+      {
+        extends: true,
+        test: { name: 'slow-whole', include: SLOW_PACED, exclude: [NOT_OURS], globalSetup: SLOW_SETUP, ...alone },
+      },
     ],
   },
 });

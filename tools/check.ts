@@ -38,7 +38,9 @@ function check(): boolean {
 }
 
 try {
-  await installPackages('tools', (line) => process.stdout.write(`${line}\n`));
+  for (const folder of ['tools', 'test/slow'] as const) {
+    await installPackages(folder, (line) => process.stdout.write(`${line}\n`));
+  }
   if (!check()) process.exitCode = 1;
 } catch (error) {
   if (!(error instanceof CommandError)) throw error;

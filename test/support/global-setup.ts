@@ -1,7 +1,6 @@
 import { Redis } from 'ioredis';
 import type { TestProject } from 'vitest/node';
 import { type EmbeddedRedis, startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
-import { installPackages } from '../../tools/install.ts';
 import { leftoverProcesses, markRun, strayKeys } from './leaks.ts';
 
 /** What the projects of vitest.config.ts share: each runs this file, and each loads it anew. */
@@ -13,7 +12,6 @@ const shared = globalThis as { pushpacerTestRun?: Run };
 
 /** One Redis for the whole run; tests keep apart by prefix, those that stop it start one of their own. Leaks fail the run. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  if (project.name.startsWith('slow-')) await installPackages('tools', say);
   shared.pushpacerTestRun ??= start();
   const run = shared.pushpacerTestRun;
   run.users += 1;
@@ -27,7 +25,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
 function start(): Run {
   markRun();
-  return { users: 0, redis: startEmbeddedRedis({ say, install: true }) };
+  return { users: 0, redis: startEmbeddedRedis({ say: (line) => process.stderr.write(`${line}\n`), install: true }) };
 }
 
 async function end(redis: EmbeddedRedis): Promise<void> {
@@ -39,8 +37,4 @@ async function end(redis: EmbeddedRedis): Promise<void> {
   const processes = await leftoverProcesses();
   const leaks = [...processes.map((line) => `process ${line}`), ...keys.map((key) => `key ${key}`)];
   if (leaks.length > 0) throw new Error(`the tests left behind:\n${leaks.join('\n')}`);
-}
-
-function say(line: string): void {
-  process.stderr.write(`${line}\n`);
 }
