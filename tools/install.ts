@@ -7,8 +7,8 @@ import { CommandError } from '../src/terminal/command.ts';
 const ROOT = join(import.meta.dirname, '..');
 
 /** Folders with a package.json and a lock file of their own, so that `npm ci` in the clone brings only what most people need. */
-const FOLDERS = ['tools', 'test/slow', 'bench'] as const;
-export type PackageFolder = (typeof FOLDERS)[number];
+const FOLDERS = ['tools', 'test/slow'] as const;
+type PackageFolder = (typeof FOLDERS)[number];
 
 /** A copy of the lock file that was installed. `npm ci` removes it with the rest before it begins. */
 const INSTALLED = 'node_modules/.installed-lock.json';
