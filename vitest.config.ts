@@ -2,6 +2,10 @@ import { defineConfig } from 'vitest/config';
 
 /** `npm run test:slow`: what strikes, waits or counts at length. All else is `npm test`. */
 const SLOW = 'test/slow/**/*.test.ts';
+/** The packages of test/slow have tests too. */
+const NOT_OURS = '**/node_modules/**';
+/** Installs those packages, on first use. */
+const SLOW_SETUP = 'test/support/slow-setup.ts';
 /** Tests that start many worker processes, judged by what arrived when: alone on the machine, after all others. */
 const PACED = ['test/e2e/**/*.test.ts'];
 const SLOW_PACED = ['test/slow/{e2e,faults}/**/*.test.ts'];
@@ -48,8 +52,9 @@ export default defineConfig({
         test: {
           name: 'slow-parts',
           include: [SLOW, ...PROPERTIES],
-          exclude: SLOW_PACED,
+          exclude: [NOT_OURS, ...SLOW_PACED],
           env: { ALL_CASES: '1' },
+          globalSetup: SLOW_SETUP,
           ...together,
         },
       },
@@ -63,7 +68,10 @@ export default defineConfig({
           ...together,
         },
       },
-      { extends: true, test: { name: 'slow-whole', include: SLOW_PACED, ...alone } },
+      {
+        extends: true,
+        test: { name: 'slow-whole', include: SLOW_PACED, exclude: [NOT_OURS], globalSetup: SLOW_SETUP, ...alone },
+      },
     ],
   },
 });

@@ -1,5 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { delimiter } from 'node:path';
+import { CommandError } from '../src/terminal/command.ts';
+import { installPackages } from './install.ts';
 
 /** The steps of `npm run check`, the fastest first. Each is a program that ends with 0 if all is well. */
 const STEPS: readonly (readonly [name: string, program: string, ...args: string[]])[] = [
@@ -16,7 +18,10 @@ const STEPS: readonly (readonly [name: string, program: string, ...args: string[
   ['package', 'publint', '--strict'],
 ];
 
-const env = { ...process.env, PATH: `node_modules/.bin${delimiter}${process.env['PATH'] ?? ''}` };
+const env = {
+  ...process.env,
+  PATH: `node_modules/.bin${delimiter}tools/node_modules/.bin${delimiter}${process.env['PATH'] ?? ''}`,
+};
 
 /** One line a step; stops at the first that fails, with its output. */
 function check(): boolean {
@@ -32,4 +37,13 @@ function check(): boolean {
   return true;
 }
 
-if (!check()) process.exitCode = 1;
+try {
+  for (const folder of ['tools', 'test/slow'] as const) {
+    await installPackages(folder, (line) => process.stdout.write(`${line}\n`));
+  }
+  if (!check()) process.exitCode = 1;
+} catch (error) {
+  if (!(error instanceof CommandError)) throw error;
+  process.stdout.write(`${error.message}\n`);
+  process.exitCode = 1;
+}

@@ -16,7 +16,12 @@ const STRICT: ts.CompilerOptions = {
 
 /** The faults that TypeScript finds in these texts of a user, with and without `exactOptionalPropertyTypes`; of each, its first line. */
 export function strictFaults(...codes: readonly string[]): string[] {
-  const texts = new Map(codes.map((code, index) => [join(process.cwd(), `snippet-of-a-user-${index}.mts`), code]));
+  return strictFaultsIn(process.cwd(), ...codes);
+}
+
+/** The same for texts in this folder: they may import the packages that are installed for it. */
+export function strictFaultsIn(folder: string, ...codes: readonly string[]): string[] {
+  const texts = new Map(codes.map((code, index) => [join(folder, `snippet-of-a-user-${index}.mts`), code]));
   return [true, false].flatMap((exactOptionalPropertyTypes) => {
     const options = { ...STRICT, exactOptionalPropertyTypes };
     const disk = ts.createCompilerHost(options);

@@ -3,13 +3,14 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { stringify } from 'yaml';
+import { parse, stringify } from 'yaml';
 import { loadApiConfig, loadConfig, loadConsoleConfig } from '../../../src/config/config.ts';
 import { parseDuration } from '../../../src/domain/time.ts';
 import { CHART, helm } from '../../../tools/helm.ts';
-import { deployments, fieldFaults, manifestsOf, referenceFaults, schemaFaults } from '../../support/kubernetes.ts';
+import { deployments, manifestsOf, referenceFaults } from '../../support/kubernetes.ts';
 import type { Container, Manifest, Values } from '../../support/kubernetes.ts';
 import { temporaryFolder } from '../../support/program.ts';
+import { fieldFaults, schemaFaults } from './kubernetes-schemas.ts';
 
 const RULES = await readFile('deploy/prometheus/pushpacer.rules.yml', 'utf8');
 
@@ -147,4 +148,20 @@ describe('the chart', { timeout: 120_000 }, () => {
 
 test('the plain manifests are the chart with its defaults', { timeout: 120_000 }, async () => {
   await promisify(execFile)('node', ['tools/manifests.ts', '--check']);
+});
+
+test('the plain manifests are what Kubernetes takes, and would be found out if they were not', async () => {
+  const folder = 'deploy/kubernetes/manifests';
+  const { resources } = parse(await readFile(`${folder}/kustomization.yaml`, 'utf8')) as { resources: string[] };
+  const texts = await Promise.all(resources.map((file) => readFile(`${folder}/${file}`, 'utf8')));
+  const manifests = manifestsOf(texts.join('---\n'));
+  expect(manifests.length).toBeGreaterThan(3);
+  expect(schemaFaults(manifests)).toEqual([]);
+
+  const [worker] = deployments(manifests);
+  const broken = manifestsOf(JSON.stringify(worker).replace('"limits":{"memory":"512Mi"}', '"limits":[]'));
+  expect(schemaFaults(broken).join()).toMatch(/Deployment pushpacer-worker: .*limits must be object/);
+  expect(schemaFaults(manifestsOf(JSON.stringify({ ...worker, apiVersion: 'apps/v1beta1' }))).join()).toContain(
+    'apiVersion',
+  );
 });

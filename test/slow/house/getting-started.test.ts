@@ -73,7 +73,7 @@ async function blocksOf(page: string): Promise<Block[]> {
 async function projects(): Promise<[clone: string, app: string]> {
   const parent = await temporaryFolder();
   const [clone, app] = [join(parent, 'pushpacer'), join(parent, 'app')];
-  const isLeftOut = (path: string) => /^(node_modules|dist|\.git)(\/|$)/.test(relative(ROOT, path));
+  const isLeftOut = (path: string) => /(^|\/)node_modules(\/|$)|^(dist|\.git)(\/|$)/.test(relative(ROOT, path));
   await cp(ROOT, clone, { recursive: true, filter: (path) => !isLeftOut(path) });
   await symlink(join(ROOT, 'node_modules'), join(clone, 'node_modules'));
   await mkdir(app);

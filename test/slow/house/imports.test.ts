@@ -1,8 +1,8 @@
 import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { startProcess } from '../support/process.ts';
-import { temporaryFolder } from '../support/program.ts';
+import { startProcess } from '../../support/process.ts';
+import { temporaryFolder } from '../../support/program.ts';
 
 /** A project with these sources, and this repository's packages. */
 async function projectOf(sources: Readonly<Record<string, string>>): Promise<string> {
@@ -44,22 +44,6 @@ test('imports that go down are let pass, and are counted', async () => {
   const { code, lines } = await checkImports(await projectOf(GOOD));
   expect(lines).toEqual(['12 modules, 10 imports, 0 faults']);
   expect(code).toBe(0);
-});
-
-test('what an app imports loads no package of a provider, an HTTP server or a worker', async () => {
-  const hooks = `
-    import { registerHooks } from 'node:module';
-    const load = (url, context, next) => {
-      console.log(/node_modules\\/((@[^/]+\\/)?[^/]+)/.exec(url)?.[1] ?? url);
-      return next(url, context);
-    };
-    registerHooks({ load });
-    await import(process.argv[1]);`;
-  const args = ['--input-type=module', '-e', hooks, join(process.cwd(), 'src/index.ts')];
-  const { stdout } = await startProcess({ args }).waitForExit();
-  const loaded = new Set(stdout.split('\n'));
-  const { dependencies } = JSON.parse(await readFile('package.json', 'utf8')) as { dependencies: object };
-  expect(Object.keys(dependencies).filter((name) => loaded.has(name))).toEqual(['bullmq', 'ioredis', 'zod']);
 });
 
 test('every rule of the layout finds what breaks it', async () => {
