@@ -26,6 +26,8 @@ test('a worker without a platform puts its jobs back for one that has it: none b
     makeNotification({ recipientId: `r-${index}`, devices: [makeDevice('fcm')] }),
   );
   await bench.producer.enqueueMany(all);
+  // Either worker takes a job, by chance: of forty, one may come to the wrong one ten times.
+  await vi.waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(all.length), { timeout: 60_000 });
   for (const { id } of all) await ends(bench, id, 'delivered');
   expect(bench.sandbox.journal.accepted).toHaveLength(all.length);
   expect(await bench.line(/no credentials for fcm: put back for a worker that has them/)).toContain('"level":"warn"');
