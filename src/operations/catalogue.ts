@@ -143,9 +143,6 @@ function rulesText(rules: readonly Rule[]): string {
   return rules.length === 0 ? 'none' : rules.map(ruleName).join(',');
 }
 
-const RULES: FieldLook = { label: 'Rules', value: 'rules' };
-const MIN_GAP: FieldLook = { label: 'Gap', value: 'duration' };
-
 const limit = defineOperation({
   ...{ name: 'limit', title: 'Limit', scope: 'operate', done: 'the limits are stored' },
   does: 'Stores limits for this recipient, in place of the general ones.',
@@ -157,12 +154,12 @@ are moved to their earliest slots, in their order, and their delayed jobs with t
   fields: z.strictObject({
     rules: written(
       z.string(),
-      { ...RULES, description: 'as LIMIT_RULES: 5/1m,50/1h; the word none for no rules' },
+      { label: 'Rules', value: 'rules', description: 'as LIMIT_RULES: 5/1m,50/1h; the word none for no rules' },
       readRules,
     ).optional(),
     minGap: written(
       z.string(),
-      { ...MIN_GAP, description: 'as LIMIT_MIN_GAP: 10s; 0 for none' },
+      { label: 'Gap', value: 'duration', description: 'as LIMIT_MIN_GAP: 10s; 0 for none' },
       readMinGap,
     ).optional(),
     for: forField('from now, such as 7d (default: without an end)').optional(),
@@ -229,48 +226,30 @@ export function readDays(input: string | readonly string[]): Read<readonly Day[]
   return { value: [...new Set(days)] };
 }
 
-/** As it is: the fields are checked together, since the parts of a time depend on each other. */
-function asItIs<T>(value: T): Read<T> {
-  return { value };
+/** A field as it is: those of quiet hours are checked together, since the parts of a time depend on each other. */
+function asItIs<T>(schema: z.ZodType<T, T>, look: FieldLook & { readonly description: string }) {
+  return written(schema, look, (value): Read<T> => ({ value })).optional();
 }
 
+const TIME_OF_DAY = { value: 'time', kind: 'time' } as const;
+const ONE_TIME = '{ "days": ["mon"], "from": "21:00", "until": "07:00" }';
+
 const quietFields = z.strictObject({
-  timezone: written(
-    z.string(),
-    { label: 'Time zone', value: 'name', description: 'whose clock: Europe/Paris' },
-    asItIs,
-  ).optional(),
-  from: written(
-    z.string(),
-    { label: 'From', value: 'time', kind: 'time', description: 'when it begins: 21:00' },
-    asItIs,
-  ).optional(),
-  until: written(
-    z.string(),
-    { label: 'Until', value: 'time', kind: 'time', description: 'when it ends: 07:00' },
-    asItIs,
-  ).optional(),
+  timezone: asItIs(z.string(), { label: 'Time zone', value: 'name', description: 'whose clock: Europe/Paris' }),
+  from: asItIs(z.string(), { label: 'From', ...TIME_OF_DAY, description: 'when it begins: 21:00' }),
+  until: asItIs(z.string(), { label: 'Until', ...TIME_OF_DAY, description: 'when it ends: 07:00' }),
   days: written(
     z.union([z.string(), z.array(z.string())], { error: DAYS_FORMAT }),
     { label: 'Begins on', value: 'days', kind: 'days', description: 'the days on which it begins: mon-fri' },
     readDays,
   ).optional(),
-  quietHours: written(
-    z.array(z.unknown().describe('{ "days": ["mon"], "from": "21:00", "until": "07:00" }')),
-    {
-      ...{ label: 'Quiet hours', value: 'path', kind: 'file' },
-      description: 'the quiet hours',
-    },
-    asItIs,
-  ).optional(),
-  none: written(
-    z.literal(true),
-    {
-      ...{ label: 'None', value: '', kind: 'flag' },
-      description: 'no time is quiet, also if LIMITS_FILE has quiet hours',
-    },
-    asItIs,
-  ).optional(),
+  quietHours: asItIs(z.array(z.unknown().describe(ONE_TIME)), {
+    ...{ label: 'Quiet hours', value: 'path', kind: 'file', description: 'the quiet hours' },
+  }),
+  none: asItIs(z.literal(true), {
+    ...{ label: 'None', value: '', kind: 'flag' },
+    description: 'no time is quiet, also if LIMITS_FILE has quiet hours',
+  }),
 });
 
 /** The quiet hours that the fields give, with the days as they were understood. */
