@@ -24,6 +24,18 @@ describe('latest', () => {
     expect(await ask('old', join('latest', { at: 1 }))).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
   });
 
+  it('the slot that a canceled one left behind, whose job was removed, is not that of the next one with its id', async () => {
+    const { ask, cancel, join, clock, reserved } = open();
+    await ask('first');
+    await ask('X', { enqueuedAt: 1, ...join('latest', { at: 1 }) });
+    await cancel('X', 1);
+    clock.now += 500;
+    await ask('new', { enqueuedAt: 3, ...join('latest', { at: 3 }) });
+    const again = await ask('X', { enqueuedAt: 2, ...join('latest', { at: 2 }) });
+    expect(again).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
+    expect(await reserved()).toEqual(['new/0']);
+  });
+
   it('an older one that is tried again does not go after a newer one', async () => {
     const { ask, join, limiter, clock } = open();
     await ask('old', join('latest', { at: 1 }));

@@ -43,8 +43,14 @@ if join then
     group = readGroup(field)
     isHolder = group and group.who == who
     becomesHolder = isNew or isHolder
-    if group and not isHolder and (isNew or renew) and join.at < group.at then
-      for _, scope in ipairs(scopes) do drop(scope.sent) end -- it missed its slot, which is free again
+    -- The slot of a canceled job that somebody removed, under the same id: not its own.
+    local isForeign = group and not isHolder and slot and not readOwn('part:')
+    if group and not isHolder and (isNew or renew or isForeign) and join.at < group.at then
+      for _, scope in ipairs(scopes) do -- it missed its slot, which is free again
+        drop(scope.sent)
+        drop(scope.reserved)
+        drop(scope.heldBack)
+      end
       writeEnd(who, name, 'superseded', group.name)
       return endedReply('superseded', group.name, 0)
     end
