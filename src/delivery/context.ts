@@ -154,7 +154,8 @@ export interface Tried {
 
 /**
  * What only looks at passes: it logs, counts, traces or writes what it sees, and changes no result. Its calls come in this order.
- * Those that it leaves out cost nothing. None of them may throw or reject, or need what another watcher does.
+ * Those that it leaves out cost nothing. None of them may throw or reject, or need what another watcher
+ * does, but for `context.trace`, which is there from the end of `taken` on where traces are wanted.
  */
 export interface Watcher {
   /** A pass begins. */
