@@ -209,6 +209,7 @@ const unlimit = defineOperation({
 /* Quiet hours */
 
 const DAYS_FORMAT = 'days such as mon-fri or sat,sun';
+const DAYS_INPUT = z.union([z.string(), z.array(z.string())], { error: DAYS_FORMAT });
 
 /** `mon-fri`, `sat,sun` or both: the days, in the order in which they are written. */
 export function readDays(input: string | readonly string[]): Read<readonly Day[]> {
@@ -239,7 +240,7 @@ const quietFields = z.strictObject({
   from: asItIs(z.string(), { label: 'From', ...TIME_OF_DAY, description: 'when it begins: 21:00' }),
   until: asItIs(z.string(), { label: 'Until', ...TIME_OF_DAY, description: 'when it ends: 07:00' }),
   days: written(
-    z.union([z.string(), z.array(z.string())], { error: DAYS_FORMAT }),
+    DAYS_INPUT,
     { label: 'Begins on', value: 'days', kind: 'days', description: 'the days on which it begins: mon-fri' },
     readDays,
   ).optional(),
@@ -257,7 +258,8 @@ function hoursOf(given: Readonly<Record<string, unknown>>): unknown {
   if (given['none'] === true) return { timezone: 'UTC', quietHours: [] };
   const { timezone, from, until, days } = given;
   if ('quietHours' in given) return { timezone, quietHours: given['quietHours'] };
-  const read = days === undefined ? undefined : readDays(days as string);
+  const texts = DAYS_INPUT.safeParse(days); // what is no text has its fault from the schema
+  const read = texts.success ? readDays(texts.data) : undefined;
   return { timezone, quietHours: [{ ...(read && 'value' in read && { days: read.value }), from, until }] };
 }
 

@@ -103,6 +103,8 @@ it.each([
   ['quiet', {}, ['timezone, from, until']],
   ['quiet', { timezone: 'Mars', from: '25:00', until: '07:00', days: ['mon', 'x'] }, ['days', 'timezone', 'from']],
   ['quiet', { timezone: 'UTC', quietHours: [{ from: '9', until: '10:00' }] }, ['quietHours[0].from']],
+  ['quiet', { timezone: 'UTC', from: '21:00', until: '07:00', days: 5 }, ['days']],
+  ['quiet', { timezone: 'UTC', from: '21:00', until: '07:00', days: [null] }, ['days']],
   ['quiet', { none: true, from: '21:00' }, ['none']],
   ['unblock', { for: '1h' }, ['for']],
   ['unblock', [], ['']],
