@@ -1,13 +1,12 @@
-import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import type { Redis } from 'ioredis';
 import { CommandError } from '../src/terminal/command.ts';
+import { npmCi } from '../tools/install.ts';
 
 const FOLDER = fileURLToPath(new URL('.', import.meta.url));
-const OUTPUT_CHARACTERS = 1_000;
 
 /** The other libraries, in the versions of bench/package.json. */
 export interface Rivals {
@@ -25,14 +24,16 @@ export async function installRivals(say: (line: string) => void): Promise<Rivals
   });
   if (!(await Promise.all(installed)).every(Boolean)) {
     say(`installing ${names.join(', ')} in bench/ (npm ci)`);
-    await install();
+    await npmCi('bench').catch((error: unknown) => {
+      throw new CommandError(`--quick does without the rivals: ${(error as Error).message}`);
+    });
   }
   const load = createRequire(new URL('package.json', import.meta.url));
   for (const name of names) tryToLoad(load, name);
   return { load, versions };
 }
 
-/** Loads it once before measuring, because a native part may be missing for this platform. */
+/** Loads it once before measuring: microtime contains binaries for the usual platforms, so a native part may be missing for this platform. */
 function tryToLoad(load: NodeJS.Require, name: string): void {
   try {
     load(name);
@@ -40,19 +41,6 @@ function tryToLoad(load: NodeJS.Require, name: string): void {
     const [reason] = String(error).split('\n');
     throw new CommandError(`${name} does not load; --quick does without it: ${reason ?? ''}`);
   }
-}
-
-/** Without install scripts: the only native part, microtime, contains binaries for the usual platforms. */
-function install(): Promise<void> {
-  // `npm run` sets the prefix to the repository's root: without this, npm would install there.
-  const env = { ...process.env, npm_config_local_prefix: undefined };
-  return new Promise((resolve, reject) => {
-    execFile('npm', ['ci', '--ignore-scripts'], { cwd: FOLDER, env }, (error, stdout, stderr) => {
-      const output = `${stdout}${stderr}`.trim().slice(-OUTPUT_CHARACTERS);
-      if (error === null) resolve();
-      else reject(new CommandError(`the rivals could not be installed; --quick does without them:\n${output}`));
-    });
-  });
 }
 
 async function readJson(path: string): Promise<unknown> {

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { delimiter } from 'node:path';
 import { CommandError } from '../src/terminal/command.ts';
-import { installPackages } from './install.ts';
+import { installAll } from './install.ts';
 
 /** The steps of `npm run check`, the fastest first. Each is a program that ends with 0 if all is well. */
 const STEPS: readonly (readonly [name: string, program: string, ...args: string[]])[] = [
@@ -38,9 +38,7 @@ function check(): boolean {
 }
 
 try {
-  for (const folder of ['tools', 'test/slow'] as const) {
-    await installPackages(folder, (line) => process.stdout.write(`${line}\n`));
-  }
+  await installAll((line) => process.stdout.write(`${line}\n`));
   if (!check()) process.exitCode = 1;
 } catch (error) {
   if (!(error instanceof CommandError)) throw error;

@@ -19,8 +19,13 @@ const OUTPUT_CHARACTERS = 1_000;
 const UNREACHABLE =
   /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|E\w*TIMEDOUT|ERR_SOCKET_TIMEOUT)\b/;
 
+/** Installs the packages of all of them. `say`: told what takes a while. */
+export async function installAll(say: (line: string) => void): Promise<void> {
+  for (const folder of FOLDERS) await installPackages(folder, say);
+}
+
 /** Installs the packages of a folder unless those of its lock file are there. Of several processes one installs, and the others wait. */
-export async function installPackages(folder: PackageFolder, say: (line: string) => void): Promise<void> {
+async function installPackages(folder: PackageFolder, say: (line: string) => void): Promise<void> {
   const path = join(ROOT, folder);
   const wanted = await readFile(join(path, 'package-lock.json'), 'utf8');
   const isInstalled = async () => (await readFile(join(path, INSTALLED), 'utf8').catch(() => undefined)) === wanted;
@@ -61,8 +66,8 @@ function isRunning(pid: number): boolean {
   }
 }
 
-/** Without install scripts: none of these packages needs its own. */
-function npmCi(folder: string): Promise<void> {
+/** Installs what the lock file of a folder has. Without install scripts: none of these packages needs its own. */
+export function npmCi(folder: string): Promise<void> {
   // `npm run` sets the prefix to the repository's root: without this, npm would install there.
   const env = { ...process.env, npm_config_local_prefix: undefined };
   return new Promise((resolve, reject) => {
