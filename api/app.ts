@@ -345,6 +345,7 @@ const TOO_MANY_READERS: Problem = {
   ...{ status: 429, code: 'queue-full', headers: { 'retry-after': '60' } },
   detail: `${MOST_READERS} clients read outcomes here already`,
 };
+
 /** The id in the path. Throws InputError if no recipient can have it. */
 function recipientOf(c: Context): string {
   const checked = notificationSchema.shape.recipientId.safeParse(c.req.param('id'));

@@ -86,8 +86,8 @@ function readReport(file: string): Report | undefined {
 }
 
 /**
- * The end of a CI run: which files took longest, what failed, once more, since the start of so long an output is often cut off, and as the last line
- * `N passed, N failed`, over all of its suites and the gate, which counts as one failure.
+ * The end of a CI run: which files took longest; what failed, once more, since the start of so long an output is often cut off; and as
+ * the last line `N passed, N failed`, over all of its suites and the gate, which counts as one failure.
  *
  *   node summary.ts CHECK-EXIT-CODE REPORT TEST-EXIT-CODE [REPORT TEST-EXIT-CODE]...
  */

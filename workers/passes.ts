@@ -8,7 +8,7 @@ import { paceOf } from '../src/limiter/pace.ts';
 import { cancelWaiting } from '../src/queue/cancel.ts';
 import { createCancellationIndex } from '../src/queue/cancellation-index.ts';
 import { redelay, type Due } from '../src/queue/job-lock.ts';
-import { homesOf } from '../src/queue/layout.ts';
+import { homesOf, queuesAt } from '../src/queue/layout.ts';
 import { CANCEL } from '../src/queue/names.ts';
 import { createOtherWorkers } from '../src/queue/workers.ts';
 import type { Accounts } from './accounts.ts';
@@ -34,8 +34,7 @@ export async function createPasses(
   const { connections, accounts, breakers, queues, layout, signal, metrics, log } = parts;
   const { policy, maxWaitMs, maxPending, retry, atMostOnce, credentialsWaitMs } = config;
   const homes = (recipientId: string): readonly string[] => homesOf(recipientId, layout());
-  const queuesOf = (recipientId: string): readonly Queue[] =>
-    homes(recipientId).flatMap((home) => queues.find(({ opts }) => opts.prefix === home) ?? []);
+  const queuesOf = (recipientId: string): readonly Queue[] => queuesAt(homes(recipientId), queues);
 
   const { deciders, endOf, ...limiters } = await createLimiters(config, parts);
   const cancelParts = { connection: connections.queue, queues, homes, deciders };

@@ -8,6 +8,7 @@ import type { Canceller } from '../limiter/redis/canceller.ts';
 import type { Connection } from '../redis/connection.ts';
 import { lockKeyOf } from './bullmq-internals.ts';
 import type { KeyPlace } from './cancellation-index.ts';
+import { queuesAt } from './layout.ts';
 import { redelay } from './job-lock.ts';
 import { CANCEL, cancellationIndexKey, DEAD_LETTERS, jobIdOf, replayIdsOf } from './names.ts';
 import { findJob } from './readable.ts';
@@ -215,7 +216,7 @@ async function toAndFro<Home, T>(homes: readonly Home[], read: (home: Home) => P
 
 /** The queues that may have notifications of a recipient. */
 function homesIn(recipientId: string, { queues, homes }: Pick<CancelParts, 'queues' | 'homes'>): Queue[] {
-  return homes(recipientId).flatMap((prefix) => queues.find(({ opts }) => opts.prefix === prefix) ?? []);
+  return queuesAt(homes(recipientId), queues);
 }
 
 /** Those that exist, and are notifications whose recipient can be read. */

@@ -130,6 +130,14 @@ export function homesOf(recipientId: string, { prefixes, next, former }: Layout)
   return [...new Set(all.map((each) => homeIn(each, recipientId)))];
 }
 
+/** Those of the queues that have these prefixes, in the order of the prefixes. */
+export function queuesAt<Q extends { readonly opts: { readonly prefix?: string } }>(
+  prefixes: readonly string[],
+  queues: readonly Q[],
+): Q[] {
+  return prefixes.flatMap((prefix) => queues.find(({ opts }) => opts.prefix === prefix) ?? []);
+}
+
 /** Where an id may be taken by a notification that is not moved yet; undefined if that can be at the home only. */
 export function formerHomeOf(recipientId: string, { phase, former }: Layout): string | undefined {
   return phase === 'move' && former[0] !== undefined ? homeIn(former[0], recipientId) : undefined;

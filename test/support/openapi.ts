@@ -1,5 +1,5 @@
-import addFormats from 'ajv-formats';
-import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import type { ValidateFunction } from 'ajv/dist/2020.js';
+import { faultsBy, openAjv } from './json-schema.ts';
 
 export type Json = Readonly<Record<string, unknown>>;
 interface Operation {
@@ -18,14 +18,7 @@ interface Media {
 
 /** What the document says, as a client in any language reads it. */
 export function documentOf(document: Json) {
-  const ajv = new Ajv2020({
-    allErrors: true,
-    strict: true,
-    allowUnionTypes: true,
-    strictRequired: false,
-    strictTypes: false,
-  });
-  addFormats.default(ajv);
+  const ajv = openAjv();
   ajv.addSchema({ $id: 'api', components: document['components'] }, 'api').addVocabulary(['components']);
   const { paths } = document as {
     readonly paths: Readonly<Record<string, Readonly<Record<string, Operation | undefined>>>>;
@@ -42,9 +35,7 @@ export function documentOf(document: Json) {
     const responses: Readonly<Record<string, Response | undefined>> = paths[path]?.[method]?.responses ?? {};
     const media = responses[status]?.content?.[type];
     if (media === undefined) return [`${method} ${path} ${status} ${type} is not described`];
-    const validate = validatorOf(media.schema);
-    void validate(body);
-    return (validate.errors ?? []).map(({ instancePath, message = '' }) => `${instancePath} ${message}`);
+    return faultsBy(validatorOf(media.schema), body);
   };
   return { paths, validatorOf, faultsOf };
 }
