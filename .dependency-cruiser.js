@@ -2,58 +2,42 @@
  * The layout's rules: imports only go down. tools/check-imports.ts runs them, and makes sure that they had
  * something to judge.
  *
- *   floor 3   operations
- *   floor 2   delivery  http  config                                                       (never each other)
- *   floor 1   limiter  quota  breaker  providers  queue  dead-letters  observe  terminal   (never each other)
- *   floor 0   domain  redis  environment
+ *   floor 4   operations
+ *   floor 3   delivery  producer  dead-letters  http  config                               (never each other)
+ *   floor 2   limiter  quota  breaker  providers  queue  observe  terminal                 (never each other)
+ *   floor 1   redis  environment                                                           (never each other)
+ *   floor 0   notification, which stands on domain
  *
- * config stands above providers, because it has each of them read its own part of the environment.
+ * config stands above providers, because it has each of them read its own part of the environment. A producer adds jobs, asks
+ * the limiter to cancel what waits, and begins the span that the passes link to. A dead letter was a job of the queue and may
+ * become one again.
  */
 const FLOORS = {
   domain: [],
+  notification: ['domain'],
   environment: ['domain'],
-  redis: ['domain'],
-  limiter: ['domain', 'redis'],
-  quota: ['domain', 'redis'],
-  providers: ['domain', 'environment'],
-  queue: ['domain', 'redis'],
-  'dead-letters': ['domain', 'redis'],
-  observe: ['domain'],
-  breaker: ['domain', 'redis'],
-  config: ['domain', 'environment', 'redis', 'providers'],
-  terminal: ['domain', 'environment'],
-  http: ['domain', 'redis', 'limiter'],
-  operations: ['domain', 'redis', 'limiter', 'queue', 'dead-letters', 'observe', 'terminal', 'delivery'],
-  delivery: ['domain', 'redis', 'limiter', 'quota', 'breaker', 'providers', 'queue', 'observe'],
+  redis: ['domain', 'notification'],
+  limiter: ['domain', 'notification', 'redis'],
+  quota: ['domain', 'notification', 'redis'],
+  providers: ['domain', 'notification', 'environment'],
+  queue: ['domain', 'notification', 'redis'],
+  observe: ['domain', 'notification'],
+  breaker: ['domain', 'notification', 'redis'],
+  terminal: ['domain', 'notification', 'environment'],
+  producer: ['domain', 'notification', 'redis', 'limiter', 'queue', 'observe'],
+  'dead-letters': ['domain', 'notification', 'redis', 'queue'],
+  config: ['domain', 'notification', 'environment', 'redis', 'providers'],
+  http: ['domain', 'notification', 'redis', 'limiter'],
+  delivery: ['domain', 'notification', 'redis', 'limiter', 'quota', 'breaker', 'providers', 'queue', 'observe'],
+  operations: [
+    ...['domain', 'notification', 'redis', 'limiter', 'queue', 'observe', 'terminal'],
+    ...['delivery', 'producer', 'dead-letters'],
+  ],
 };
 
-/**
- * What a device, the fields for it and its payload look like is each provider's own, and a notification is checked by them: so
- * these files lie in providers, and domain may import them. That stays an import that goes down, because they import nothing but
- * zod, each other, and the files of domain that know nothing of providers.
- */
-const PAYLOAD_FILES = 'fields|payload';
-const DEVICES = `src/providers/(devices|device-kind|[^/]+/(${PAYLOAD_FILES}))\\.ts$`;
-const BELOW_DEVICES = '^src/domain/(json|notification-types)\\.ts$';
-
-/**
- * A dead letter was a job of the queue and may become one again: names, keys and how long a job is kept are the queue's to
- * say. Dead letters see these three files of it, which do nothing by themselves, and the queue sees nothing of dead letters.
- */
-const QUEUE_FORMAT = 'src/queue/(bullmq-internals|names|readable)\\.ts$';
-
-/** A producer cancels what waits, and the limiters decide that: one Lua script, which needs no policies. It tells places in line too. */
-const CANCELLER = 'src/limiter/(redis/canceller|limiter)\\.ts$';
-
-/** A producer begins the span that the passes of its notifications link to. The file imports nothing of logs and metrics. */
-const TRACING = 'src/observe/tracing\\.ts$';
-
-/** What a folder may import beside the floors below it. */
-const EXCEPT = {
-  domain: [`^${DEVICES}`],
-  'dead-letters': [`^${QUEUE_FORMAT}`],
-  queue: [`^${CANCELLER}`, `^${TRACING}`],
-};
+/** What a device, the fields for it and its payload look like: each platform's own, and a notification is checked by them. */
+const DEVICES = 'src/notification/devices/';
+const BELOW_DEVICES = '^src/(domain/json|notification/types)\\.ts$';
 
 const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
   name: `${folder}-only-imports-${below.join('-') || 'itself'}`,
@@ -61,14 +45,14 @@ const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
   from: { path: `^src/${folder}(/|\\.ts$)` },
   to: {
     path: '^(src|sandbox|api|console|workers|scripts|demo|chaos|tools|test|bench)/',
-    pathNot: [`^src/(${[folder, ...below].join('|')})(/|\\.ts$)`, ...(EXCEPT[folder] ?? [])],
+    pathNot: [`^src/(${[folder, ...below].join('|')})(/|\\.ts$)`],
   },
 }));
 
 /** What is constructed only where a program is put together: workers, scripts, tests, benches; index.ts may re-export it. */
 const CONCRETE =
   '^src/(limiter/(redis/redis|memory/memory)-limiter|quota/(redis|memory)-quota|breaker/redis-breakers|redis/connection|' +
-  `providers/(registry|(?!sender/)[^/]+/(?!(${PAYLOAD_FILES})\\.)[^/]+))\\.ts$`;
+  'providers/(registry|(?!sender/)[^/]+/[^/]+))\\.ts$';
 
 export default {
   forbidden: [
@@ -109,7 +93,7 @@ export default {
       comment: 'It knows what a notification is, and nothing of how a worker delivers it.',
       severity: 'error',
       from: { path: '^sandbox/' },
-      to: { path: '^(src/(?!domain/)|api/|console/|workers/|scripts/)' },
+      to: { path: '^(src/(?!domain/|notification/)|api/|console/|workers/|scripts/)' },
     },
     {
       name: 'concrete-parts-only-in-composition-roots',
@@ -117,7 +101,7 @@ export default {
         'The pipeline sees interfaces: a type may be imported, a class may not. config sees the registry of providers, to ' +
         'have each read its part of the environment; it creates none.',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(index\\.ts$|redis/|limiter/|quota/|providers/|queue/|config/)' },
+      from: { path: '^src/', pathNot: '^src/(index\\.ts$|redis/|limiter/|quota/|providers/|queue/|producer/|config/)' },
       to: { path: CONCRETE, dependencyTypesNot: ['type-only'] },
     },
     {

@@ -6,7 +6,7 @@ import { isObject } from '../src/domain/json.ts';
 import { linesOf, type Line } from '../src/domain/ndjson.ts';
 import { mapInTurns } from '../src/domain/time.ts';
 import { idempotencyKey, jobIdOf } from '../src/queue/names.ts';
-import { checkInput, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
+import { checkInput, type Enqueued, type EnqueueInput, type Producer } from '../src/producer/producer.ts';
 import { findJob, MAX_JOB_TEXT } from '../src/queue/readable.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import type { Backlog } from './backlog.ts';

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { DEAD_LETTER_REASONS, OUTCOMES } from '../src/domain/outcome.ts';
+import { DEAD_LETTER_REASONS, OUTCOMES } from '../src/notification/outcome.ts';
 import { packageVersion } from '../src/observe/metrics.ts';
 import { OPERATIONS } from '../src/operations/catalogue.ts';
 import { fieldsSchema } from './operations.ts';

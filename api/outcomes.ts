@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { readOutcome } from '../src/domain/outcome.ts';
-import { prefixesOf, type Layout } from '../src/queue/layout.ts';
+import { readOutcome } from '../src/notification/outcome.ts';
+import { prefixesOf, type Layout } from '../src/queue/shards/layout.ts';
 import { crc16, outcomesKey } from '../src/queue/names.ts';
 import { readWorkers } from '../src/queue/workers.ts';
 import { PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/connection.ts';

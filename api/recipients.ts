@@ -1,6 +1,6 @@
 import { jobIdOfAsk } from '../src/delivery/slot.ts';
 import { countedAs } from '../src/domain/limits.ts';
-import { parseNotification } from '../src/domain/notification.ts';
+import { parseNotification } from '../src/notification/notification.ts';
 import type { Inspection } from '../src/limiter/limiter.ts';
 import { jobIdOf, notificationIdOf } from '../src/queue/names.ts';
 import { findDelayed, findNotTaken, type DelayedJob, type WaitingJob } from '../src/operations/jobs.ts';

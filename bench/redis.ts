@@ -5,9 +5,9 @@ import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { startEmbeddedRedis, type EmbeddedRedis } from '../sandbox/redis/embedded-redis.ts';
-import type { NotificationInput } from '../src/domain/notification.ts';
+import type { NotificationInput } from '../src/notification/notification.ts';
 import { JOB, QUEUE } from '../src/queue/names.ts';
-import { createProducer, type Producer } from '../src/queue/producer.ts';
+import { createProducer, type Producer } from '../src/producer/producer.ts';
 
 /** What all runs of a suite share. */
 export interface Surroundings {

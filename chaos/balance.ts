@@ -1,6 +1,6 @@
 import { type JournalEntry, shownOf } from '../sandbox/journal.ts';
-import { tokenOf } from '../src/domain/device.ts';
-import type { NotificationInput } from '../src/domain/notification.ts';
+import { tokenOf } from '../src/notification/device.ts';
+import type { NotificationInput } from '../src/notification/notification.ts';
 import { NOTHING, type Forgotten } from './forgotten.ts';
 import type { Enqueued, Completed, Ends } from './queue.ts';
 import { refOf } from './workload.ts';

@@ -1,6 +1,6 @@
 import type { Rate, Answer, Refuse } from '../sandbox/loopback/answers.ts';
 import { seededRandom } from '../sandbox/loopback/timing.ts';
-import { PLATFORMS, type Platform } from '../src/domain/notification.ts';
+import { PLATFORMS, type Platform } from '../src/notification/notification.ts';
 
 /** A fault that is injected. `worker` is a place in the fleet, whatever process runs there at that time. */
 export type Fault = { readonly atMs: number } & (

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ProvidersProcess } from '../demo/providers-process.ts';
 import { arrivalInstant } from '../sandbox/journal.ts';
-import { tokenOf } from '../src/domain/device.ts';
-import type { Device, Platform } from '../src/domain/notification.ts';
+import { tokenOf } from '../src/notification/device.ts';
+import type { Device, Platform } from '../src/notification/notification.ts';
 import { type Fault, ODDITIES } from './faults.ts';
 import { SHARDS, slotOfRecipient, slotOfShard, type ChaosCluster } from './cluster.ts';
 import { isIn, missingAdmissions, type Forgetting } from './forgotten.ts';

@@ -1,7 +1,7 @@
 import type { SeenEntry } from '../demo/providers-child.ts';
 import { shownOf, type Shown, type JournalEntry } from '../sandbox/journal.ts';
 import { GAP, judge, violationsOf, type Arrival, type Violation } from '../sandbox/judge.ts';
-import { tokenOf } from '../src/domain/device.ts';
+import { tokenOf } from '../src/notification/device.ts';
 import type { Policy } from '../src/domain/limits.ts';
 import type { Balance } from './balance.ts';
 import { NOTHING, type Forgotten, type ReplicationLost } from './forgotten.ts';

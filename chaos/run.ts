@@ -8,7 +8,7 @@ import type { WorkerDelays } from '../demo/delays.ts';
 import type { SeenEntry } from '../demo/providers-child.ts';
 import { startProviders, type ProvidersProcess } from '../demo/providers-process.ts';
 import type { StoredDeadLetter } from '../src/dead-letters/letter.ts';
-import { tokenOf } from '../src/domain/device.ts';
+import { tokenOf } from '../src/notification/device.ts';
 import { createProgress } from '../src/terminal/progress.ts';
 import { WORKER_ENVIRONMENT, LIMITS, lateDevices, type Workload } from './workload.ts';
 import { WORKERS, type Fault, WORDS } from './faults.ts';

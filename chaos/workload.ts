@@ -1,7 +1,7 @@
 import { sandboxSubscription } from '../sandbox/webpush/subscription.ts';
-import { tokenOf } from '../src/domain/device.ts';
+import { tokenOf } from '../src/notification/device.ts';
 import { ruleName, type Policy } from '../src/domain/limits.ts';
-import type { Device, NotificationInput } from '../src/domain/notification.ts';
+import type { Device, NotificationInput } from '../src/notification/notification.ts';
 import { formatDuration } from '../src/domain/time.ts';
 import { createDice, type Dice, LOCK_MS } from './faults.ts';
 

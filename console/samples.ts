@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import { LATENESS_BOUNDS_MS } from '../src/domain/time.ts';
 import { readAges, type Overview } from '../src/queue/overview.ts';
-import type { ShardQueues } from '../src/queue/shards.ts';
+import type { ShardQueues } from '../src/queue/shards/shards.ts';
 import { readWorkers, type SeenWorker } from '../src/queue/workers.ts';
 import type { Connection } from '../src/redis/connection.ts';
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { parseScriptText, type ScriptedAnswer } from '../sandbox/answers.ts';
-import { tokenOf } from '../src/domain/device.ts';
-import { parseNotification, type NotificationInput } from '../src/domain/notification.ts';
+import { tokenOf } from '../src/notification/device.ts';
+import { parseNotification, type NotificationInput } from '../src/notification/notification.ts';
 import type { QuietHours } from '../src/domain/quiet-hours.ts';
 import type { ProvidersProcess } from './providers-process.ts';
 

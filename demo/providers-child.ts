@@ -4,7 +4,7 @@ import type { JournalEntry } from '../sandbox/journal.ts';
 import type { Answer, Rate } from '../sandbox/loopback/answers.ts';
 import { DEFAULT_LATENCY, type Latency } from '../sandbox/loopback/timing.ts';
 import { startSandbox, type Sandbox } from '../sandbox/sandbox.ts';
-import type { Platform } from '../src/domain/notification.ts';
+import type { Platform } from '../src/notification/notification.ts';
 import { watchDelays, type Stall } from './delays.ts';
 
 /** The parent's orders. They are carried out in turn, and each is answered with `done`. */

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Answer } from '../sandbox/loopback/answers.ts';
-import type { Platform } from '../src/domain/notification.ts';
+import type { Platform } from '../src/notification/notification.ts';
 import type { Stall } from './delays.ts';
 import type { ProvidersMessage, ProvidersOptions, ProvidersOrder, SeenEntry } from './providers-child.ts';
 

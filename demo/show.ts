@@ -1,7 +1,7 @@
 import { alertsByRecipient, type Arrival } from '../sandbox/judge.ts';
 import { printable } from '../src/domain/faults.ts';
 import { type Policy, ruleName } from '../src/domain/limits.ts';
-import type { DeadLetterReason } from '../src/domain/outcome.ts';
+import type { DeadLetterReason } from '../src/notification/outcome.ts';
 import { formatDuration } from '../src/domain/time.ts';
 import { cut, table, heading } from '../src/terminal/text.ts';
 import type { DemoResult } from './counts.ts';

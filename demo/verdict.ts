@@ -1,10 +1,10 @@
 import { shownOf } from '../sandbox/journal.ts';
 import { idealMakespan } from '../sandbox/judge.ts';
-import { tokenOf } from '../src/domain/device.ts';
+import { tokenOf } from '../src/notification/device.ts';
 import type { Policy } from '../src/domain/limits.ts';
-import type { NotificationInput } from '../src/domain/notification.ts';
-import type { DeadLetterReason } from '../src/domain/outcome.ts';
-import type { Canceled } from '../src/queue/producer.ts';
+import type { NotificationInput } from '../src/notification/notification.ts';
+import type { DeadLetterReason } from '../src/notification/outcome.ts';
+import type { Canceled } from '../src/producer/producer.ts';
 import type { DemoResult, WaitingCounts } from './counts.ts';
 import { MATCH, MISCONFIGURED, NIGHT, THREAD, TRIP, type Morning } from './morning.ts';
 import type { SeenEntry } from './providers-child.ts';

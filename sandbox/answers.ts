@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { InputError, zodFaults, type Fault } from '../src/domain/faults.ts';
-import { type Platform, PLATFORMS } from '../src/domain/notification.ts';
+import { type Platform, PLATFORMS } from '../src/notification/notification.ts';
 import { parseDuration } from '../src/domain/time.ts';
 import { type ApnsReason, APNS_WORDS } from './apns/reasons.ts';
 import { type FcmReason, FCM_WORDS } from './fcm/reasons.ts';

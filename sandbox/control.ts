@@ -3,7 +3,7 @@ import { createServer, type ServerResponse, type IncomingMessage } from 'node:ht
 import { isIP, type AddressInfo } from 'node:net';
 import { z } from 'zod';
 import { InputError, type Fault } from '../src/domain/faults.ts';
-import { PLATFORMS, type Platform } from '../src/domain/notification.ts';
+import { PLATFORMS, type Platform } from '../src/notification/notification.ts';
 import { parseScriptText } from './answers.ts';
 import type { Sandbox } from './interface.ts';
 import type { Journal, JournalEntry, SandboxJournal } from './journal.ts';

@@ -4,7 +4,7 @@
  * @packageDocumentation
  */
 import { InputError, optionFaults, type OptionNames } from '../src/domain/faults.ts';
-import { PLATFORMS } from '../src/domain/notification.ts';
+import { PLATFORMS } from '../src/notification/notification.ts';
 import type { Sandbox, SandboxOptions } from './interface.ts';
 import type { Latency } from './loopback/timing.ts';
 import { startSandbox as startServers } from './sandbox.ts';

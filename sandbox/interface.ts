@@ -1,4 +1,4 @@
-import type { Platform } from '../src/domain/notification.ts';
+import type { Platform } from '../src/notification/notification.ts';
 import type { ScriptedAnswer } from './answers.ts';
 import type { SandboxJournal } from './journal.ts';
 import type { Latency } from './loopback/timing.ts';

@@ -1,6 +1,6 @@
-import { pushId } from '../src/domain/device.ts';
+import { pushId } from '../src/notification/device.ts';
 import { printable } from '../src/domain/faults.ts';
-import type { Platform } from '../src/domain/notification.ts';
+import type { Platform } from '../src/notification/notification.ts';
 
 /** One request as a provider saw it. It names no recipient: a request does not say who that is. */
 export interface JournalEntry {

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { PLATFORMS, type Platform } from '../src/domain/notification.ts';
+import { PLATFORMS, type Platform } from '../src/notification/notification.ts';
 import { AnswerRules } from './answers.ts';
 import { APNS_SERVER } from './apns/server.ts';
 import { FCM_SERVER } from './fcm/server.ts';

@@ -1,8 +1,8 @@
 import { loadLimiterConfig } from '../src/config/config.ts';
 import { createAudit } from '../src/operations/audit.ts';
-import { parseCancelTarget, type CancelTarget } from '../src/domain/notification.ts';
+import { parseCancelTarget, type CancelTarget } from '../src/notification/notification.ts';
 import { printable } from '../src/domain/faults.ts';
-import type { Canceled } from '../src/queue/producer.ts';
+import type { Canceled } from '../src/producer/producer.ts';
 import { isLasting, RedisAwayError } from '../src/redis/connection.ts';
 import { callOf, CommandError, createCommand, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
 import { atQueueRedis, readEnvironment, openProducer, whoAmI } from './support/queue.ts';

@@ -1,7 +1,6 @@
 import { Argument, type Command, type Option } from 'commander';
 import { createCommand, runCommand, definitionOf } from '../src/terminal/command.ts';
 import { shellQuoted as quoted } from '../src/terminal/text.ts';
-import { COMMANDS, loadCommand } from './support/commands.ts';
 
 const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript };
 type Shell = keyof typeof SCRIPTS;
@@ -17,16 +16,25 @@ fish, once:
 It completes the word pushpacer, so that must be on the PATH (npm install --global pushpacer). After an update of pushpacer a new
 shell has the new flags in bash and zsh; in fish, write the file again.`;
 
+type Main = (argv: readonly string[]) => Promise<void>;
+
+/** All commands of the program: what each does, and how it is loaded. */
+type Commands = Readonly<
+  Record<string, { readonly does: string; readonly load: () => Promise<{ readonly main: Main }> }>
+>;
+
 /** `pushpacer completion bash`: prints a script that completes commands, flags, and the values that are known. */
-export async function main(argv: readonly string[]): Promise<void> {
-  const command = createCommand('completion', 'Prints a script that completes commands and flags, for a shell.');
-  command
-    .addArgument(new Argument('<shell>', 'whose script').choices(Object.keys(SCRIPTS)))
-    .addHelpText('after', HELP)
-    .action(async (shell: Shell) => {
-      process.stdout.write(SCRIPTS[shell](await readPlaces(command)));
-    });
-  await runCommand(command, argv);
+export function completionOf(commands: Commands): Main {
+  return async (argv) => {
+    const command = createCommand('completion', 'Prints a script that completes commands and flags, for a shell.');
+    command
+      .addArgument(new Argument('<shell>', 'whose script').choices(Object.keys(SCRIPTS)))
+      .addHelpText('after', HELP)
+      .action(async (shell: Shell) => {
+        process.stdout.write(SCRIPTS[shell](await readPlaces(commands, command)));
+      });
+    await runCommand(command, argv);
+  };
 }
 
 /** A word that a shell may offer, and what it does. */
@@ -57,23 +65,18 @@ export interface Place {
  * All places, from the definitions of the commands. `own` is the command that calls this: its module is still being loaded, so it
  * cannot be loaded here.
  */
-async function readPlaces(own: Command): Promise<Place[]> {
-  const names = Object.keys(COMMANDS).filter((name) => name !== own.name());
-  const definitions = await Promise.all(
-    names.map(async (name) => {
-      const main = await loadCommand(name);
-      return main === undefined ? [] : [await definitionOf(main)];
-    }),
-  );
+async function readPlaces(commands: Commands, own: Command): Promise<Place[]> {
+  const others = Object.entries(commands).filter(([name]) => name !== own.name());
+  const definitions = await Promise.all(others.map(async ([, { load }]) => definitionOf((await load()).main)));
   const top: Place = {
     path: '',
-    words: Object.entries(COMMANDS).map(([word, { does }]) => ({ word, does })),
+    words: Object.entries(commands).map(([word, { does }]) => ({ word, does })),
     flags: [
       { long: '--help', short: '-h', does: 'shows the commands', value: 'none' },
       { long: '--version', short: '-V', does: "shows this program's version", value: 'none' },
     ],
   };
-  return [top, ...[...definitions.flat(), own].flatMap((command) => placesOf(command, command.name()))];
+  return [top, ...[...definitions, own].flatMap((command) => placesOf(command, command.name()))];
 }
 
 function placesOf(command: Command, path: string): Place[] {
@@ -254,5 +257,3 @@ function zshWords({ path, words, flags }: Place): string {
 function described(word: string, does: string): string {
   return quoted(`${word.replaceAll(':', '\\:')}:${does}`);
 }
-
-if (import.meta.main) await main(process.argv.slice(2));

@@ -4,7 +4,7 @@ import { factsOf, type Facts, nameOf } from '../src/dead-letters/facts.ts';
 import type { StoredDeadLetter } from '../src/dead-letters/letter.ts';
 import { inOrder } from '../src/dead-letters/take.ts';
 import { printable } from '../src/domain/faults.ts';
-import type { DeadLetterReason } from '../src/domain/outcome.ts';
+import type { DeadLetterReason } from '../src/notification/outcome.ts';
 import { createCommand, runCommand, CommandError, printJson } from '../src/terminal/command.ts';
 import {
   breakdown,

@@ -1,8 +1,8 @@
 import { accountsOf } from '../src/config/apps-file.ts';
 import { hasOwnLimiter, loadConfig, loadLimiterConfig, reloadCredentials, type Config } from '../src/config/config.ts';
 import { InputError, printable, type Fault } from '../src/domain/faults.ts';
-import { accountOf, type Account } from '../src/domain/device.ts';
-import { PLATFORMS } from '../src/domain/notification.ts';
+import { accountOf, type Account } from '../src/notification/device.ts';
+import { PLATFORMS } from '../src/notification/notification.ts';
 import type { Environment } from '../src/environment/values.ts';
 import { createCommand, EXIT, printJson, runCommand } from '../src/terminal/command.ts';
 import { columnsOf, green, redOut, table, yellowOut } from '../src/terminal/text.ts';

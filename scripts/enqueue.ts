@@ -5,9 +5,15 @@ import { loadQueueConfig } from '../src/config/config.ts';
 import { formatFault, type Fault } from '../src/domain/faults.ts';
 import { ID, ID_FORMAT } from '../src/domain/json.ts';
 import { parseDuration } from '../src/domain/time.ts';
-import { MAX_SPREAD_MS } from '../src/queue/broadcast.ts';
+import { MAX_SPREAD_MS } from '../src/producer/broadcast.ts';
 import { startTracing } from '../src/observe/tracing-sdk.ts';
-import { checkInput, createProducer, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
+import {
+  checkInput,
+  createProducer,
+  type Enqueued,
+  type EnqueueInput,
+  type Producer,
+} from '../src/producer/producer.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
 import {
   callOf,

@@ -13,10 +13,10 @@ import {
   takeLease,
   type Layout,
   type LayoutLease,
-} from '../src/queue/layout.ts';
+} from '../src/queue/shards/layout.ts';
 import { outcomesKey } from '../src/queue/names.ts';
-import { createMover, LeaseLostError, moveAll, type Mover } from '../src/queue/reshard.ts';
-import { createShards, type Shards } from '../src/queue/shards.ts';
+import { createMover, LeaseLostError, moveAll, type Mover } from '../src/queue/shards/reshard.ts';
+import { createShards, type Shards } from '../src/queue/shards/shards.ts';
 import { readWorkers, type SeenWorker } from '../src/queue/workers.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import { MAX_SHARDS } from '../src/redis/target.ts';

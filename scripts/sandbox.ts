@@ -7,7 +7,7 @@ import { type JournalEntry, entryText, tokenStart } from '../sandbox/journal.ts'
 import type { Counts } from '../sandbox/loopback/server.ts';
 import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../sandbox/loopback/timing.ts';
 import { startSandbox, type Sandbox, writePrivateFile, SERVER_KINDS, WILDCARDS } from '../sandbox/sandbox.ts';
-import { PLATFORMS, type Platform } from '../src/domain/notification.ts';
+import { PLATFORMS, type Platform } from '../src/notification/notification.ts';
 import { parseDuration } from '../src/domain/time.ts';
 import { listenError, type ListenAt } from '../src/environment/listening.ts';
 import { createCommand, runCommand, UsageError, integer, CommandError, printJson } from '../src/terminal/command.ts';

@@ -3,7 +3,7 @@ import { loadQueueConfig } from '../src/config/config.ts';
 import { printable } from '../src/domain/faults.ts';
 import { readStatus } from '../src/operations/status.ts';
 import { forgetLosses } from '../src/queue/losses.ts';
-import { createShards } from '../src/queue/shards.ts';
+import { createShards } from '../src/queue/shards/shards.ts';
 import { addressOf } from '../src/redis/target.ts';
 import { createCommand, EXIT, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';

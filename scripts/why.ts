@@ -1,9 +1,9 @@
 import { hasOwnLimiter, loadLimiterConfig } from '../src/config/config.ts';
 import { printable } from '../src/domain/faults.ts';
-import type { StoryPass } from '../src/domain/story.ts';
+import type { StoryPass } from '../src/notification/story.ts';
 import { passText, sendsText } from '../src/operations/pass-words.ts';
 import { tellStory, type Told } from '../src/operations/story.ts';
-import { createShards } from '../src/queue/shards.ts';
+import { createShards } from '../src/queue/shards/shards.ts';
 import { connectProducer, PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/connection.ts';
 import { createCommand, printJson, runCommand } from '../src/terminal/command.ts';
 import { columnsOf, heading, instant, instantFrom, table, wrapText } from '../src/terminal/text.ts';

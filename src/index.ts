@@ -33,7 +33,7 @@ export {
   type WebpushAction,
   type WebpushDevice,
   type WebpushFields,
-} from './domain/notification.ts';
+} from './notification/notification.ts';
 export {
   DEAD_LETTER_REASONS,
   OUTCOMES,
@@ -43,8 +43,8 @@ export {
   type DeviceState,
   type FailedAttempt,
   type OutcomeName,
-} from './domain/outcome.ts';
-export type { LetterStory, Origin, Passes, StoryPass, StorySend } from './domain/story.ts';
+} from './notification/outcome.ts';
+export type { LetterStory, Origin, Passes, StoryPass, StorySend } from './notification/story.ts';
 export {
   expressLimit,
   type ConnectMiddleware,
@@ -111,4 +111,4 @@ export {
   type NotificationStatus,
   type Producer,
   type ProducerOptions,
-} from './queue/producer.ts';
+} from './producer/producer.ts';

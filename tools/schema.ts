@@ -8,7 +8,7 @@ import {
   liveActivitySchema,
   notificationSchema,
   RESERVED_DATA_KEYS,
-} from '../src/domain/notification-schema.ts';
+} from '../src/notification/schema.ts';
 import {
   MUST_SHOW,
   NOT_IN_BACKGROUND,
@@ -16,11 +16,11 @@ import {
   LIVE_ACTIVITY_PLATFORMS,
   NOT_IN_LIVE_ACTIVITY,
   ONLY_WITH_START,
-} from '../src/domain/notification-rules.ts';
-import { apnsFieldsSchema, apnsSoundSchema } from '../src/providers/apns/fields.ts';
-import { DEVICE_KINDS } from '../src/providers/devices.ts';
-import { androidFieldsSchema, fcmFieldsSchema } from '../src/providers/fcm/fields.ts';
-import { webpushActionSchema, webpushFieldsSchema } from '../src/providers/webpush/fields.ts';
+} from '../src/notification/rules.ts';
+import { apnsFieldsSchema, apnsSoundSchema } from '../src/notification/devices/apns/fields.ts';
+import { DEVICE_KINDS } from '../src/notification/devices/devices.ts';
+import { androidFieldsSchema, fcmFieldsSchema } from '../src/notification/devices/fcm/fields.ts';
+import { webpushActionSchema, webpushFieldsSchema } from '../src/notification/devices/webpush/fields.ts';
 
 /** A key's pattern: `google*` stands for all that begin so. */
 const keyPattern = (key: string) => (key.endsWith('*') ? key.slice(0, -1) : `${key}$`);
@@ -146,7 +146,7 @@ function schemaText(types: string): string {
     $schema,
     title: 'Notification',
     description:
-      'The data of a job named push: one message to one recipient, for one or more devices. Made from src/domain/notification-schema.ts by npm run schema.',
+      'The data of a job named push: one message to one recipient, for one or more devices. Made from src/notification/schema.ts by npm run schema.',
     ...rest,
     properties: Object.fromEntries(described) as object,
     ...BY_PUSH_TYPE,
@@ -196,7 +196,7 @@ function docstringOf(member: ts.TypeElement, file: ts.SourceFile): string {
 
 const { values } = parseArgs({ options: { check: { type: 'boolean', default: false } } });
 const file = new URL('../docs/notification.schema.json', import.meta.url);
-const text = schemaText(await readFile(new URL('../src/domain/notification-types.ts', import.meta.url), 'utf8'));
+const text = schemaText(await readFile(new URL('../src/notification/types.ts', import.meta.url), 'utf8'));
 if (!values.check) {
   await writeFile(file, text);
 } else if (text !== (await readFile(file, 'utf8').catch(() => ''))) {

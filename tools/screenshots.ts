@@ -5,9 +5,9 @@ import { startConsole } from '../console/start.ts';
 import { openRedis } from '../sandbox/redis/embedded-redis.ts';
 import { startSandbox } from '../sandbox/sandbox.ts';
 import { loadConfig, loadConsoleConfig } from '../src/config/config.ts';
-import type { EnqueueInput } from '../src/queue/add-jobs.ts';
+import type { EnqueueInput } from '../src/producer/add-jobs.ts';
 import { createLog } from '../src/observe/log.ts';
-import { createProducer } from '../src/queue/producer.ts';
+import { createProducer } from '../src/producer/producer.ts';
 import { startReplica } from '../workers/replica.ts';
 import { launchBrowser } from './browser.ts';
 

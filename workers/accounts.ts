@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import { accountsOf, type AccountConfig, type Credentials } from '../src/config/apps-file.ts';
 import { reloadCredentials } from '../src/config/config.ts';
-import { namesOf, type Account } from '../src/domain/device.ts';
+import { namesOf, type Account } from '../src/notification/device.ts';
 import { InputError, type Fault, formatFault } from '../src/domain/faults.ts';
-import type { Platform } from '../src/domain/notification.ts';
+import type { Platform } from '../src/notification/notification.ts';
 import { watchFiles } from '../src/environment/files.ts';
 import type { Environment } from '../src/environment/values.ts';
 import type { Logger } from '../src/observe/log.ts';

@@ -1,8 +1,8 @@
 import type { BreakerChange, Breakers, OpenBreaker } from '../src/breaker/breaker.ts';
 import { createBreakers, type BreakerRedis } from '../src/breaker/redis-breakers.ts';
 import type { Config } from '../src/config/config.ts';
-import { namesOf } from '../src/domain/device.ts';
-import { needsOperator, type Trouble } from '../src/domain/outcome.ts';
+import { namesOf } from '../src/notification/device.ts';
+import { needsOperator, type Trouble } from '../src/notification/outcome.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 

@@ -1,6 +1,6 @@
 import type { Job } from 'bullmq';
 import { createDeadLetters, type DeadLettersOptions } from '../src/dead-letters/store.ts';
-import type { Outcome } from '../src/domain/outcome.ts';
+import type { Outcome } from '../src/notification/outcome.ts';
 import { within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import { assertBullMq, jobOfLostLock } from '../src/queue/bullmq-internals.ts';

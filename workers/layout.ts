@@ -12,10 +12,10 @@ import {
   takeLease,
   type Layout,
   type LayoutLease,
-} from '../src/queue/layout.ts';
+} from '../src/queue/shards/layout.ts';
 import { layoutKey } from '../src/queue/names.ts';
-import { createMover, LeaseLostError } from '../src/queue/reshard.ts';
-import { createShards } from '../src/queue/shards.ts';
+import { createMover, LeaseLostError } from '../src/queue/shards/reshard.ts';
+import { createShards } from '../src/queue/shards/shards.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import { insist } from '../src/redis/deadline.ts';
 import { TROUBLE_EVERY_MS } from './redis.ts';

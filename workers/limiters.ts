@@ -1,7 +1,7 @@
 import type { Config } from '../src/config/config.ts';
 import type { DeliverParts } from '../src/delivery/context.ts';
 import type { CountedApart } from '../src/domain/limits.ts';
-import { errorChain } from '../src/domain/redact.ts';
+import { errorChain } from '../src/notification/redact.ts';
 import { apartOptions, forEachKind, type WaitingLimiter } from '../src/limiter/limiter.ts';
 import { createCanceller, createEndLook } from '../src/limiter/redis/canceller.ts';
 import { createClock, keepClock } from '../src/limiter/redis/clock.ts';
@@ -9,7 +9,7 @@ import { recipientKeys } from '../src/limiter/redis/keys.ts';
 import { createWaitingLimiter, type WaitingLimiterOptions } from '../src/limiter/redis/redis-limiter.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
-import type { CancelParts } from '../src/queue/cancel.ts';
+import type { CancelParts } from '../src/producer/cancel.ts';
 import { LimiterUnavailableError } from '../src/redis/deadline.ts';
 import { createReplicaWait, ReplicasMissingError, type Confirm, type ReplicaWait } from '../src/redis/replicas.ts';
 import { addressOf } from '../src/redis/target.ts';

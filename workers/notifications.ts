@@ -24,7 +24,7 @@ import { accountsOf } from '../src/config/apps-file.ts';
 import { loadConfig, type Config } from '../src/config/config.ts';
 import { CONFIG_VARIABLES, unknownText, unknownVariables } from '../src/config/variables.ts';
 import { printable } from '../src/domain/faults.ts';
-import { PLATFORMS } from '../src/domain/notification.ts';
+import { PLATFORMS } from '../src/notification/notification.ts';
 import { createLog, type Logger } from '../src/observe/log.ts';
 import { startTracing } from '../src/observe/tracing-sdk.ts';
 import { createCommand, runCommand, helpItem } from '../src/terminal/command.ts';

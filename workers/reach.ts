@@ -1,4 +1,4 @@
-import { namesOf, serviceOf, type Service } from '../src/domain/device.ts';
+import { namesOf, serviceOf, type Service } from '../src/notification/device.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { ReachFailure } from '../src/providers/provider.ts';
 import type { AccountReach, Accounts } from './accounts.ts';

@@ -1,7 +1,7 @@
 import type { Breakers } from '../src/breaker/breaker.ts';
 import { accountsOf } from '../src/config/apps-file.ts';
 import { hasOwnLimiter, type Config } from '../src/config/config.ts';
-import { accountIn, type Account } from '../src/domain/device.ts';
+import { accountIn, type Account } from '../src/notification/device.ts';
 import { InputError } from '../src/domain/faults.ts';
 import { ruleName } from '../src/domain/limits.ts';
 import { SEND_AFTER, within } from '../src/domain/time.ts';
@@ -11,7 +11,7 @@ import type { Logger } from '../src/observe/log.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
 import { createClockMetrics } from '../src/observe/shared-metrics.ts';
 import { createAccounts, startRotation, type Accounts } from './accounts.ts';
-import { consumedPrefixes } from '../src/queue/layout.ts';
+import { consumedPrefixes } from '../src/queue/shards/layout.ts';
 import { layoutKey } from '../src/queue/names.ts';
 import { openMs, startBreakers } from './breakers.ts';
 import { startConsumer, watchLocks, type Consumer } from './consumer.ts';

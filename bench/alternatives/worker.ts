@@ -1,6 +1,6 @@
 import { DelayedError, Worker, type Job, type WorkerOptions } from 'bullmq';
 import { Redis } from 'ioredis';
-import type { NotificationInput } from '../../src/domain/notification.ts';
+import type { NotificationInput } from '../../src/notification/notification.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { createRolling, installRivals } from '../rivals.ts';
 import { endWithParent, openPlainSession, variable, type Send } from '../throughput/plain-worker.ts';

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { addToken } from '../../api/tokens.ts';
-import type { NotificationInput } from '../../src/domain/notification.ts';
-import { createProducer } from '../../src/queue/producer.ts';
+import type { NotificationInput } from '../../src/notification/notification.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import { PREFIX, withClient, withSurroundings, type Surroundings } from '../redis.ts';
 import { middleOf, reportOf, round, rounded, wholeOf, type Middle, type Suite, type Table } from '../suite.ts';
 

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { EnqueueInput } from '../../src/queue/producer.ts';
+import type { EnqueueInput } from '../../src/producer/producer.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { pump } from '../limiter/cases.ts';
 import { PREFIX } from '../redis.ts';

@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { startEmbeddedCluster } from '../../sandbox/redis/embedded-cluster.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { QUEUE, shardPrefixes } from '../../src/queue/names.ts';
-import { createProducer, type Enqueued, type EnqueueInput } from '../../src/queue/producer.ts';
+import { createProducer, type Enqueued, type EnqueueInput } from '../../src/producer/producer.ts';
 import { connectWorker, type Connection } from '../../src/redis/connection.ts';
 import { clientsOf, commandStats, PREFIX, usageOf, type Usage } from '../redis.ts';
 

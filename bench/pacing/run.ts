@@ -3,7 +3,7 @@ import type { SeenEntry } from '../../demo/providers-child.ts';
 import { longestMs, startProviders } from '../../demo/providers-process.ts';
 import { startReplicas, type Replicas } from '../../demo/replicas.ts';
 import { ruleName, type Policy } from '../../src/domain/limits.ts';
-import type { NotificationInput } from '../../src/domain/notification.ts';
+import type { NotificationInput } from '../../src/notification/notification.ts';
 import { formatDuration } from '../../src/domain/time.ts';
 import type { Arrival } from '../../sandbox/judge.ts';
 import { openBenchQueue, PREFIX, type BenchQueue } from '../redis.ts';

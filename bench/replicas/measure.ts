@@ -7,7 +7,7 @@ import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
 import { startEmbeddedCluster } from '../../sandbox/redis/embedded-cluster.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { QUEUE, shardPrefixes } from '../../src/queue/names.ts';
-import { createProducer } from '../../src/queue/producer.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import { makeAlert } from '../pacing/run.ts';
 import { clientsOf, commandStats, PREFIX, usageOf } from '../redis.ts';
 

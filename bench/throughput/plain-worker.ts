@@ -5,8 +5,8 @@ import { connect, type OutgoingHttpHeaders } from 'node:http2';
 import { Worker } from 'bullmq';
 import { Redis } from 'ioredis';
 import { SignJWT } from 'jose';
-import { tokenOf } from '../../src/domain/device.ts';
-import type { NotificationInput } from '../../src/domain/notification.ts';
+import { tokenOf } from '../../src/notification/device.ts';
+import type { NotificationInput } from '../../src/notification/notification.ts';
 import { KEEP_ALL, KEEP_COMPLETED, QUEUE } from '../../src/queue/names.ts';
 import type { BenchPlatform } from './run.ts';
 

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { isAlive, spawnWorker } from '../../demo/replicas.ts';
 import { DEFAULT_LATENCY, NO_LATENCY, type Latency } from '../../sandbox/loopback/timing.ts';
-import type { Device, NotificationInput } from '../../src/domain/notification.ts';
+import type { Device, NotificationInput } from '../../src/notification/notification.ts';
 import {
   commandStats,
   countCommands,

@@ -1,5 +1,5 @@
 import type { Rate } from '../../sandbox/loopback/answers.ts';
-import type { Platform } from '../../src/domain/notification.ts';
+import type { Platform } from '../../src/notification/notification.ts';
 import { createDice, WORDS, type Dice } from '../faults.ts';
 
 /** What an operator or a producer does. `pick`, 0 to 1, chooses among the candidates that there are at that time. */

@@ -2,10 +2,10 @@ import type { Redis } from 'ioredis';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import { objectOr, valueAt } from '../../src/domain/json.ts';
-import type { Completion } from '../../src/domain/outcome.ts';
+import type { Completion } from '../../src/notification/outcome.ts';
 import { dueAtOfScore, scoreOfDue } from '../../src/queue/bullmq-internals.ts';
 import { notificationIdOf, outcomesKey } from '../../src/queue/names.ts';
-import { createShards } from '../../src/queue/shards.ts';
+import { createShards } from '../../src/queue/shards/shards.ts';
 import { refOf } from '../workload.ts';
 import { lifeAt, type DeadAtEnd, type End, type Life } from './facts.ts';
 

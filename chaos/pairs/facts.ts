@@ -1,6 +1,6 @@
 import type { SeenEntry } from '../../demo/providers-child.ts';
-import type { NotificationInput } from '../../src/domain/notification.ts';
-import type { DeviceState } from '../../src/domain/outcome.ts';
+import type { NotificationInput } from '../../src/notification/notification.ts';
+import type { DeviceState } from '../../src/notification/outcome.ts';
 import type { Incident, Thaw } from '../fleet.ts';
 import type { Leftover } from './leftovers.ts';
 

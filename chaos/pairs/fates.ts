@@ -1,4 +1,4 @@
-import { tokenOf } from '../../src/domain/device.ts';
+import { tokenOf } from '../../src/notification/device.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
 import type { SeenEntry } from '../../demo/providers-child.ts';
 import { refOf } from '../workload.ts';

@@ -1,8 +1,8 @@
 import type { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ProvidersProcess } from '../../demo/providers-process.ts';
-import { tokenOf } from '../../src/domain/device.ts';
-import type { Device } from '../../src/domain/notification.ts';
+import { tokenOf } from '../../src/notification/device.ts';
+import type { Device } from '../../src/notification/notification.ts';
 import { WORDS } from '../faults.ts';
 import type { Fleet, KillableRedis } from '../fleet.ts';
 import { injectFault, type Recorded } from '../inject.ts';

@@ -1,5 +1,5 @@
 import { ruleName, type Policy } from '../../src/domain/limits.ts';
-import type { Device, NotificationInput } from '../../src/domain/notification.ts';
+import type { Device, NotificationInput } from '../../src/notification/notification.ts';
 import { formatDuration } from '../../src/domain/time.ts';
 import { createDice, LOCK_MS, type Dice } from '../faults.ts';
 

@@ -2,8 +2,8 @@ import { rateText, parseRate, REPLAYS_PER_SECOND } from '../../src/dead-letters/
 import type { Verb } from '../../src/dead-letters/runs.ts';
 import { isList, type Choice, type DeadLetterFilter } from '../../src/dead-letters/take.ts';
 import { faultOf, InputError, printable, type Fault } from '../../src/domain/faults.ts';
-import { PLATFORMS } from '../../src/domain/notification.ts';
-import { DEAD_LETTER_REASONS } from '../../src/domain/outcome.ts';
+import { PLATFORMS } from '../../src/notification/notification.ts';
+import { DEAD_LETTER_REASONS } from '../../src/notification/outcome.ts';
 import { INSTANT_FORMAT, parseDuration } from '../../src/domain/time.ts';
 import { parseInstant } from '../../src/terminal/command.ts';
 import { instant } from '../../src/terminal/text.ts';

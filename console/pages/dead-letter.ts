@@ -4,7 +4,7 @@ import { factsOf, nameOf, type Facts } from '../../src/dead-letters/facts.ts';
 import type { FoundDeadLetter } from '../../src/dead-letters/take.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { valueAt } from '../../src/domain/json.ts';
-import type { DeadLetter, DeadLetterReason, FailedAttempt } from '../../src/domain/outcome.ts';
+import type { DeadLetter, DeadLetterReason, FailedAttempt } from '../../src/notification/outcome.ts';
 import { cut } from '../../src/terminal/text.ts';
 import {
   badge,

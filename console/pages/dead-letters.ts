@@ -13,8 +13,8 @@ import { lookAtNewest, type Look, type ReasonTimes, type Times } from '../../src
 import type { Run } from '../../src/dead-letters/runs.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import type { DeadLetterFilter, FoundDeadLetter } from '../../src/dead-letters/take.ts';
-import { PLATFORMS } from '../../src/domain/notification.ts';
-import { DEAD_LETTER_REASONS } from '../../src/domain/outcome.ts';
+import { PLATFORMS } from '../../src/notification/notification.ts';
+import { DEAD_LETTER_REASONS } from '../../src/notification/outcome.ts';
 import { readClock } from '../../src/redis/connection.ts';
 import type { ConsoleParts, Page } from '../parts.ts';
 import { badge, count, exact, notice, page, recipientLink, section, table, when, withQuery } from '../layout.ts';

@@ -1,6 +1,6 @@
 import { html } from 'hono/html';
 import { printable } from '../../src/domain/faults.ts';
-import type { StoryPass } from '../../src/domain/story.ts';
+import type { StoryPass } from '../../src/notification/story.ts';
 import { passText, sendsText } from '../../src/operations/pass-words.ts';
 import type { Told } from '../../src/operations/story.ts';
 import type { NotificationStatus } from '../../src/queue/status.ts';

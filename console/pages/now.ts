@@ -1,6 +1,6 @@
 import { html } from 'hono/html';
-import type { Account, Service } from '../../src/domain/device.ts';
-import { namesOf } from '../../src/domain/device.ts';
+import type { Account, Service } from '../../src/notification/device.ts';
+import { namesOf } from '../../src/notification/device.ts';
 import { parseRules } from '../../src/domain/limits.ts';
 import { seldom } from '../../src/domain/time.ts';
 import { breakerText, readStatus, unreachableText, type StatusResult } from '../../src/operations/status.ts';

@@ -1,7 +1,7 @@
 import { html } from 'hono/html';
 import type { Context } from 'hono';
 import { InputError, formatFault } from '../../src/domain/faults.ts';
-import { notificationSchema } from '../../src/domain/notification.ts';
+import { notificationSchema } from '../../src/notification/notification.ts';
 import { DAYS } from '../../src/domain/quiet-hours.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
 import { operationOf, OPERATIONS } from '../../src/operations/catalogue.ts';

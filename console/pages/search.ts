@@ -1,5 +1,5 @@
 import { html } from 'hono/html';
-import { notificationSchema } from '../../src/domain/notification.ts';
+import { notificationSchema } from '../../src/notification/notification.ts';
 import { searchWaiting, type SearchResult } from '../../src/operations/search.ts';
 import type { NotificationStatus } from '../../src/queue/status.ts';
 import type { RecipientView } from '../../api/recipients.ts';

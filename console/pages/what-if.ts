@@ -1,7 +1,7 @@
 import { html } from 'hono/html';
 import { formatFault, type Fault } from '../../src/domain/faults.ts';
 import { policyText, ruleName, type Policy } from '../../src/domain/limits.ts';
-import { notificationSchema } from '../../src/domain/notification.ts';
+import { notificationSchema } from '../../src/notification/notification.ts';
 import { formatDuration } from '../../src/domain/time.ts';
 import { readMinGap, readRules } from '../../src/operations/catalogue.ts';
 import type { Read } from '../../src/operations/operation.ts';

@@ -11,10 +11,10 @@ import {
 } from '../../src/dead-letters/take.ts';
 import { printable } from '../../src/domain/faults.ts';
 import type { Policy } from '../../src/domain/limits.ts';
-import { PLATFORMS, type Platform } from '../../src/domain/notification.ts';
-import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../../src/domain/outcome.ts';
+import { PLATFORMS, type Platform } from '../../src/notification/notification.ts';
+import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../../src/notification/outcome.ts';
 import { parseDuration } from '../../src/domain/time.ts';
-import { findLayout, prefixesOf } from '../../src/queue/layout.ts';
+import { findLayout, prefixesOf } from '../../src/queue/shards/layout.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { readWorkers, sharedPolicy } from '../../src/queue/workers.ts';
 import { readClock, type Connection } from '../../src/redis/connection.ts';

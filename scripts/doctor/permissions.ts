@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { breakerKeys } from '../../src/breaker/redis-breakers.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { findLayout, newLayout, prefixesOf } from '../../src/queue/layout.ts';
+import { findLayout, newLayout, prefixesOf } from '../../src/queue/shards/layout.ts';
 import { DEAD_LETTERS, historyKeys, layoutKey, outcomesKey, QUEUE, workersKey } from '../../src/queue/names.ts';
 import { quotaKeys } from '../../src/quota/redis-quota.ts';
 import type { Connection } from '../../src/redis/connection.ts';

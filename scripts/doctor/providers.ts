@@ -1,7 +1,7 @@
 import { accountsOf, type AccountConfig, type Credentials } from '../../src/config/apps-file.ts';
-import { namesOf, type Account } from '../../src/domain/device.ts';
+import { namesOf, type Account } from '../../src/notification/device.ts';
 import { formatFault, InputError } from '../../src/domain/faults.ts';
-import { notificationSchema, type Platform } from '../../src/domain/notification.ts';
+import { notificationSchema, type Platform } from '../../src/notification/notification.ts';
 import { within } from '../../src/domain/time.ts';
 import type { DryRun, Provider, Reply } from '../../src/providers/provider.ts';
 import { PROVIDERS, type OptionsOf } from '../../src/providers/registry.ts';

@@ -1,6 +1,6 @@
 import { Cluster, type Redis } from 'ioredis';
 import type { RedisConfig } from '../../src/config/config.ts';
-import { errorChain, withoutCredentials } from '../../src/domain/redact.ts';
+import { errorChain, withoutCredentials } from '../../src/notification/redact.ts';
 import {
   connectProducer,
   explained,

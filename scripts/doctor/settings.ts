@@ -1,6 +1,6 @@
 import type { Config } from '../../src/config/config.ts';
 import { unknownText, unknownVariables } from '../../src/config/variables.ts';
-import type { Account } from '../../src/domain/device.ts';
+import type { Account } from '../../src/notification/device.ts';
 import { formatFault, printable, type Fault } from '../../src/domain/faults.ts';
 import { policyText } from '../../src/domain/limits.ts';
 import { formatDuration } from '../../src/domain/time.ts';

@@ -3,10 +3,10 @@ import { loadLimiterConfig, type Config } from '../../src/config/config.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import { NewerFormatError } from '../../src/domain/format.ts';
 import type { CountedApart } from '../../src/domain/limits.ts';
-import { notificationSchema } from '../../src/domain/notification.ts';
+import { notificationSchema } from '../../src/notification/notification.ts';
 import { type Limiter, type Oversight, apartOptions } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { findLayout, homesOf } from '../../src/queue/layout.ts';
+import { findLayout, homesOf } from '../../src/queue/shards/layout.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { readWorkers, sharedPolicy, type SharedPolicy } from '../../src/queue/workers.ts';
 import {

@@ -71,7 +71,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   serve: { does: 'the HTTP API and the console in one process', load: () => import('../../console/serve.ts') },
   sandbox: { does: 'the loopback servers of APNs, FCM and web push', load: () => import('../sandbox.ts') },
   redis: { does: 'a Redis on the loopback, for development', load: () => import('../redis.ts') },
-  completion: { does: 'completes commands and flags in bash, zsh or fish', load: () => import('../completion.ts') },
+  completion: {
+    does: 'completes commands and flags in bash, zsh or fish',
+    load: async () => ({ main: (await import('../completion.ts')).completionOf(COMMANDS) }),
+  },
 };
 
 /** Loads a command; undefined if there is none of this name. */

@@ -5,7 +5,7 @@ import { unknownText, unknownVariables } from '../../src/config/variables.ts';
 import { InputError, printable } from '../../src/domain/faults.ts';
 import type { Environment } from '../../src/environment/values.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
-import { createProducer, type Producer } from '../../src/queue/producer.ts';
+import { createProducer, type Producer } from '../../src/producer/producer.ts';
 import {
   connectProducer,
   explained,

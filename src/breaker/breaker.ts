@@ -1,5 +1,5 @@
-import type { Account, Service } from '../domain/device.ts';
-import type { Trouble } from '../domain/outcome.ts';
+import type { Account, Service } from '../notification/device.ts';
+import type { Trouble } from '../notification/outcome.ts';
 
 /** An open circuit breaker: nothing is sent to this service. All times are epoch milliseconds. */
 export interface OpenBreaker {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import type { Service } from '../domain/device.ts';
-import { TROUBLES, type Trouble } from '../domain/outcome.ts';
+import type { Service } from '../notification/device.ts';
+import { TROUBLES, type Trouble } from '../notification/outcome.ts';
 import { doubledMs } from '../domain/time.ts';
 import type { BreakerChange, BreakerAnswer, Deferred, Evidence, OpenBreaker, Trial, TrialEnd } from './breaker.ts';
 

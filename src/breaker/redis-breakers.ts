@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { accountIn, type Account, type Service } from '../domain/device.ts';
-import { PLATFORMS } from '../domain/notification.ts';
+import { accountIn, type Account, type Service } from '../notification/device.ts';
+import { PLATFORMS } from '../notification/notification.ts';
 import { readScript } from '../redis/scripts.ts';
 import type { BreakerAnswer, Breakers } from './breaker.ts';
 import { createCircuit, type CircuitOptions } from './circuit.ts';

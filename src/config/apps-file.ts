@@ -1,13 +1,13 @@
 import { resolve, dirname } from 'node:path';
 import type { z } from 'zod';
-import { accountOf, type Account, namesOf } from '../domain/device.ts';
+import { accountOf, type Account, namesOf } from '../notification/device.ts';
 import { type Fault, formatPath, zodFaults } from '../domain/faults.ts';
 import { isObject } from '../domain/json.ts';
 import type { Rule } from '../domain/limits.ts';
-import { PLATFORMS, type Platform } from '../domain/notification.ts';
+import { PLATFORMS, type Platform } from '../notification/notification.ts';
 import { reporter, type Report, readJsonFile, shapeOf } from '../environment/files.ts';
 import { type Environment, rules } from '../environment/values.ts';
-import { appNameSchema } from '../providers/device-kind.ts';
+import { appNameSchema } from '../notification/devices/device-kind.ts';
 import { PROVIDERS, type OptionsOf } from '../providers/registry.ts';
 
 /** The credentials of all apps: at the top those of the environment's app. */

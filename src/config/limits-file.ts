@@ -10,7 +10,7 @@ import {
   type Rule,
 } from '../domain/limits.ts';
 import { quietFaults, type QuietHours } from '../domain/quiet-hours.ts';
-import { notificationSchema } from '../domain/notification.ts';
+import { notificationSchema } from '../notification/notification.ts';
 import { reporter, readJsonFile } from '../environment/files.ts';
 
 const NAME = 'LIMITS_FILE';

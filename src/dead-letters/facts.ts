@@ -1,5 +1,5 @@
-import { PLATFORMS, type Platform } from '../domain/notification.ts';
-import type { DeadLetterReason, FailedAttempt } from '../domain/outcome.ts';
+import { PLATFORMS, type Platform } from '../notification/notification.ts';
+import type { DeadLetterReason, FailedAttempt } from '../notification/outcome.ts';
 import { instantOf } from '../domain/time.ts';
 import { openDevicesOf, statedIdOf, type StoredDeadLetter } from './letter.ts';
 import { notificationIdOf } from '../queue/names.ts';

@@ -1,9 +1,21 @@
 import { NewerFormatError, newerThanKnown, type Newer } from '../domain/format.ts';
 import { isObject, objectOr, valueAt } from '../domain/json.ts';
-import { parseNotification, PLATFORMS, type Platform } from '../domain/notification.ts';
-import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason, type FailedAttempt } from '../domain/outcome.ts';
-import { redact } from '../domain/redact.ts';
-import { firstEnqueuedAtOf, MOST_TEXT, originOf, readPasses, withPass, type LetterStory } from '../domain/story.ts';
+import { parseNotification, PLATFORMS, type Platform } from '../notification/notification.ts';
+import {
+  DEAD_LETTER_REASONS,
+  type DeadLetter,
+  type DeadLetterReason,
+  type FailedAttempt,
+} from '../notification/outcome.ts';
+import { redact } from '../notification/redact.ts';
+import {
+  firstEnqueuedAtOf,
+  MOST_TEXT,
+  originOf,
+  readPasses,
+  withPass,
+  type LetterStory,
+} from '../notification/story.ts';
 import { hasStalled } from '../queue/bullmq-internals.ts';
 
 /** A dead letter in its queue. */

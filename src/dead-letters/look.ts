@@ -1,4 +1,4 @@
-import type { DeadLetterReason } from '../domain/outcome.ts';
+import type { DeadLetterReason } from '../notification/outcome.ts';
 import type { DeadLetters } from './store.ts';
 import { matches, merged, type DeadLetterFilter, type FoundDeadLetter, type Walk } from './take.ts';
 

@@ -1,6 +1,6 @@
 import { valueAt } from '../domain/json.ts';
 import type { Policy } from '../domain/limits.ts';
-import type { DeadLetterReason } from '../domain/outcome.ts';
+import type { DeadLetterReason } from '../notification/outcome.ts';
 import { instantOf } from '../domain/time.ts';
 import type { StoredDeadLetter } from './letter.ts';
 import { countIn, type Choice, type ReasonCounts, type DeadLetterShards, walkChosen } from './take.ts';

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { DeadLetterReason } from '../domain/outcome.ts';
+import type { DeadLetterReason } from '../notification/outcome.ts';
 import type { RedisAwayError } from '../redis/connection.ts';
 import { isLasting } from '../redis/diagnosis.ts';
 import { createPace } from './pace.ts';

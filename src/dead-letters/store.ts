@@ -1,10 +1,10 @@
 import type { Queue } from 'bullmq';
-import { targetOf } from '../domain/device.ts';
+import { targetOf } from '../notification/device.ts';
 import { NewerFormatError } from '../domain/format.ts';
 import { objectOr, valueAt } from '../domain/json.ts';
-import { outcomeFields, waitOf, DEAD_LETTER_REASONS } from '../domain/outcome.ts';
-import type { DeadLetter, DeviceState, Outcome } from '../domain/outcome.ts';
-import { firstEnqueuedAtOf, originOf } from '../domain/story.ts';
+import { outcomeFields, waitOf, DEAD_LETTER_REASONS } from '../notification/outcome.ts';
+import type { DeadLetter, DeviceState, Outcome } from '../notification/outcome.ts';
+import { firstEnqueuedAtOf, originOf } from '../notification/story.ts';
 import { waitsFrom } from '../domain/time.ts';
 import { ID_KEPT_S, JOB, KEEP_COMPLETED, notificationIdOf, outcomesKey, PRIORITY, replayIdOf } from '../queue/names.ts';
 import { MAX_JOB_TEXT, readJobs, shortened, type RawJob } from '../queue/readable.ts';

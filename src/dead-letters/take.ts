@@ -1,6 +1,6 @@
 import { valueAt } from '../domain/json.ts';
-import type { Platform } from '../domain/notification.ts';
-import type { DeadLetter, DeadLetterReason } from '../domain/outcome.ts';
+import type { Platform } from '../notification/notification.ts';
+import type { DeadLetter, DeadLetterReason } from '../notification/outcome.ts';
 import { openDevicesOf, statedIdOf, type StoredDeadLetter } from './letter.ts';
 import type { DeadLetters } from './store.ts';
 

@@ -1,13 +1,12 @@
 import type { Job } from 'bullmq';
-import { parseCancelTarget, type CancelTarget } from '../domain/notification.ts';
+import { parseCancelTarget, type Canceled, type CancelTarget } from '../notification/notification.ts';
 import { formatFault } from '../domain/faults.ts';
 import { newerThanKnown } from '../domain/format.ts';
 import { createSparing, type Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
-import type { Canceled } from '../queue/cancel.ts';
 import type { JobLock } from '../queue/job-lock.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
-import type { Result } from '../domain/outcome.ts';
+import type { Result } from '../notification/outcome.ts';
 import { readProgress } from './context.ts';
 import { newer as newerResult } from './decide.ts';
 import { ack, type Completed } from './end.ts';

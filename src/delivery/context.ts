@@ -1,13 +1,18 @@
 import type { Job } from 'bullmq';
 import { z } from 'zod';
 import type { BreakerAnswer, Breakers } from '../breaker/breaker.ts';
-import { type Account, type Service, accountOf, serviceOfDevice, tokenOf } from '../domain/device.ts';
+import { type Account, type Service, accountOf, serviceOfDevice, tokenOf } from '../notification/device.ts';
 import type { Fault } from '../domain/faults.ts';
 import { newerThanKnown, type Newer } from '../domain/format.ts';
 import type { CountedApart, PlaceInLimits } from '../domain/limits.ts';
-import { parseNotification, type Device, type Notification, type ParsedNotification } from '../domain/notification.ts';
-import { DEAD_LETTER_REASONS, type Outcome, type Result } from '../domain/outcome.ts';
-import { originOf, type Origin } from '../domain/story.ts';
+import {
+  parseNotification,
+  type Device,
+  type Notification,
+  type ParsedNotification,
+} from '../notification/notification.ts';
+import { DEAD_LETTER_REASONS, type Outcome, type Result } from '../notification/outcome.ts';
+import { originOf, type Origin } from '../notification/story.ts';
 import type { WaitingLimiter, SlotId } from '../limiter/limiter.ts';
 import type { EndLook } from '../limiter/redis/canceller.ts';
 import type { PassEnd } from '../observe/metrics.ts';
@@ -303,7 +308,7 @@ const progressSchema = z.object({
   heldAt: z.number().optional(),
   /** The span of its last pass that was traced, as W3C Trace Context. */
   traceparent: z.string().optional(),
-  /** Its passes, where HISTORY_MAX is set; read by domain/story.ts. Any fault in them must not cost the rest, so they are not checked here. */
+  /** Its passes, where HISTORY_MAX is set; read by notification/story.ts. Any fault in them must not cost the rest, so they are not checked here. */
   passes: z.unknown().optional(),
   passesLeftOut: z.unknown().optional(),
 });

@@ -1,8 +1,14 @@
-import { namesOf, type Account, type Service } from '../domain/device.ts';
+import { namesOf, type Account, type Service } from '../notification/device.ts';
 import { formatFault, isUnknownField } from '../domain/faults.ts';
-import type { Notification } from '../domain/notification.ts';
-import { CREDENTIALS, needsOperator, type DeadLetterReason, type Result, type Waited } from '../domain/outcome.ts';
-import { errorChain, redact } from '../domain/redact.ts';
+import type { Notification } from '../notification/notification.ts';
+import {
+  CREDENTIALS,
+  needsOperator,
+  type DeadLetterReason,
+  type Result,
+  type Waited,
+} from '../notification/outcome.ts';
+import { errorChain, redact } from '../notification/redact.ts';
 import { doubledMs, SEND_AFTER, tooFarAhead } from '../domain/time.ts';
 import type { NotToBeSent, Refused, Reserved } from '../limiter/limiter.ts';
 import { notificationIdOf } from '../queue/names.ts';

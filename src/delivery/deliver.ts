@@ -16,7 +16,7 @@
 import type { Job } from 'bullmq';
 import { NewerFormatError } from '../domain/format.ts';
 import { placeOf } from '../domain/limits.ts';
-import type { Completion, Result } from '../domain/outcome.ts';
+import type { Completion, Result } from '../notification/outcome.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import type { JobLock } from '../queue/job-lock.ts';
 import type { Place } from '../queue/notification-worker.ts';

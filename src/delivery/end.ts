@@ -1,6 +1,6 @@
 import { DelayedError, UnrecoverableError } from 'bullmq';
-import { targetOf } from '../domain/device.ts';
-import { waitOf, type Completion, type Outcome, type Result } from '../domain/outcome.ts';
+import { targetOf } from '../notification/device.ts';
+import { waitOf, type Completion, type Outcome, type Result } from '../notification/outcome.ts';
 import { waitsFrom } from '../domain/time.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import { ANOTHER_HAS_IT } from '../queue/job-lock.ts';

@@ -1,9 +1,9 @@
-import { accountOf, pushId, serviceOfDevice } from '../domain/device.ts';
+import { accountOf, pushId, serviceOfDevice } from '../notification/device.ts';
 import { formatFault, type Fault } from '../domain/faults.ts';
-import { laterPayloadFault } from '../domain/notification-rules.ts';
-import { asDigest } from '../domain/notification-schema.ts';
-import type { Device, Platform } from '../domain/notification.ts';
-import type { DeviceState, FailedAttempt } from '../domain/outcome.ts';
+import { laterPayloadFault } from '../notification/rules.ts';
+import { asDigest } from '../notification/schema.ts';
+import type { Device, Platform } from '../notification/notification.ts';
+import type { DeviceState, FailedAttempt } from '../notification/outcome.ts';
 import { hasOthers, openDevices, withAttempts, type Context, type DeliverParts, type ReadyDevice } from './context.ts';
 import { noteReply, replyText, STATE_OF } from './replies.ts';
 

@@ -1,6 +1,6 @@
 import type { BreakerAnswer } from '../breaker/breaker.ts';
-import { serviceOfDevice, type Service } from '../domain/device.ts';
-import type { DeviceState, FailedAttempt } from '../domain/outcome.ts';
+import { serviceOfDevice, type Service } from '../notification/device.ts';
+import type { DeviceState, FailedAttempt } from '../notification/outcome.ts';
 import type { Meaning, Reply } from '../providers/provider.ts';
 import {
   openServices,

@@ -1,6 +1,6 @@
-import type { Account } from '../domain/device.ts';
-import type { FailedAttempt } from '../domain/outcome.ts';
-import { errorChain, redact } from '../domain/redact.ts';
+import type { Account } from '../notification/device.ts';
+import type { FailedAttempt } from '../notification/outcome.ts';
+import { errorChain, redact } from '../notification/redact.ts';
 import type { Reply } from '../providers/provider.ts';
 import { transportReply } from '../providers/replies.ts';
 import type { Over, Quota } from '../quota/quota.ts';

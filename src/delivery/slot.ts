@@ -1,6 +1,6 @@
 import { countedAs, placeOf, type CountedAs } from '../domain/limits.ts';
-import { DEFAULT_DIGEST } from '../domain/notification-schema.ts';
-import { mayBeSeen, type Result } from '../domain/outcome.ts';
+import { DEFAULT_DIGEST } from '../notification/schema.ts';
+import { mayBeSeen, type Result } from '../notification/outcome.ts';
 import { SEND_AFTER, sleepUntil, within } from '../domain/time.ts';
 import type {
   Ending,

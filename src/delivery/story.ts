@@ -1,5 +1,5 @@
-import type { Result } from '../domain/outcome.ts';
-import { MOST_TEXT, readPasses, withPass, type StoryPass, type StorySend } from '../domain/story.ts';
+import type { Result } from '../notification/outcome.ts';
+import { MOST_TEXT, readPasses, withPass, type StoryPass, type StorySend } from '../notification/story.ts';
 import type { History } from '../queue/history.ts';
 import { putBackMs, type Context, type Progress, type Tried, type Watcher } from './context.ts';
 

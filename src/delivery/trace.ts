@@ -1,5 +1,5 @@
-import { tokenOf } from '../domain/device.ts';
-import { resultName, type Result } from '../domain/outcome.ts';
+import { tokenOf } from '../notification/device.ts';
+import { resultName, type Result } from '../notification/outcome.ts';
 import type { Admission, NotToBeSent } from '../limiter/limiter.ts';
 import type { Facts, PassTrace, RequestTrace, Tracing } from '../observe/tracing.ts';
 import type { Encoded, Provider, Reply } from '../providers/provider.ts';

@@ -1,5 +1,5 @@
 import { newerText } from '../domain/format.ts';
-import { resultName, type Result } from '../domain/outcome.ts';
+import { resultName, type Result } from '../notification/outcome.ts';
 import { createSparing, type Logger, type Sparing } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { isLockLost } from '../queue/job-lock.ts';

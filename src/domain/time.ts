@@ -1,7 +1,6 @@
 import { setImmediate as othersWork, setTimeout as sleep } from 'node:timers/promises';
 import type { Fault } from './faults.ts';
 import { isObject } from './json.ts';
-import type { Notification } from './notification-types.ts';
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 
@@ -90,7 +89,7 @@ const MOST_AHEAD_MS = 366 * 86_400_000;
  * @param skewMs how much later `now` may be elsewhere: a worker lets it pass where the producer's clock may have
  */
 export function tooFarAhead(
-  { sendAfter, expiresAt }: Pick<Notification, 'sendAfter' | 'expiresAt'>,
+  { sendAfter, expiresAt }: { readonly sendAfter?: number | undefined; readonly expiresAt?: number | undefined },
   now: number,
   skewMs = 0,
 ): Fault[] {

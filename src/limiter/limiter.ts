@@ -1,5 +1,5 @@
 import type { Policy, CountedApart, CountedAs, Rule } from '../domain/limits.ts';
-import type { DeadDigest } from '../domain/outcome.ts';
+import type { DeadDigest } from '../notification/outcome.ts';
 import type { QuietHours } from '../domain/quiet-hours.ts';
 
 /** Names a slot: whose it is, and the id that has it. */

@@ -1,6 +1,6 @@
 import { pino, type DestinationStream, type Logger } from 'pino';
-import { SECRET_DEVICE_FIELDS } from '../domain/device.ts';
-import { withoutCredentials } from '../domain/redact.ts';
+import { SECRET_DEVICE_FIELDS } from '../notification/device.ts';
+import { withoutCredentials } from '../notification/redact.ts';
 
 export type { Logger };
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
-import { namesOf, type Account, type Service, SEVERAL_APPS, type Target } from '../domain/device.ts';
-import { PLATFORMS } from '../domain/notification.ts';
+import { namesOf, type Account, type Service, SEVERAL_APPS, type Target } from '../notification/device.ts';
+import { PLATFORMS } from '../notification/notification.ts';
 import {
   DEAD_LETTER_REASONS,
   OUTCOMES,
@@ -10,7 +10,7 @@ import {
   type DeadLetterReason,
   type Result,
   type Trouble,
-} from '../domain/outcome.ts';
+} from '../notification/outcome.ts';
 import { LATENESS_BOUNDS_MS, SEND_AFTER } from '../domain/time.ts';
 import { createSlotWatch, WITHOUT_SLOT_CODES, type SlotWatch } from './without-slot.ts';
 

@@ -1,6 +1,6 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
-import { namesOf, type Account } from '../domain/device.ts';
-import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../domain/outcome.ts';
+import { namesOf, type Account } from '../notification/device.ts';
+import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../notification/outcome.ts';
 
 // What every replica reads from Redis at each scrape, and what lies between Redis and the replica. All replicas show the same, so take
 // the maximum of them, not the sum. A reader answers undefined where Redis does not answer in time. Then its metrics show nothing: no

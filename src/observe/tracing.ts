@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type * as OpenTelemetry from '@opentelemetry/api';
 import type { Attributes, Link, Span, SpanContext, TraceState } from '@opentelemetry/api';
-import { originOf, TRACEPARENT, type Origin } from '../domain/story.ts';
+import { originOf, TRACEPARENT, type Origin } from '../notification/story.ts';
 
 /**
  * Traces by OpenTelemetry: the spans of producers and of passes, which docs/tracing.md explains. tracing-sdk.ts starts the SDK for

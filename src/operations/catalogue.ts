@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { didYouMean, InputError, printable, type Fault } from '../domain/faults.ts';
 import { limitedText, MAX_WINDOW_MS, parseRules, policyText, ruleName, type Rule } from '../domain/limits.ts';
-import { parseCancelTarget } from '../domain/notification.ts';
+import { parseCancelTarget } from '../notification/notification.ts';
 import { DAYS, meantDay, quietFaults, quietHoursText, type Day, type QuietHours } from '../domain/quiet-hours.ts';
 import { DURATION_FORMAT, formatDuration, INSTANT_FORMAT, parseDuration } from '../domain/time.ts';
 import { MAX_BLOCK_MS } from '../limiter/checks.ts';

@@ -1,6 +1,6 @@
 import type { Job, JobType, Queue } from 'bullmq';
 import { findJob } from '../queue/readable.ts';
-import { parseNotification, type Notification } from '../domain/notification.ts';
+import { parseNotification, type Notification } from '../notification/notification.ts';
 import { SEND_AFTER } from '../domain/time.ts';
 import { readProgress } from '../delivery/context.ts';
 import { dueAtOfScore } from '../queue/bullmq-internals.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { describeFound, formatPath, InputError, nearest, zodFaults, type Fault } from '../domain/faults.ts';
 import type { Policy } from '../domain/limits.ts';
-import type { CancelTarget } from '../domain/notification.ts';
+import type { CancelTarget } from '../notification/notification.ts';
 import type { Action } from '../limiter/foresee.ts';
 import type { Inspection } from '../limiter/limiter.ts';
 import type { Acted } from './actions.ts';

@@ -1,5 +1,5 @@
 import { printable } from '../domain/faults.ts';
-import type { StoryPass, StorySend } from '../domain/story.ts';
+import type { StoryPass, StorySend } from '../notification/story.ts';
 import { span, timeNear } from '../terminal/text.ts';
 
 /** The passes of a story in words, for the command and the console. */

@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import { jobIdOfAsk } from '../delivery/slot.ts';
 import { COUNTED_APART, countedAs, type CountedApart, type CountedAs } from '../domain/limits.ts';
-import { CREDENTIALS } from '../domain/outcome.ts';
+import { CREDENTIALS } from '../notification/outcome.ts';
 import { SEND_AFTER } from '../domain/time.ts';
 import type { Inspection, Limiter, ReservedView } from '../limiter/limiter.ts';
 import type { Connection } from '../redis/connection.ts';

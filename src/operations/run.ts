@@ -1,8 +1,8 @@
 import { InputError } from '../domain/faults.ts';
 import type { CountedAs } from '../domain/limits.ts';
-import type { CancelTarget } from '../domain/notification.ts';
+import type { Canceled, CancelTarget } from '../notification/notification.ts';
 import type { Inspection, Limiter } from '../limiter/limiter.ts';
-import { findCancelable, type Canceled, type CancelParts } from '../queue/cancel.ts';
+import { findCancelable, type CancelParts } from '../producer/cancel.ts';
 import { act, limitersOf, type ActionParts } from './actions.ts';
 import type { Audit } from './audit.ts';
 import type { Asked, Did, Names, Plan } from './operation.ts';

@@ -1,7 +1,7 @@
 import { parseObject } from '../domain/json.ts';
 import { CANCEL, notificationIdOf } from '../queue/names.ts';
 import { readJobs } from '../queue/readable.ts';
-import type { ShardQueues } from '../queue/shards.ts';
+import type { ShardQueues } from '../queue/shards/shards.ts';
 import type { Connection } from '../redis/connection.ts';
 
 /** A notification that has not ended, by whichever of its fields matched. */

@@ -1,14 +1,14 @@
 import { createDeadLetters, type DeadLetters } from '../dead-letters/store.ts';
-import { namesOf, type Service } from '../domain/device.ts';
+import { namesOf, type Service } from '../notification/device.ts';
 import { printable } from '../domain/faults.ts';
 import { policyText } from '../domain/limits.ts';
-import { CREDENTIALS, type DeadLetterReason } from '../domain/outcome.ts';
+import { CREDENTIALS, type DeadLetterReason } from '../notification/outcome.ts';
 import type { WithoutSlotCode } from '../observe/without-slot.ts';
-import type { Layout } from '../queue/layout.ts';
+import type { Layout } from '../queue/shards/layout.ts';
 import { readLosses, type NotedLoss } from '../queue/losses.ts';
 import { moveKeys, writeProbeKey } from '../queue/names.ts';
 import { readOverview, type Overview } from '../queue/overview.ts';
-import type { ShardQueues } from '../queue/shards.ts';
+import type { ShardQueues } from '../queue/shards/shards.ts';
 import {
   accountsOf,
   hasAccount,

@@ -1,9 +1,9 @@
 import type { Progress } from '../delivery/context.ts';
-import { namesOf } from '../domain/device.ts';
+import { namesOf } from '../notification/device.ts';
 import { printable } from '../domain/faults.ts';
 import { newerText, type Newer } from '../domain/format.ts';
-import type { StoryPass } from '../domain/story.ts';
-import { CREDENTIALS } from '../domain/outcome.ts';
+import type { StoryPass } from '../notification/story.ts';
+import { CREDENTIALS } from '../notification/outcome.ts';
 import { formatDuration, SEND_AFTER } from '../domain/time.ts';
 import type { SlotReason, LimitReason } from '../limiter/slot-reason.ts';
 import type { NotificationStatus } from '../queue/status.ts';

@@ -1,9 +1,9 @@
 import type { z } from 'zod';
-import type { Device, Notification, Platform } from '../domain/notification.ts';
-import type { Trouble } from '../domain/outcome.ts';
+import type { Device, Notification, Platform } from '../notification/notification.ts';
+import type { Trouble } from '../notification/outcome.ts';
 import type { Report } from '../environment/files.ts';
 import type { Environment } from '../environment/values.ts';
-import type { DeviceKind } from './device-kind.ts';
+import type { DeviceKind } from '../notification/devices/device-kind.ts';
 
 /** One push service. Its methods never throw: every failure is a Reply. */
 export interface Provider {

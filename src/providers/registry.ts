@@ -1,4 +1,4 @@
-import type { Platform } from '../domain/notification.ts';
+import type { Platform } from '../notification/notification.ts';
 import { APNS } from './apns/index.ts';
 import type { ProviderDescriptor } from './provider.ts';
 import { FCM } from './fcm/index.ts';

@@ -1,4 +1,4 @@
-import { redact } from '../domain/redact.ts';
+import { redact } from '../notification/redact.ts';
 import type { AnswerTables, Prepared, Push, Reply, ReplyRow, ReplyTable } from './provider.ts';
 import type { Answered, Unknown, Unsent } from './sender/result.ts';
 

@@ -1,5 +1,5 @@
 import { defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts';
-import { homeOf, homesOf, type Layout } from './layout.ts';
+import { homeOf, homesOf, type Layout } from './shards/layout.ts';
 import { cancellationIndexKey, ID_KEPT_S } from './names.ts';
 
 /** What waits under a cancellation key: the queue itself can only be searched by id. */

@@ -1,9 +1,9 @@
 import { isObject, parseJson } from '../domain/json.ts';
-import type { DeviceState, Outcome } from '../domain/outcome.ts';
-import { originOf, readPasses, type Origin, type Passes } from '../domain/story.ts';
+import type { DeviceState, Outcome } from '../notification/outcome.ts';
+import { originOf, readPasses, type Origin, type Passes } from '../notification/story.ts';
 import { insist } from '../redis/deadline.ts';
 import { defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts';
-import { homeOf, type Layout } from './layout.ts';
+import { homeOf, type Layout } from './shards/layout.ts';
 import { historyKeys } from './names.ts';
 
 /** What the history has of a notification that has ended. */

@@ -1,5 +1,5 @@
 import type { Job, Queue, QueueBase, RedisQueueBackend } from 'bullmq';
-import type { Waited } from '../domain/outcome.ts';
+import type { Waited } from '../notification/outcome.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
 import { jobOfLostLock, lockKeyOf, makeDueAt, noteWhy } from './bullmq-internals.ts';
 import { PRIORITY } from './names.ts';

@@ -1,7 +1,7 @@
-import type { Platform } from '../domain/notification.ts';
-import { outcomeFields, type Outcome } from '../domain/outcome.ts';
+import type { Platform } from '../notification/notification.ts';
+import { outcomeFields, type Outcome } from '../notification/outcome.ts';
 import { insist } from '../redis/deadline.ts';
-import { homeOf, type Layout } from './layout.ts';
+import { homeOf, type Layout } from './shards/layout.ts';
 import { outcomesKey } from './names.ts';
 
 export interface OutcomesOptions {

@@ -6,7 +6,7 @@ import {
   type DeadLetter,
   type DeadLetterReason,
   type OutcomeName,
-} from '../domain/outcome.ts';
+} from '../notification/outcome.ts';
 import { describeFound, InputError } from '../domain/faults.ts';
 import { waitsFrom } from '../domain/time.ts';
 import { ID, ID_FORMAT } from '../domain/json.ts';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { namesOf, type Account } from '../domain/device.ts';
+import { namesOf, type Account } from '../notification/device.ts';
 import {
   type CountedApart,
   categoryFaults,

@@ -1,4 +1,4 @@
-import { withoutCredentials } from '../domain/redact.ts';
+import { withoutCredentials } from '../notification/redact.ts';
 import { within } from '../domain/time.ts';
 import {
   causeOf,

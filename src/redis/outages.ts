@@ -1,4 +1,4 @@
-import { errorChain } from '../domain/redact.ts';
+import { errorChain } from '../notification/redact.ts';
 import { explainedLoss, type Connection, type RedisTrouble } from './connection.ts';
 import { addressOf } from './target.ts';
 

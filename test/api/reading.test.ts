@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { outcomeFields } from '../../src/domain/outcome.ts';
+import { outcomeFields } from '../../src/notification/outcome.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { layoutKey, outcomesKey, shardPrefixes } from '../../src/queue/names.ts';
 import { openApi, type ApiBench } from '../support/api.ts';

@@ -1,6 +1,6 @@
 import { Cluster, Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
-import { PLATFORMS } from '../../src/domain/notification.ts';
+import { PLATFORMS } from '../../src/notification/notification.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createSuspicion } from '../../src/breaker/circuit.ts';
-import type { Trouble } from '../../src/domain/outcome.ts';
+import type { Trouble } from '../../src/notification/outcome.ts';
 
 type Answer = readonly [suspect: Trouble | undefined, recipientId: string, at: number];
 

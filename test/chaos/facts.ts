@@ -1,7 +1,7 @@
 import type { Enqueued, Completed } from '../../chaos/queue.ts';
 import { readProgress } from '../../src/delivery/context.ts';
-import type { NotificationInput } from '../../src/domain/notification.ts';
-import type { DeadLetter } from '../../src/domain/outcome.ts';
+import type { NotificationInput } from '../../src/notification/notification.ts';
+import type { DeadLetter } from '../../src/notification/outcome.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import type { SeenEntry } from '../../demo/providers-child.ts';
 

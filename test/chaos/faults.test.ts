@@ -7,7 +7,7 @@ import { countBreakers, parseLog, type LogLine } from '../../chaos/logs.ts';
 import { describeFault } from '../../chaos/report.ts';
 import { findLeaks, secretsOf } from '../../chaos/run.ts';
 import type { BreakerChange } from '../../src/breaker/breaker.ts';
-import { PLATFORMS } from '../../src/domain/notification.ts';
+import { PLATFORMS } from '../../src/notification/notification.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { createBreakerListener } from '../../workers/breakers.ts';
 import { runMain } from '../support/command.ts';

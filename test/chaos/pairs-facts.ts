@@ -1,7 +1,7 @@
 import type { Done, End, Life, PairsFacts } from '../../chaos/pairs/facts.ts';
 import { judgePairs } from '../../chaos/pairs/judge.ts';
 import type { SeenEntry } from '../../demo/providers-child.ts';
-import type { NotificationInput } from '../../src/domain/notification.ts';
+import type { NotificationInput } from '../../src/notification/notification.ts';
 import { entryOf, TOKEN } from './facts.ts';
 
 // The facts of a run with --pairs, written down by hand.

@@ -11,7 +11,7 @@ import {
   STRICT_POLICY,
 } from '../../chaos/pairs/workload.ts';
 import { main } from '../../chaos/chaos.ts';
-import { parseNotification } from '../../src/domain/notification.ts';
+import { parseNotification } from '../../src/notification/notification.ts';
 import { runMain } from '../support/command.ts';
 
 const marker = '0123456789ab';

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { tokenOf } from '../../src/domain/device.ts';
+import { tokenOf } from '../../src/notification/device.ts';
 import { lateDevices, planWorkload, refOf } from '../../chaos/workload.ts';
-import { parseNotification } from '../../src/domain/notification.ts';
+import { parseNotification } from '../../src/notification/notification.ts';
 
 const options = {
   seed: 4,

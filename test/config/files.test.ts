@@ -9,7 +9,7 @@ import { makeAuthority } from '../../sandbox/loopback/certificates.ts';
 import { APP_FIELDS } from '../../src/config/apps-file.ts';
 import { loadConfig, reloadCredentials, type Config } from '../../src/config/config.ts';
 import { formatFault } from '../../src/domain/faults.ts';
-import { PLATFORMS } from '../../src/domain/notification.ts';
+import { PLATFORMS } from '../../src/notification/notification.ts';
 import { watchFiles } from '../../src/environment/files.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { waitFor } from '../support/wait.ts';

@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import { describe, expect, test, vi } from 'vitest';
-import type { DeadLetter } from '../../src/domain/outcome.ts';
+import type { DeadLetter } from '../../src/notification/outcome.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { notification, present } from '../queue/support.ts';
 import { openConsole, type ConsoleBench, type PageAnswer } from '../support/console.ts';

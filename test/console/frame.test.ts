@@ -2,9 +2,9 @@ import { readFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { CONSOLE_VARIABLES } from '../../src/config/variables.ts';
-import type { Device } from '../../src/domain/notification.ts';
+import type { Device } from '../../src/notification/notification.ts';
 import { createAudit } from '../../src/operations/audit.ts';
-import { createProducer } from '../../src/queue/producer.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import { openConsole } from '../support/console.ts';
 import { testTarget } from '../support/redis.ts';
 

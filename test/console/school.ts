@@ -1,8 +1,8 @@
 import { onTestFinished } from 'vitest';
 import type { Policy } from '../../src/domain/limits.ts';
-import type { NotificationInput } from '../../src/domain/notification.ts';
+import type { NotificationInput } from '../../src/notification/notification.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { createProducer } from '../../src/queue/producer.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import type { ConsoleBench } from '../support/console.ts';
 import { makeNotification } from '../support/push.ts';
 

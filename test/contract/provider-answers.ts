@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { tokenOf } from '../../src/domain/device.ts';
-import type { Platform } from '../../src/domain/notification.ts';
+import { tokenOf } from '../../src/notification/device.ts';
+import type { Platform } from '../../src/notification/notification.ts';
 import type { Provider, Reply, ReplyRow } from '../../src/providers/provider.ts';
 import { PROVIDERS } from '../../src/providers/registry.ts';
 import { APNS_REASONS, apnsRefusal, type ApnsReason } from '../../sandbox/apns/reasons.ts';

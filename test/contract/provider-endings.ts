@@ -1,7 +1,7 @@
 import { describe, expect, test, onTestFinished } from 'vitest';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { tokenOf } from '../../src/domain/device.ts';
-import type { Platform } from '../../src/domain/notification.ts';
+import { tokenOf } from '../../src/notification/device.ts';
+import type { Platform } from '../../src/notification/notification.ts';
 import type { Encoded, Permit, Provider } from '../../src/providers/provider.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
 import { openProvider, pushTo, type ProviderTuning } from './provider-subject.ts';

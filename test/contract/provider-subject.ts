@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest';
 import { formatFault, type Fault } from '../../src/domain/faults.ts';
-import type { Platform } from '../../src/domain/notification.ts';
+import type { Platform } from '../../src/notification/notification.ts';
 import { reporter } from '../../src/environment/files.ts';
 import type { Provider, Push } from '../../src/providers/provider.ts';
 import { PROVIDERS, type OptionsOf } from '../../src/providers/registry.ts';

@@ -1,8 +1,8 @@
 import { createServer, type AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { tokenOf } from '../../src/domain/device.ts';
-import type { Platform } from '../../src/domain/notification.ts';
+import { tokenOf } from '../../src/notification/device.ts';
+import type { Platform } from '../../src/notification/notification.ts';
 import type { Provider, Reply, SendOptions } from '../../src/providers/provider.ts';
 import type { Answer } from '../../sandbox/loopback/answers.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { readProgress } from '../../src/delivery/context.ts';
 import { deadLetterOf, readDeadLetter, replayProgress, type JobFields } from '../../src/dead-letters/letter.ts';
-import { readPasses } from '../../src/domain/story.ts';
+import { readPasses } from '../../src/notification/story.ts';
 import { notification } from '../queue/support.ts';
 
 const failed = (fields: Partial<JobFields>): JobFields => ({

@@ -1,4 +1,4 @@
-import type { DeadLetter } from '../../src/domain/outcome.ts';
+import type { DeadLetter } from '../../src/notification/outcome.ts';
 import { notification } from '../queue/support.ts';
 
 /** The data of a dead letter; `fields` on top. */

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { lookAtNewest, type LookOptions } from '../../src/dead-letters/look.ts';
 import { preview } from '../../src/dead-letters/outlook.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
-import type { DeadLetter } from '../../src/domain/outcome.ts';
+import type { DeadLetter } from '../../src/notification/outcome.ts';
 import { shardPrefixes } from '../../src/queue/names.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { testPrefix } from '../support/redis.ts';

@@ -2,7 +2,7 @@ import type { Queue } from 'bullmq';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { createRuns, type RunRequest, type Runs, type RunsOptions } from '../../src/dead-letters/runs.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
-import type { DeadLetter } from '../../src/domain/outcome.ts';
+import type { DeadLetter } from '../../src/notification/outcome.ts';
 import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../../src/queue/names.ts';
 import { connectProducer, explained, type RedisTarget } from '../../src/redis/connection.ts';
 import { openQueue } from '../../scripts/support/queue.ts';

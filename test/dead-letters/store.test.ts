@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest';
 import { readProgress } from '../../src/delivery/context.ts';
 import { createDeadLetters, type DeadLetters, type DeadLettersOptions } from '../../src/dead-letters/store.ts';
 import { outcomesKey, protect } from '../../src/queue/names.ts';
-import { createProducer } from '../../src/queue/producer.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { connectRedis } from '../support/redis.ts';
 import { ATTEMPTS, consume, die, notification, openQueues, present } from '../queue/support.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { Notification } from '../../src/domain/notification.ts';
+import type { Notification } from '../../src/notification/notification.ts';
 import type { QuietHours } from '../../src/domain/quiet-hours.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { enqueuedAtOf, none, openBench, POLICY, RECIPIENT, takeDown, type Bench, type Passed } from './support.ts';

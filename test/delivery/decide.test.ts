@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Progress, Tried } from '../../src/delivery/context.ts';
 import { afterSend, backoffMs, newer } from '../../src/delivery/decide.ts';
-import type { Platform } from '../../src/domain/notification.ts';
-import type { Result } from '../../src/domain/outcome.ts';
+import type { Platform } from '../../src/notification/notification.ts';
+import type { Result } from '../../src/notification/outcome.ts';
 import { APNS_ANSWERS } from '../../src/providers/apns/answers.ts';
 import type { Reply } from '../../src/providers/provider.ts';
 import { transportReply } from '../../src/providers/replies.ts';

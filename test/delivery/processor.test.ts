@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayedError, Queue, Worker, type Job } from 'bullmq';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { tokenOf } from '../../src/domain/device.ts';
+import { tokenOf } from '../../src/notification/device.ts';
 import { createProcessor, type ProcessorParts } from '../../src/delivery/deliver.ts';
 import type { DeliverParts, Watcher } from '../../src/delivery/context.ts';
 import { createPassCounter, createPassLog } from '../../src/delivery/watch.ts';
@@ -13,7 +13,7 @@ import { createJobLock } from '../../src/queue/job-lock.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
-import { newLayout } from '../../src/queue/layout.ts';
+import { newLayout } from '../../src/queue/shards/layout.ts';
 import { lockOf, openBench, place } from './support.ts';
 
 /** A plain BullMQ worker with our processor, over a pipeline of real parts but for what is overridden. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Platform } from '../../src/domain/notification.ts';
+import type { Platform } from '../../src/notification/notification.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';

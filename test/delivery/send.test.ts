@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, describe, onTestFinished } from 'vitest';
 import { readProgress, type DeliverParts } from '../../src/delivery/context.ts';
 import type { Rule } from '../../src/domain/limits.ts';
-import type { Platform } from '../../src/domain/notification.ts';
+import type { Platform } from '../../src/notification/notification.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import type { Quota } from '../../src/quota/quota.ts';
 import { createRedisQuota } from '../../src/quota/redis-quota.ts';

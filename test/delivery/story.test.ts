@@ -2,8 +2,8 @@ import { expect, it } from 'vitest';
 import { readProgress } from '../../src/delivery/context.ts';
 import { passOf, recorded, wokenLateMs } from '../../src/delivery/story.ts';
 import { deliver } from '../../src/delivery/deliver.ts';
-import { tokenOf } from '../../src/domain/device.ts';
-import { MOST_PASSES, readPasses, withPass, type Passes, type StoryPass } from '../../src/domain/story.ts';
+import { tokenOf } from '../../src/notification/device.ts';
+import { MOST_PASSES, readPasses, withPass, type Passes, type StoryPass } from '../../src/notification/story.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { contextOf, none, openBench, type Bench } from './support.ts';
 

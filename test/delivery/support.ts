@@ -12,8 +12,8 @@ import {
 import { deliver } from '../../src/delivery/deliver.ts';
 import { createMoveUps, createTurns } from '../../src/delivery/slot.ts';
 import type { Policy } from '../../src/domain/limits.ts';
-import type { Platform } from '../../src/domain/notification.ts';
-import type { Result, Trouble } from '../../src/domain/outcome.ts';
+import type { Platform } from '../../src/notification/notification.ts';
+import type { Result, Trouble } from '../../src/notification/outcome.ts';
 import type { WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { createCanceller, createEndLook, type Canceller } from '../../src/limiter/redis/canceller.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';

@@ -2,7 +2,7 @@ import { globSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import { API_VARIABLES, CONFIG_VARIABLES, CONSOLE_VARIABLES } from '../../src/config/variables.ts';
-import { notificationSchema } from '../../src/domain/notification-schema.ts';
+import { notificationSchema } from '../../src/notification/schema.ts';
 import * as sandbox from '../../sandbox/index.ts';
 import * as library from '../../src/index.ts';
 import { PROVIDERS } from '../../src/providers/registry.ts';
@@ -155,7 +155,7 @@ describe('docs/errors.md', () => {
   });
 
   it('every text that the message of an InputError of the library begins with has a line', async () => {
-    const files = globSync('src/{http,limiter,queue,quota,redis}/**/*.ts');
+    const files = globSync('src/{http,limiter,producer,queue,quota,redis}/**/*.ts');
     const sources = await Promise.all(files.map((file) => readFile(file, 'utf8')));
     const begun = sources.flatMap((text) =>
       [...text.matchAll(/(?:InputError|throwAll)\('([^']+)'/g)].map(([, what]) => what),

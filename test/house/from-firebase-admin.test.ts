@@ -6,9 +6,9 @@ import { text } from 'node:stream/consumers';
 import { deleteApp, initializeApp } from 'firebase-admin/app';
 import { getMessaging, type Message, type Messaging } from 'firebase-admin/messaging';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { parseNotification, type Notification } from '../../src/domain/notification.ts';
+import { parseNotification, type Notification } from '../../src/notification/notification.ts';
 import { FCM_ANSWERS } from '../../src/providers/fcm/answers.ts';
-import { fcmMessage } from '../../src/providers/fcm/payload.ts';
+import { fcmMessage } from '../../src/notification/devices/fcm/payload.ts';
 import { makeAuthority, signCertificate } from '../../sandbox/loopback/certificates.ts';
 
 const page = await readFile('docs/from-firebase-admin.md', 'utf8');

@@ -2,10 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import type { JournalEntry } from '../../sandbox/journal.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { pushId } from '../../src/domain/device.ts';
-import { asDigest } from '../../src/domain/notification-schema.ts';
-import { parseNotification, PLATFORMS, type Notification } from '../../src/domain/notification.ts';
-import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
+import { pushId } from '../../src/notification/device.ts';
+import { asDigest } from '../../src/notification/schema.ts';
+import { parseNotification, PLATFORMS, type Notification } from '../../src/notification/notification.ts';
+import { checkInput, type EnqueueInput } from '../../src/producer/producer.ts';
 import { publishedSchema } from '../support/json-schema.ts';
 import { openApns, openFcm, openSandbox, openWebpush, sendPush } from '../support/providers.ts';
 
@@ -315,10 +315,7 @@ test.each(INVALID)('both refuse: %s', async (_, change) => {
 
 test('every field is described, and its docstring says the same', async () => {
   const document = JSON.parse(await readFile('docs/notification.schema.json', 'utf8')) as unknown;
-  const docstrings = (await readFile('src/domain/notification-types.ts', 'utf8')).replaceAll(
-    /\s*\n\s*(\*(?!\/))?\s*/g,
-    ' ',
-  );
+  const docstrings = (await readFile('src/notification/types.ts', 'utf8')).replaceAll(/\s*\n\s*(\*(?!\/))?\s*/g, ' ');
   const fields = fieldsOf(document);
   const known = { ...GOOD, ...APNS, ...ANDROID, ...APNS.sound, ...WEBPUSH, ...LIVE_START };
   expect(fields.map(([field]) => field)).toEqual(

@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { loadConfig } from '../../src/config/config.ts';
-import { webpushMessage } from '../../src/providers/webpush/payload.ts';
+import { webpushMessage } from '../../src/notification/devices/webpush/payload.ts';
 import { makePush } from '../support/push.ts';
 
 const page = await readFile('docs/webpush.md', 'utf8');

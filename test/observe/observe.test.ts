@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
-import { targetOf } from '../../src/domain/device.ts';
-import { DEAD_LETTER_REASONS } from '../../src/domain/outcome.ts';
+import { targetOf } from '../../src/notification/device.ts';
+import { DEAD_LETTER_REASONS } from '../../src/notification/outcome.ts';
 import { createLog, createSparing } from '../../src/observe/log.ts';
 import { createMetrics, type Metrics } from '../../src/observe/metrics.ts';
 import { runProgram } from '../support/program.ts';

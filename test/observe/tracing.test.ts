@@ -11,8 +11,8 @@ import {
 } from '@opentelemetry/api';
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider, type ReadableSpan } from '@opentelemetry/sdk-trace';
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { PLATFORMS, type Device } from '../../src/domain/notification.ts';
-import { createProducer } from '../../src/queue/producer.ts';
+import { PLATFORMS, type Device } from '../../src/notification/notification.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import { wantsTraces } from '../../src/observe/tracing.ts';
 import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
 import { openApi } from '../support/api.ts';

@@ -1,13 +1,13 @@
 import { Queue } from 'bullmq';
 import { onTestFinished } from 'vitest';
 import { COUNTED_APART, type CategoryPolicy, type CountedAs, type Policy } from '../../src/domain/limits.ts';
-import type { NotificationInput } from '../../src/domain/notification.ts';
+import type { NotificationInput } from '../../src/notification/notification.ts';
 import { apartOptions, type Limiter } from '../../src/limiter/limiter.ts';
 import { createForesight, type Foresight } from '../../src/limiter/redis/foresight.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { dueAtOfScore } from '../../src/queue/bullmq-internals.ts';
 import { QUEUE } from '../../src/queue/names.ts';
-import { createProducer } from '../../src/queue/producer.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { readStored } from '../support/stored.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { readProgress } from '../../src/delivery/context.ts';
-import type { StoryPass } from '../../src/domain/story.ts';
+import type { StoryPass } from '../../src/notification/story.ts';
 import { whySentences, type Facts } from '../../src/operations/why.ts';
 import type { NotificationStatus } from '../../src/queue/status.ts';
 import type { SeenWorker } from '../../src/queue/workers.ts';

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import type { Trouble } from '../../src/domain/outcome.ts';
+import type { Trouble } from '../../src/notification/outcome.ts';
 import type { ReplyRow } from '../../src/providers/provider.ts';
 
 /** One code of one of the document's tables, as a person reads it. */

@@ -1,5 +1,5 @@
 import { describe } from 'vitest';
-import { PLATFORMS } from '../../src/domain/notification.ts';
+import { PLATFORMS } from '../../src/notification/notification.ts';
 import { answers } from '../contract/provider-answers.ts';
 import { endings, permits } from '../contract/provider-endings.ts';
 import { transport } from '../contract/provider-transport.ts';

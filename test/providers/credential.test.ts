@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { tokenOf } from '../../src/domain/device.ts';
+import { tokenOf } from '../../src/notification/device.ts';
 import { createCredential, type CredentialOptions, type SignedIn } from '../../src/providers/credential.ts';
 import { readFcmAnswer } from '../../src/providers/fcm/answers.ts';
 import { encodeFcm } from '../../src/providers/fcm/fcm.ts';

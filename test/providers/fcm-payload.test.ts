@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { tokenOf } from '../../src/domain/device.ts';
+import { tokenOf } from '../../src/notification/device.ts';
 import { formatFault } from '../../src/domain/faults.ts';
-import { parseNotification } from '../../src/domain/notification.ts';
-import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
+import { parseNotification } from '../../src/notification/notification.ts';
+import { checkInput, type EnqueueInput } from '../../src/producer/producer.ts';
 import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush, type PushFields } from '../support/push.ts';
 

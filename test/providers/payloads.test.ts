@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import type { z } from 'zod';
 import { valueAt } from '../../src/domain/json.ts';
-import { alertSchema, notificationSchema } from '../../src/domain/notification-schema.ts';
-import type { NotificationInput } from '../../src/domain/notification.ts';
-import { apnsFieldsSchema, apnsSoundSchema } from '../../src/providers/apns/fields.ts';
-import { androidFieldsSchema, fcmFieldsSchema } from '../../src/providers/fcm/fields.ts';
+import { alertSchema, notificationSchema } from '../../src/notification/schema.ts';
+import type { NotificationInput } from '../../src/notification/notification.ts';
+import { apnsFieldsSchema, apnsSoundSchema } from '../../src/notification/devices/apns/fields.ts';
+import { androidFieldsSchema, fcmFieldsSchema } from '../../src/notification/devices/fcm/fields.ts';
 import { openApns, openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush, type PushFields } from '../support/push.ts';
 

@@ -2,7 +2,7 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
-import type { Platform } from '../../src/domain/notification.ts';
+import type { Platform } from '../../src/notification/notification.ts';
 import type { Reply } from '../../src/providers/provider.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import type { SendingMessage, SendOrder } from './sending-child.ts';

@@ -1,11 +1,11 @@
 import { createECDH, createHash } from 'node:crypto';
 import { encrypt } from 'http_ece';
 import { expect, test } from 'vitest';
-import { tokenOf } from '../../src/domain/device.ts';
+import { tokenOf } from '../../src/notification/device.ts';
 import { formatFault } from '../../src/domain/faults.ts';
-import { parseNotification } from '../../src/domain/notification.ts';
+import { parseNotification } from '../../src/notification/notification.ts';
 import type { Encoded } from '../../src/providers/provider.ts';
-import { WEBPUSH_MAX_MESSAGE_BYTES } from '../../src/providers/webpush/payload.ts';
+import { WEBPUSH_MAX_MESSAGE_BYTES } from '../../src/notification/devices/webpush/payload.ts';
 import { encodeWebpush, topicOf } from '../../src/providers/webpush/webpush.ts';
 import { browserKeys, decryptPush, sandboxSubscription } from '../../sandbox/webpush/subscription.ts';
 import { startProcess } from '../support/process.ts';

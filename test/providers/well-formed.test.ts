@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { asDigest } from '../../src/domain/notification-schema.ts';
+import { asDigest } from '../../src/notification/schema.ts';
 import { formatFault } from '../../src/domain/faults.ts';
-import { parseNotification, type Notification } from '../../src/domain/notification.ts';
-import { pushId } from '../../src/domain/device.ts';
-import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
+import { parseNotification, type Notification } from '../../src/notification/notification.ts';
+import { pushId } from '../../src/notification/device.ts';
+import { checkInput, type EnqueueInput } from '../../src/producer/producer.ts';
 import { openApns, openFcm, openSandbox, openWebpush, sendPush } from '../support/providers.ts';
 
 /** The first half of an emoji, as a text that was cut by its length ends in. */

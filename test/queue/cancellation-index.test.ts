@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { createCancellationIndex } from '../../src/queue/cancellation-index.ts';
-import { newLayout } from '../../src/queue/layout.ts';
+import { newLayout } from '../../src/queue/shards/layout.ts';
 import { cancellationIndexKey, shardOf, shardPrefixes } from '../../src/queue/names.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 

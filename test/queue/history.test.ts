@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import { createHistory, findKeptStory, hasHistory, type KeptStory } from '../../src/queue/history.ts';
 import { historyKeys, shardOf, shardPrefixes } from '../../src/queue/names.ts';
-import { newLayout } from '../../src/queue/layout.ts';
+import { newLayout } from '../../src/queue/shards/layout.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 

@@ -16,7 +16,7 @@ import {
   steadyLayout,
   takeLease,
   type Layout,
-} from '../../src/queue/layout.ts';
+} from '../../src/queue/shards/layout.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { openQueues } from './support.ts';

@@ -1,9 +1,9 @@
 import type { Queue } from 'bullmq';
 import { onTestFinished } from 'vitest';
-import { homeOf, type Layout } from '../../src/queue/layout.ts';
+import { homeOf, type Layout } from '../../src/queue/shards/layout.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
-import { createMover, type MoverParts } from '../../src/queue/reshard.ts';
-import { createShards } from '../../src/queue/shards.ts';
+import { createMover, type MoverParts } from '../../src/queue/shards/reshard.ts';
+import { createShards } from '../../src/queue/shards/shards.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { notification, present } from './support.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { Outcome } from '../../src/domain/outcome.ts';
-import { newLayout, type QueueNames } from '../../src/queue/layout.ts';
+import type { Outcome } from '../../src/notification/outcome.ts';
+import { newLayout, type QueueNames } from '../../src/queue/shards/layout.ts';
 import { outcomesKey, shardOf, shardPrefixes } from '../../src/queue/names.ts';
 import {
   createOutcomes,

@@ -2,7 +2,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 import { redelay } from '../../src/queue/job-lock.ts';
 import { CANCEL, PRIORITY } from '../../src/queue/names.ts';
 import { readAges, readOverview } from '../../src/queue/overview.ts';
-import { createProducer } from '../../src/queue/producer.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import { connectRedis } from '../support/redis.ts';
 import { consume, notification, openQueues, putBack } from './support.ts';
 

@@ -1,9 +1,9 @@
 import type { Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import type { Layout } from '../../src/queue/layout.ts';
+import type { Layout } from '../../src/queue/shards/layout.ts';
 import { moveKeys } from '../../src/queue/names.ts';
-import { createMover } from '../../src/queue/reshard.ts';
+import { createMover } from '../../src/queue/shards/reshard.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openQueues, snapshot } from './support.ts';
 

@@ -1,10 +1,10 @@
 import type { Queue } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
 import { scoreOfDue } from '../../src/queue/bullmq-internals.ts';
-import { homeOf } from '../../src/queue/layout.ts';
+import { homeOf } from '../../src/queue/shards/layout.ts';
 import { historyKeys, jobIdOf, moveKeys, QUEUE } from '../../src/queue/names.ts';
-import { createProducer } from '../../src/queue/producer.ts';
-import { LeaseLostError } from '../../src/queue/reshard.ts';
+import { createProducer } from '../../src/producer/producer.ts';
+import { LeaseLostError } from '../../src/queue/shards/reshard.ts';
 import { connectRedis, testTarget } from '../support/redis.ts';
 import { dataOf, jobsIn, openReshard } from './moving.ts';
 import { notification, present } from './support.ts';

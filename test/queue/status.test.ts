@@ -5,7 +5,7 @@ import { InputError } from '../../src/domain/faults.ts';
 import type { Moved } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { redelay } from '../../src/queue/job-lock.ts';
-import { createProducer, type ProducerOptions } from '../../src/queue/producer.ts';
+import { createProducer, type ProducerOptions } from '../../src/producer/producer.ts';
 import { RedisAwayError } from '../../src/redis/connection.ts';
 import { strictFaults } from '../support/strict-typescript.ts';
 import { connectRedis } from '../support/redis.ts';

@@ -1,7 +1,7 @@
 import { Queue, Worker, type Job, type Processor, type WorkerOptions } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { expect, onTestFinished, vi } from 'vitest';
-import type { EnqueueInput } from '../../src/queue/producer.ts';
+import type { EnqueueInput } from '../../src/producer/producer.ts';
 import { createJobLock } from '../../src/queue/job-lock.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { expect, it, onTestFinished, test } from 'vitest';
-import { pushId } from '../../src/domain/device.ts';
+import { pushId } from '../../src/notification/device.ts';
 import { MAX_SCRIPT_BYTES, serveControl } from '../../sandbox/control.ts';
 import type { SandboxOptions } from '../../sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';

@@ -1,7 +1,7 @@
 import { expect, test, describe, it } from 'vitest';
 import { entryText, Journal, type JournalEntry } from '../../sandbox/journal.ts';
 import { idealMakespan, judge, type Arrival } from '../../sandbox/judge.ts';
-import { pushId } from '../../src/domain/device.ts';
+import { pushId } from '../../src/notification/device.ts';
 
 function entry(token: string, accepted = true): JournalEntry {
   return { platform: 'apns', token, at: 0, accepted, data: {} };

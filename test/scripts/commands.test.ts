@@ -2,22 +2,24 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test, onTestFinished } from 'vitest';
 import { main as cancelCommand } from '../../scripts/cancel.ts';
-import { main as completion } from '../../scripts/completion.ts';
+import { completionOf } from '../../scripts/completion.ts';
 import { main as discard } from '../../scripts/discard.ts';
 import { main as enqueue } from '../../scripts/enqueue.ts';
 import { main as recipient } from '../../scripts/recipient.ts';
 import { main as redis } from '../../scripts/redis.ts';
 import { main as replay } from '../../scripts/replay.ts';
 import { COMMANDS, loadCommand } from '../../scripts/support/commands.ts';
-import { DEAD_LETTER_REASONS } from '../../src/domain/outcome.ts';
+import { DEAD_LETTER_REASONS } from '../../src/notification/outcome.ts';
 import { createAudit } from '../../src/operations/audit.ts';
-import { createProducer } from '../../src/queue/producer.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import { definitionOf } from '../../src/terminal/command.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { runMain } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
 import { runProgram, temporaryFolder } from '../support/program.ts';
 import { connectRedis, queueEnv, testTarget } from '../support/redis.ts';
+
+const completion = completionOf(COMMANDS);
 
 describe('completion', () => {
   /** What bash offers for the last word of each line, all in one bash, which itself splits a line at `=`. */
@@ -76,7 +78,9 @@ ${asks.join('\n')}`;
   });
 
   test('the script is the same from a process of its own', async () => {
-    const { code, stdout, stderr } = await startProcess({ args: ['scripts/completion.ts', 'bash'] }).waitForExit();
+    const { code, stdout, stderr } = await startProcess({
+      args: ['scripts/pushpacer.ts', 'completion', 'bash'],
+    }).waitForExit();
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     expect(stdout).toBe((await runMain(completion, ['bash'])).stdout);
   });

@@ -1,7 +1,7 @@
 import { Queue } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
 import { main } from '../../scripts/dead-letters.ts';
-import type { DeadLetter } from '../../src/domain/outcome.ts';
+import type { DeadLetter } from '../../src/notification/outcome.ts';
 import { DEAD_LETTERS, shardPrefixes } from '../../src/queue/names.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { notification, openQueues } from '../queue/support.ts';

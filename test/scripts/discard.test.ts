@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import { expect, test, vi } from 'vitest';
 import { main } from '../../scripts/discard.ts';
-import type { DeadLetter } from '../../src/domain/outcome.ts';
+import type { DeadLetter } from '../../src/notification/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { shardPrefixes } from '../../src/queue/names.ts';
 import { deadLetter } from '../dead-letters/letters.ts';

@@ -7,7 +7,7 @@ import { type Inspection, type Limiter, apartOptions } from '../../src/limiter/l
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { createAudit } from '../../src/operations/audit.ts';
 import { QUEUE } from '../../src/queue/names.ts';
-import { createProducer } from '../../src/queue/producer.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import { jsonOf, outputOf, runMain, type CommandExit } from '../support/command.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';

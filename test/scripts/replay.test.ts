@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { main, outlookText } from '../../scripts/replay.ts';
-import type { DeadLetter } from '../../src/domain/outcome.ts';
+import type { DeadLetter } from '../../src/notification/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { shardPrefixes } from '../../src/queue/names.ts';
 import { startPresence } from '../../src/queue/workers.ts';

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { main as reshard } from '../../scripts/reshard.ts';
 import { main as status } from '../../scripts/status.ts';
-import { readLayout, takeLease, type Layout } from '../../src/queue/layout.ts';
+import { readLayout, takeLease, type Layout } from '../../src/queue/shards/layout.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
 import { startPresence, type WorkerFacts } from '../../src/queue/workers.ts';
 import { openQueues } from '../queue/support.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { parseNotification, type NotificationInput } from '../../src/domain/notification.ts';
-import { pushId } from '../../src/domain/device.ts';
+import { parseNotification, type NotificationInput } from '../../src/notification/notification.ts';
+import { pushId } from '../../src/notification/device.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import { openApns, openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';

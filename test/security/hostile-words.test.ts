@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { formatFault } from '../../src/domain/faults.ts';
-import { parseNotification } from '../../src/domain/notification.ts';
-import { redact } from '../../src/domain/redact.ts';
+import { parseNotification } from '../../src/notification/notification.ts';
+import { redact } from '../../src/notification/redact.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { describe as describeRecipient } from '../../scripts/recipient/describe.ts';
 import { startProcess } from '../support/process.ts';

@@ -1,7 +1,7 @@
 import { expect, it, vi } from 'vitest';
 import { formatFault } from '../../src/domain/faults.ts';
-import { parseNotification } from '../../src/domain/notification.ts';
-import { redact } from '../../src/domain/redact.ts';
+import { parseNotification } from '../../src/notification/notification.ts';
+import { redact } from '../../src/notification/redact.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openWorkerBench } from '../support/worker.ts';

@@ -1,7 +1,7 @@
 import { inspect } from 'node:util';
 import { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
-import { createProducer, type EnqueueInput } from '../../src/queue/producer.ts';
+import { createProducer, type EnqueueInput } from '../../src/producer/producer.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { leaksIn, MARKS } from './marks.ts';
 

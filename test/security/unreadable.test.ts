@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import { expect, it, vi } from 'vitest';
-import { parseNotification } from '../../src/domain/notification.ts';
+import { parseNotification } from '../../src/notification/notification.ts';
 import { MAX_JOB_TEXT, readableFields, unreadableFault } from '../../src/queue/readable.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';

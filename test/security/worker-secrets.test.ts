@@ -1,7 +1,7 @@
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import type { NotificationInput } from '../../src/domain/notification.ts';
+import type { NotificationInput } from '../../src/notification/notification.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { invalidTokensKey } from '../../src/queue/outcomes.ts';

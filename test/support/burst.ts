@@ -4,7 +4,7 @@ import { startProviders } from '../../demo/providers-process.ts';
 import { startReplicas } from '../../demo/replicas.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { QUEUE } from '../../src/queue/names.ts';
-import { createProducer } from '../../src/queue/producer.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import { judge, type Arrival, type Verdict } from '../../sandbox/judge.ts';
 import { makeNotification } from './push.ts';
 import { connectRedis, redisEnv, testPrefix } from './redis.ts';

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Queue } from 'bullmq';
 import { expect, vi } from 'vitest';
-import type { Notification } from '../../src/domain/notification.ts';
-import { tokenOf } from '../../src/domain/device.ts';
-import type { Canceled, Producer } from '../../src/queue/producer.ts';
+import type { Notification } from '../../src/notification/notification.ts';
+import { tokenOf } from '../../src/notification/device.ts';
+import type { Canceled, Producer } from '../../src/producer/producer.ts';
 import { makeNotification } from './push.ts';
 
 /** A gap between alerts of one recipient, so that slots lie 150 ms apart. */

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, onTestFinished, vi } from 'vitest';
 import { loadCommand } from '../../scripts/support/commands.ts';
-import { createProducer, type ProducerOptions } from '../../src/queue/producer.ts';
+import { createProducer, type ProducerOptions } from '../../src/producer/producer.ts';
 import { openApi } from './api.ts';
 import { runMain } from './command.ts';
 import { openConsole } from './console.ts';

@@ -4,8 +4,8 @@ import {
   type Notification,
   type NotificationInput,
   type Platform,
-} from '../../src/domain/notification.ts';
-import { pushId } from '../../src/domain/device.ts';
+} from '../../src/notification/notification.ts';
+import { pushId } from '../../src/notification/device.ts';
 import type { Push } from '../../src/providers/provider.ts';
 import { sandboxSubscription } from '../../sandbox/webpush/subscription.ts';
 

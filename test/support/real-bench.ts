@@ -1,7 +1,7 @@
 import { expect, onTestFinished, vi } from 'vitest';
 import { WorkerDelays } from '../../demo/delays.ts';
 import { startProviders, type ProvidersProcess } from '../../demo/providers-process.ts';
-import type { Notification } from '../../src/domain/notification.ts';
+import type { Notification } from '../../src/notification/notification.ts';
 import type { SeenEntry } from '../../demo/providers-child.ts';
 import { DELAYS, latenessOf, readPage, type Lateness } from '../../demo/replicas.ts';
 import type { Latency } from '../../sandbox/loopback/timing.ts';

@@ -54,9 +54,9 @@ class AllNodes extends Cluster {
   };
 }
 
-/** A key prefix of its own for each test, hash-tagged: `{test-4f2a…}`. */
+/** A key prefix of its own for each test, hash-tagged: `{test-4f2a…}`. A model makes 20,000, so two alike must not come. */
 export function testPrefix(): string {
-  return `{test-${crypto.randomUUID().slice(0, 8)}}`;
+  return `{test-${crypto.randomUUID().replaceAll('-', '').slice(0, 16)}}`;
 }
 
 /** The environment of a command at the tests' Redis, whatever this process was started with. */

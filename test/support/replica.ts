@@ -1,7 +1,7 @@
 import { onTestFinished } from 'vitest';
 import { loadConfig } from '../../src/config/config.ts';
 import { createLog } from '../../src/observe/log.ts';
-import { createProducer, type Producer, type ProducerOptions } from '../../src/queue/producer.ts';
+import { createProducer, type Producer, type ProducerOptions } from '../../src/producer/producer.ts';
 import type { Sandbox, SandboxOptions } from '../../sandbox/sandbox.ts';
 import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
 import { startReplica, type Replica } from '../../workers/replica.ts';

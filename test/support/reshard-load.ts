@@ -5,12 +5,12 @@ import { expect } from 'vitest';
 import { judge, type Arrival } from '../../sandbox/judge.ts';
 import type { ProvidersProcess } from '../../demo/providers-process.ts';
 import type { SeenEntry } from '../../demo/providers-child.ts';
-import { tokenOf } from '../../src/domain/device.ts';
+import { tokenOf } from '../../src/notification/device.ts';
 import type { Policy } from '../../src/domain/limits.ts';
-import type { NotificationInput } from '../../src/domain/notification.ts';
-import { prefixesOf, readLayout } from '../../src/queue/layout.ts';
+import type { NotificationInput } from '../../src/notification/notification.ts';
+import { prefixesOf, readLayout } from '../../src/queue/shards/layout.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
-import type { Producer } from '../../src/queue/producer.ts';
+import type { Producer } from '../../src/producer/producer.ts';
 import { makeDevice, makeNotification } from './push.ts';
 
 /** A load of every kind of notification while the number of shards changes, judged by outcomes and by what arrived. */

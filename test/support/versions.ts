@@ -14,7 +14,7 @@ export async function earlierVersion(): Promise<string> {
 const CHANGES: readonly (readonly [file: string, before: string, after: string])[] = [
   ['src/domain/format.ts', "'job data': 1,", "'job data': 2,"],
   ['src/domain/format.ts', "'job progress': 1,", "'job progress': 2,"],
-  ['src/domain/notification-schema.ts', '\n  id: ', '\n  format: z.literal(2).optional(),\n  id: '],
+  ['src/notification/schema.ts', '\n  id: ', '\n  format: z.literal(2).optional(),\n  id: '],
   [
     'src/queue/job-lock.ts',
     'progress: JSON.stringify(progress)',

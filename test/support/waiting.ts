@@ -1,6 +1,6 @@
 import type { Job } from 'bullmq';
 import { expect, vi } from 'vitest';
-import type { Notification } from '../../src/domain/notification.ts';
+import type { Notification } from '../../src/notification/notification.ts';
 import { makeNotification } from './push.ts';
 import type { ReplicaBench } from './replica.ts';
 

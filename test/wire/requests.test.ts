@@ -1,14 +1,19 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { parseNotification, type Device, type Notification, type Platform } from '../../src/domain/notification.ts';
-import { asDigest, MAX_DIGEST } from '../../src/domain/notification-schema.ts';
-import { payloadFaults } from '../../src/domain/notification-rules.ts';
-import { pushId } from '../../src/domain/device.ts';
-import { apnsPayload } from '../../src/providers/apns/payload.ts';
-import { fcmMessage } from '../../src/providers/fcm/payload.ts';
+import {
+  parseNotification,
+  type Device,
+  type Notification,
+  type Platform,
+} from '../../src/notification/notification.ts';
+import { asDigest, MAX_DIGEST } from '../../src/notification/schema.ts';
+import { payloadFaults } from '../../src/notification/rules.ts';
+import { pushId } from '../../src/notification/device.ts';
+import { apnsPayload } from '../../src/notification/devices/apns/payload.ts';
+import { fcmMessage } from '../../src/notification/devices/fcm/payload.ts';
 import type { Encoded, Provider, Push } from '../../src/providers/provider.ts';
-import { webpushMessage } from '../../src/providers/webpush/payload.ts';
+import { webpushMessage } from '../../src/notification/devices/webpush/payload.ts';
 import { decryptPush, browserKeys, ENDPOINT_PATH } from '../../sandbox/webpush/subscription.ts';
 import { ca, openServer } from '../providers/h2-server.ts';
 import { cases } from '../support/cases.ts';

@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest';
 import type { Credentials } from '../../src/config/apps-file.ts';
-import { accountOf, namesOf } from '../../src/domain/device.ts';
+import { accountOf, namesOf } from '../../src/notification/device.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { createAccounts, type Accounts, type AccountsOptions } from '../../workers/accounts.ts';
 import { apnsOptions, fcmOptions, openSandbox, sendPush } from '../support/providers.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Job } from 'bullmq';
-import type { Notification } from '../../src/domain/notification.ts';
+import type { Notification } from '../../src/notification/notification.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';

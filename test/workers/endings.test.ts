@@ -5,7 +5,7 @@ import { main as recipient } from '../../scripts/recipient.ts';
 import { main as replay } from '../../scripts/replay.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { createProducer } from '../../src/queue/producer.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import { present } from '../queue/support.ts';
 import { jsonOf, runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { createLog } from '../../src/observe/log.ts';
-import { takeLease, type Layout } from '../../src/queue/layout.ts';
+import { takeLease, type Layout } from '../../src/queue/shards/layout.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { watchLayout } from '../../workers/layout.ts';

@@ -1,6 +1,6 @@
 import { connect, createServer, type AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
-import type { Account } from '../../src/domain/device.ts';
+import type { Account } from '../../src/notification/device.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { describeProviders } from '../../workers/pages.ts';
 import { watchReach, type UnreachedServer } from '../../workers/reach.ts';

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { main as replay } from '../../scripts/replay.ts';
 import { main as work } from '../../workers/notifications.ts';
-import { tokenOf } from '../../src/domain/device.ts';
+import { tokenOf } from '../../src/notification/device.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
 import { invalidTokensKey } from '../../src/queue/outcomes.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';

@@ -1,7 +1,7 @@
 import { createPublicKey, hash, type KeyObject } from 'node:crypto';
 import { Notification as ApnsNotification } from 'apn';
 import { SignJWT } from 'jose';
-import { tokenOf } from '../../domain/device.ts';
+import { tokenOf } from '../../notification/device.ts';
 import { InputError } from '../../domain/faults.ts';
 import { createCredential, readP256Key, type Credential } from '../credential.ts';
 import type { Encoded, Provider, Prepared, Push } from '../provider.ts';
@@ -9,7 +9,12 @@ import { refusedAsTooLarge, signFailure } from '../replies.ts';
 import { parseEndpoint, trustBeside } from '../sender/result.ts';
 import { createHttp2Provider, createSender, type SenderTuning } from '../sender/sender.ts';
 import { readApnsAnswer } from './answers.ts';
-import { apnsDelivery, liveActivityTopic, APNS_MAX_PAYLOAD_BYTES, apnsPayload } from './payload.ts';
+import {
+  apnsDelivery,
+  liveActivityTopic,
+  APNS_MAX_PAYLOAD_BYTES,
+  apnsPayload,
+} from '../../notification/devices/apns/payload.ts';
 
 export interface ApnsOptions extends ApnsKey, SenderTuning {
   /** The app's bundle id. */

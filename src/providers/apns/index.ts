@@ -5,7 +5,7 @@ import { readP256Key } from '../credential.ts';
 import type { ProviderDescriptor } from '../provider.ts';
 import { APNS_ANSWERS } from './answers.ts';
 import { type ApnsOptions, createApnsProvider } from './apns.ts';
-import { apnsDevice } from './payload.ts';
+import { apnsDevice } from '../../notification/devices/apns/payload.ts';
 
 const variables = z.object({
   APNS_KEY_FILE: anyText().optional().describe('path of the .p8 key'),

@@ -1,5 +1,5 @@
 import { objectOr, parseObject } from '../../domain/json.ts';
-import { redact } from '../../domain/redact.ts';
+import { redact } from '../../notification/redact.ts';
 import type { AnswerTables, Push, Reply, ReplyRow } from '../provider.ts';
 import {
   AUTH,

@@ -1,16 +1,16 @@
 import { Agent } from 'node:https';
 import { cert, type ServiceAccount } from 'firebase-admin/app';
 import { GoogleAuth, JWT, type JWTOptions } from 'google-auth-library';
-import { tokenOf } from '../../domain/device.ts';
+import { tokenOf } from '../../notification/device.ts';
 import { InputError } from '../../domain/faults.ts';
-import { errorChain, withoutCredentials } from '../../domain/redact.ts';
+import { errorChain, withoutCredentials } from '../../notification/redact.ts';
 import { createCredential, type Credential, type Unreached } from '../credential.ts';
 import type { Provider, Prepared, Push, Reply } from '../provider.ts';
 import { refusedAsTooLarge } from '../replies.ts';
 import { parseEndpoint, trustBeside, isTlsError } from '../sender/result.ts';
 import { createHttp2Provider, createSender, type SenderTuning } from '../sender/sender.ts';
 import { createThirdPartyWatch, FCM_ANSWERS, readFcmAnswer } from './answers.ts';
-import { FCM_MAX_PAYLOAD_BYTES, fcmMessage, fcmPayloadBytes } from './payload.ts';
+import { FCM_MAX_PAYLOAD_BYTES, fcmMessage, fcmPayloadBytes } from '../../notification/devices/fcm/payload.ts';
 
 export interface FcmOptions extends SenderTuning {
   readonly projectId: string;

@@ -5,7 +5,7 @@ import { anyText, httpsUrl, text, type Environment } from '../../environment/val
 import type { ProviderDescriptor } from '../provider.ts';
 import { FCM_ANSWERS } from './answers.ts';
 import { type FcmOptions, createFcmProvider } from './fcm.ts';
-import { fcmDevice } from './payload.ts';
+import { fcmDevice } from '../../notification/devices/fcm/payload.ts';
 
 const GOOGLE_FCM = 'https://fcm.googleapis.com';
 

@@ -1,6 +1,6 @@
 import type { SecureContext } from 'node:tls';
-import type { Platform } from '../../domain/notification.ts';
-import { errorChain, redact } from '../../domain/redact.ts';
+import type { Platform } from '../../notification/notification.ts';
+import { errorChain, redact } from '../../notification/redact.ts';
 import type { Credential } from '../credential.ts';
 import type { Permit, Reach, Encoded, Prepared, Provider, Push, Reply, Reserved, SendOptions } from '../provider.ts';
 import { lostReply, transportReply } from '../replies.ts';

@@ -1,5 +1,5 @@
 import { parseObject } from '../../domain/json.ts';
-import { redact } from '../../domain/redact.ts';
+import { redact } from '../../notification/redact.ts';
 import type { AnswerTables, Push, Reply } from '../provider.ts';
 import { BAD_TOKEN, FORBIDDEN, GONE, REJECTED, SERVER_ERROR, tableReply, TOO_MANY } from '../replies.ts';
 import type { Answered } from '../sender/result.ts';

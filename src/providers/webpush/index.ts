@@ -3,7 +3,7 @@ import { readCertificate, readKey, type Report } from '../../environment/files.t
 import { anyText, httpsOrigins, text, type Environment } from '../../environment/values.ts';
 import type { ProviderDescriptor } from '../provider.ts';
 import { WEBPUSH_ANSWERS } from './answers.ts';
-import { webpushDevice } from './payload.ts';
+import { webpushDevice } from '../../notification/devices/webpush/payload.ts';
 import { type WebpushOptions, readVapidKey, createWebpushProvider } from './webpush.ts';
 
 const variables = z.object({

@@ -3,7 +3,7 @@ import './no-keylog.ts'; // before http_ece
 import { encrypt } from 'http_ece';
 import { SignJWT } from 'jose';
 import { InputError } from '../../domain/faults.ts';
-import type { WebpushDevice } from '../../domain/notification.ts';
+import type { WebpushDevice } from '../../notification/notification.ts';
 import { createCredential, readP256Key, type Credential } from '../credential.ts';
 import type { Provider, Reach, Reply, Reserved, Prepared, Push } from '../provider.ts';
 import { refusedAsTooLarge, signFailure, transportReply } from '../replies.ts';
@@ -12,7 +12,7 @@ import { parseEndpoint, trustBeside } from '../sender/result.ts';
 import { createHttp2Provider, type SenderTuning } from '../sender/sender.ts';
 import { readWebpushAnswer } from './answers.ts';
 import { createOrigins, createAllowed } from './origins.ts';
-import { WEBPUSH_MAX_MESSAGE_BYTES, webpushMessage } from './payload.ts';
+import { WEBPUSH_MAX_MESSAGE_BYTES, webpushMessage } from '../../notification/devices/webpush/payload.ts';
 
 export interface WebpushOptions extends SenderTuning {
   /** The VAPID private key: 43 characters of base64url, or PEM. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { breakerKeys, type BreakerRedis } from '../../../src/breaker/redis-breakers.ts';
 import type { Evidence } from '../../../src/breaker/breaker.ts';
-import { TROUBLES, type Trouble } from '../../../src/domain/outcome.ts';
+import { TROUBLES, type Trouble } from '../../../src/notification/outcome.ts';
 import { connectRedis, testPrefix } from '../../support/redis.ts';
 import { waitFor } from '../../support/wait.ts';
 import {

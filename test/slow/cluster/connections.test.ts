@@ -4,7 +4,7 @@ import type { Cluster } from 'ioredis';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { killMasterOf, masterOf, mastersOf, moveSlot, waitUntilOk } from '../../../sandbox/redis/cluster-orders.ts';
 import { crc16, shardPrefixes, SLOTS } from '../../../src/queue/names.ts';
-import { createProducer } from '../../../src/queue/producer.ts';
+import { createProducer } from '../../../src/producer/producer.ts';
 import {
   connectLimiter,
   connectProducer,

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test } from 'vitest';
 import { startEmbeddedRedis, type EmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
-import { createProducer } from '../../../src/queue/producer.ts';
+import { createProducer } from '../../../src/producer/producer.ts';
 import { SLOTS } from '../../../src/queue/names.ts';
 import { clusterEnv } from '../../support/cluster.ts';
 import { startProcess } from '../../support/process.ts';

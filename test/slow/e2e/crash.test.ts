@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Queue } from 'bullmq';
 import { describe, expect, it, vi } from 'vitest';
-import { tokenOf } from '../../../src/domain/device.ts';
-import type { DeadLetter } from '../../../src/domain/outcome.ts';
+import { tokenOf } from '../../../src/notification/device.ts';
+import type { DeadLetter } from '../../../src/notification/outcome.ts';
 import { openGate } from '../../support/gate.ts';
 import { outcomesIn } from '../../support/outcomes.ts';
 import type { TestProcess } from '../../support/process.ts';

@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import { expect, it } from 'vitest';
-import type { Notification } from '../../../src/domain/notification.ts';
+import type { Notification } from '../../../src/notification/notification.ts';
 import type { Refuse } from '../../../sandbox/loopback/answers.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';

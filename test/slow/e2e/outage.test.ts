@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Queue } from 'bullmq';
 import { describe, expect, it, vi } from 'vitest';
 import { readProgress } from '../../../src/delivery/context.ts';
-import type { Notification } from '../../../src/domain/notification.ts';
+import type { Notification } from '../../../src/notification/notification.ts';
 import type { SeenEntry } from '../../../demo/providers-child.ts';
 import { judge } from '../../../sandbox/judge.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';

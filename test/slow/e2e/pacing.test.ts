@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { it, expect, onTestFinished, vi, test } from 'vitest';
 import { FLOOD, runFlood, type FloodFigures } from '../../../bench/pacing/rows.ts';
 import { readProgress } from '../../../src/delivery/context.ts';
-import type { Device, Notification } from '../../../src/domain/notification.ts';
+import type { Device, Notification } from '../../../src/notification/notification.ts';
 import { dueAtOfScore } from '../../../src/queue/bullmq-internals.ts';
 import { notification, present } from '../../queue/support.ts';
 import { expectPaced } from '../../support/burst.ts';

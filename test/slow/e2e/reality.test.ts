@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { tokenOf } from '../../../src/domain/device.ts';
-import type { Notification } from '../../../src/domain/notification.ts';
+import { tokenOf } from '../../../src/notification/device.ts';
+import type { Notification } from '../../../src/notification/notification.ts';
 import { judge, type Arrival } from '../../../sandbox/judge.ts';
 import { machineChecks } from '../../../demo/verdict.ts';
 import type { SeenEntry } from '../../../demo/providers-child.ts';

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { judge, type Arrival } from '../../../sandbox/judge.ts';
-import { tokenOf } from '../../../src/domain/device.ts';
-import type { Notification } from '../../../src/domain/notification.ts';
+import { tokenOf } from '../../../src/notification/device.ts';
+import type { Notification } from '../../../src/notification/notification.ts';
 import { main as status } from '../../../scripts/status.ts';
 import { runMain } from '../../support/command.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';

@@ -3,7 +3,7 @@ import { Queue } from 'bullmq';
 import { expect, it, onTestFinished } from 'vitest';
 import { slotOfRecipient, startChaosCluster, type ChaosCluster } from '../../../chaos/cluster.ts';
 import { crc16, QUEUE, SLOTS } from '../../../src/queue/names.ts';
-import { createProducer } from '../../../src/queue/producer.ts';
+import { createProducer } from '../../../src/producer/producer.ts';
 import { connectWorker } from '../../../src/redis/connection.ts';
 import { eventually, openFaultBench, page } from '../../support/fault-bench.ts';
 import { makeNotification } from '../../support/push.ts';

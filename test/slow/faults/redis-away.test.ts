@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
-import { createProducer } from '../../../src/queue/producer.ts';
+import { createProducer } from '../../../src/producer/producer.ts';
 import { eventually, KEPT, openFaultBench, ownRedis, page, PATIENCE } from '../../support/fault-bench.ts';
 import { startProcess } from '../../support/process.ts';
 import { temporaryFolder } from '../../support/program.ts';

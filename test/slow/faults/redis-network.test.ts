@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
-import { createProducer, type Producer } from '../../../src/queue/producer.ts';
+import { createProducer, type Producer } from '../../../src/producer/producer.ts';
 import { RedisAwayError } from '../../../src/redis/connection.ts';
 import { eventually, KEPT, openFaultBench, ownRedis, page, PATIENCE } from '../../support/fault-bench.ts';
 import { startProcess } from '../../support/process.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
-import { createProducer, type Producer } from '../../../src/queue/producer.ts';
+import { createProducer, type Producer } from '../../../src/producer/producer.ts';
 import type { StatusResult } from '../../../src/operations/status.ts';
 import {
   eventually,

@@ -45,11 +45,21 @@ test('no published code reaches into the private members of a package, but for w
 const WRITE_BULLMQ_KEYS = [
   ...['src/dead-letters/bury.lua', 'src/dead-letters/discard.lua', 'src/dead-letters/forget.lua'],
   ...['src/dead-letters/replay.lua', 'src/queue/note-why.lua', 'src/queue/save-progress.lua'],
-  ...['src/queue/marks.lua', 'src/queue/reshard-drop.lua', 'src/queue/reshard-put.lua', 'src/queue/reshard-take.lua'],
+  ...[
+    'src/queue/shards/marks.lua',
+    'src/queue/shards/reshard-drop.lua',
+    'src/queue/shards/reshard-put.lua',
+    'src/queue/shards/reshard-take.lua',
+  ],
 ];
 /** They write only keys of this project. */
 const WRITE_OWN_KEYS = [
-  ...['src/queue/cancellation-index.lua', 'src/queue/history.lua', 'src/queue/layout.lua', 'src/queue/workers.lua'],
+  ...[
+    'src/queue/cancellation-index.lua',
+    'src/queue/history.lua',
+    'src/queue/shards/layout.lua',
+    'src/queue/workers.lua',
+  ],
 ];
 
 /** Texts of errors, and fields of them, that a package does not promise to keep; and the one file that knows them. */
@@ -62,7 +72,7 @@ const TEXTS: readonly (readonly [file: string, texts: RegExp])[] = [
 ];
 
 test('the scripts of the queue that write keys of BullMQ are those that are listed', async () => {
-  const scripts = globSync('src/{queue,dead-letters}/*.lua');
+  const scripts = globSync('src/{queue,dead-letters}/**/*.lua');
   const writes = /'(?:HSET|HDEL|DEL|EXPIRE|LPUSH|LREM|ZADD|ZREM|XADD|INCR)'/;
   const writing: string[] = [];
   for (const file of scripts) if (writes.test(await readFile(file, 'utf8'))) writing.push(file);

@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
-import { outcomeFields, type Outcome } from '../../../src/domain/outcome.ts';
-import { parseNotification } from '../../../src/domain/notification.ts';
+import { outcomeFields, type Outcome } from '../../../src/notification/outcome.ts';
+import { parseNotification } from '../../../src/notification/notification.ts';
 import { OUTCOMES } from '../../../src/index.ts';
-import { newLayout } from '../../../src/queue/layout.ts';
+import { newLayout } from '../../../src/queue/shards/layout.ts';
 import { JOB, PRIORITY, QUEUE } from '../../../src/queue/names.ts';
 import { createOutcomes } from '../../../src/queue/outcomes.ts';
 import { DEFAULT_PREFIX } from '../../../src/redis/target.ts';

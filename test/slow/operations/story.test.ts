@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { main as replay } from '../../../scripts/replay.ts';
 import { main as why } from '../../../scripts/why.ts';
-import type { StoryPass } from '../../../src/domain/story.ts';
+import type { StoryPass } from '../../../src/notification/story.ts';
 import { historyKeys } from '../../../src/queue/names.ts';
 import { outputOf, runMain } from '../../support/command.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';

@@ -7,7 +7,7 @@ import { main as recipient } from '../../../scripts/recipient.ts';
 import { main } from '../../../scripts/status.ts';
 import { createDeadLetters } from '../../../src/dead-letters/store.ts';
 import { layoutKey, workersKey } from '../../../src/queue/names.ts';
-import { createProducer } from '../../../src/queue/producer.ts';
+import { createProducer } from '../../../src/producer/producer.ts';
 import type { SeenWorker } from '../../../src/queue/workers.ts';
 import { deadLetter } from '../../dead-letters/letters.ts';
 import { notification, openQueues, present, consume, die } from '../../queue/support.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { createProducer } from '../../../src/queue/producer.ts';
+import { createProducer } from '../../../src/producer/producer.ts';
 import { race, RACE_LIMITS } from '../../support/cancel-race.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 import { openWorkerBench } from '../../support/worker.ts';

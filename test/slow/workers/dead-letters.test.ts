@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { Registry } from 'prom-client';
 import { expect, onTestFinished, test } from 'vitest';
-import type { DeadLetter } from '../../../src/domain/outcome.ts';
+import type { DeadLetter } from '../../../src/notification/outcome.ts';
 import { createLog } from '../../../src/observe/log.ts';
 import { connectWorker } from '../../../src/redis/connection.ts';
 import { DEAD_LETTERS } from '../../../src/queue/names.ts';

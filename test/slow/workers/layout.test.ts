@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { Queue } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
-import { homeOf, readLayout, type Layout } from '../../../src/queue/layout.ts';
+import { homeOf, readLayout, type Layout } from '../../../src/queue/shards/layout.ts';
 import { layoutKey, QUEUE, shardPrefixes } from '../../../src/queue/names.ts';
 import { readWorkers } from '../../../src/queue/workers.ts';
 import { makeNotification } from '../../support/push.ts';

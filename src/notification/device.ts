@@ -1,0 +1,122 @@
+import { hash } from 'node:crypto';
+import { DEVICE_KINDS } from './devices/devices.ts';
+import { isObject } from '../domain/json.ts';
+import type { Device, Platform } from './types.ts';
+
+/** By the platform. `never`: each takes the devices of its own platform alone. */
+interface Reader {
+  tokenOf(device: never): string;
+  hostOf?(device: never): string;
+}
+const READERS: ReadonlyMap<string, Reader> = new Map(
+  DEVICE_KINDS.map((kind) => [kind.schema.shape.platform.value, kind] as const),
+);
+
+/** What a provider identifies a device by: a token, or the endpoint of a web push subscription. It is secret. */
+export function tokenOf(device: Device): string {
+  return READERS.get(device.platform)?.tokenOf(device as never) ?? '';
+}
+
+/** The service whose circuit breaker decides for this device: its app on its platform; for web push, its app at the push service. */
+export function serviceOfDevice(device: Device): Service {
+  return serviceOf(accountOf(device), READERS.get(device.platform)?.hostOf?.(device as never));
+}
+
+/** For which devices a notification is, in few words: for the log, the metrics and the stream of outcomes. */
+export interface Target {
+  /** The platforms of its devices, in the order of the alphabet: `fcm`, `apns,fcm`. Absent if no device can be read. */
+  readonly platform?: string;
+  /** The app of APPS_FILE that they belong to, or `SEVERAL_APPS`. Absent for the app of the environment. */
+  readonly app?: string;
+}
+
+/** The value of `app` if the devices belong to more than one app. No app's name has a space. */
+export const SEVERAL_APPS = 'several apps';
+/** A notification has at most 20 devices; what is invalid may list more. */
+const MOST_DEVICES = 20;
+const LONGEST_APP = 64;
+
+/** The target of a notification, or of what a job has in place of one: anything that was enqueued. */
+export function targetOf(data: unknown): Target {
+  const listed = isObject(data) ? data['devices'] : undefined;
+  const devices = (Array.isArray(listed) ? listed.slice(0, MOST_DEVICES) : []).filter(isOfPlatform);
+  const [first] = devices;
+  if (first === undefined) return {};
+  const platforms = new Set(devices.map(({ platform }) => platform));
+  const apps = new Set(devices.map(appOf));
+  const app = apps.size > 1 ? SEVERAL_APPS : appOf(first);
+  return { platform: [...platforms].toSorted().join(), ...(app !== undefined && { app }) };
+}
+
+function isOfPlatform(device: unknown): device is { readonly platform: string; readonly app?: unknown } {
+  return isObject(device) && typeof device['platform'] === 'string' && READERS.has(device['platform']);
+}
+
+function appOf({ app }: { readonly app?: unknown }): string | undefined {
+  return typeof app === 'string' ? app.slice(0, LONGEST_APP) : undefined;
+}
+
+/** The fields of devices that no log line may repeat: `token`, `endpoint`, `keys`. */
+export const SECRET_DEVICE_FIELDS: readonly string[] = [
+  ...new Set(DEVICE_KINDS.flatMap(({ schema }) => Object.keys(schema.shape))),
+].filter((field) => field !== 'platform' && field !== 'app');
+
+/**
+ * An app on a platform: what has credentials, a quota and a circuit breaker of its own. `apns` is the app of the environment,
+ * `apns~teacher` another one. It is a part of Redis keys, and neither a platform nor an app's name contains a `~`.
+ */
+export type Account = Platform | `${Platform}~${string}`;
+
+/** @param app undefined: the app of the environment */
+export function accountOf({ platform, app }: { platform: Platform; app?: string | undefined }): Account {
+  return app === undefined ? platform : `${platform}~${app}`;
+}
+
+/**
+ * What a circuit breaker is for: an account; on a platform whose devices name their servers (web push), one server of it:
+ * `webpush@fcm.googleapis.com`. Neither an account nor a host contains an `@`.
+ */
+export type Service = Account | `${Account}@${string}`;
+
+/** @param host undefined on a platform with one server */
+export function serviceOf(account: Account, host: string | undefined): Service {
+  return host === undefined ? account : `${account}@${host}`;
+}
+
+/**
+ * `apns` → `{ platform: 'apns' }`; `webpush~teacher@fcm.googleapis.com` →
+ * `{ platform: 'webpush', app: 'teacher', server: 'fcm.googleapis.com' }`. For logs, labels and messages.
+ */
+export function namesOf(service: Service): {
+  readonly platform: Platform;
+  readonly app?: string;
+  readonly server?: string;
+} {
+  const [account = '', server] = service.split('@');
+  const [platform, app] = account.split('~');
+  return {
+    platform: platform as Platform,
+    ...(app !== undefined && { app }),
+    ...(server !== undefined && { server }),
+  };
+}
+
+/** `webpush~teacher@fcm.googleapis.com` → `webpush~teacher`. */
+export function accountIn(service: Service): Account {
+  return service.split('@')[0] as Account;
+}
+
+/** The namespace of push ids: an arbitrary UUID that must never change. */
+const NAMESPACE = Buffer.from('5f1c7a0e9b5d4e0c8d3a6c2f7be41d90', 'hex');
+
+/**
+ * The same UUID for every attempt at one device of a notification, even after a crash: `pushId('msg-8841', 0)`.
+ * A UUID of version 5 (RFC 9562, section 5.5). A notification's id contains no `#`, so two pairs never hash the same name.
+ *
+ * @param deviceIndex the device's place in the notification's `devices`, from 0
+ */
+export function pushId(notificationId: string, deviceIndex: number): string {
+  const sha1 = hash('sha1', Buffer.concat([NAMESPACE, Buffer.from(`${notificationId}#${deviceIndex}`)]), 'hex');
+  const variant = ((Number.parseInt(sha1.charAt(16), 16) & 0x3) | 0x8).toString(16);
+  return `${sha1.slice(0, 8)}-${sha1.slice(8, 12)}-5${sha1.slice(13, 16)}-${variant}${sha1.slice(17, 20)}-${sha1.slice(20, 32)}`;
+}

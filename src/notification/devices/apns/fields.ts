@@ -1,0 +1,46 @@
+import { z } from 'zod';
+import { isObject, jsonObject, printable } from '../../../domain/json.ts';
+
+/**
+ * The fields of a notification for Apple's devices: iPhones on APNs, and those that FCM passes on to APNs.
+ * developer.apple.com/documentation/usernotifications/generating-a-remote-notification ("Payload key reference") has the keys,
+ * their types and the ranges; it gives no lengths of texts, so 256 characters are our bound.
+ */
+
+/** Apple's levels; `active` is what a device takes without one. */
+const INTERRUPTION_LEVELS = ['passive', 'active', 'time-sensitive', 'critical'] as const;
+
+export const apnsSoundSchema = z.strictObject({
+  name: printable(128),
+  critical: z.boolean().optional(),
+  volume: z.number().min(0).max(1).optional(),
+});
+
+export const apnsFieldsSchema = z.strictObject({
+  threadId: printable(256).optional(),
+  actionCategory: printable(256).optional(),
+  interruptionLevel: z.enum(INTERRUPTION_LEVELS).optional(),
+  relevanceScore: z.number().min(0).max(1).optional(),
+  mutableContent: z.boolean().optional(),
+  targetContentId: printable(256).optional(),
+  sound: apnsSoundSchema.optional(),
+  priority: z.union([z.literal(1), z.literal(5), z.literal(10)], { error: '1, 5 or 10' }).optional(),
+  topic: z
+    .string()
+    .regex(/^[A-Za-z0-9.-]{1,255}$/, { error: 'a topic: 1 to 255 of A-Z a-z 0-9 . -' })
+    .optional(),
+  payload: jsonObject(({ aps }) =>
+    aps === undefined || isObject(aps) ? [] : [{ path: ['aps'], expected: "an object, in which Apple's keys are" }],
+  ).optional(),
+});
+
+/** Those that say how an alert is shown: nothing that shows no alert may have them. */
+export const SHOWN_BY_APNS = [
+  'threadId',
+  'actionCategory',
+  'interruptionLevel',
+  'relevanceScore',
+  'mutableContent',
+  'targetContentId',
+  'sound',
+] as const satisfies readonly (keyof typeof apnsFieldsSchema.shape)[];

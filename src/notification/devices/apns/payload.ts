@@ -1,0 +1,194 @@
+import { hash } from 'node:crypto';
+import { z } from 'zod';
+import { type JsonObject, type JsonValue, mergePatch, objectOr } from '../../../domain/json.ts';
+import type { Alert, ApnsSound, Notification } from '../../types.ts';
+import { deviceApp, type TokenKind } from '../device-kind.ts';
+
+/** The largest payload (developer.apple.com/documentation/usernotifications/generating-a-remote-notification). */
+export const APNS_MAX_PAYLOAD_BYTES = 4_096;
+
+/**
+ * The payload: Apple's keys in `aps`, the data beside it, and `apns.payload` merged into it. A service extension finds the
+ * image at `fcm_options.image`, where FCM writes it too (and Firebase's extension helper reads it).
+ *
+ * @param nowMs epoch milliseconds, for what says when it was sent
+ */
+export function apnsPayload(notification: Notification, silent: boolean, nowMs: number): JsonObject {
+  const { apns, data, imageUrl } = notification;
+  const isLive = notification.pushType === 'liveactivity';
+  const aps = isLive ? liveActivityAps(notification, nowMs) : apsOf(notification, notification.alert);
+  const payload: JsonObject = { ...data, aps };
+  if (imageUrl !== undefined) payload['fcm_options'] = { image: imageUrl };
+  const merged = apns?.payload === undefined ? payload : mergePatch(payload, apns.payload);
+  if (!silent) return merged;
+  return isLive ? silencedLiveActivity(merged) : silenced(merged);
+}
+
+/**
+ * The `aps` of a notification, before `apns.payload` is merged into it.
+ *
+ * @param alert what is written as its alert; undefined for none
+ */
+export function apsOf(notification: Notification, alert: Alert | undefined): JsonObject {
+  const { apns, badge, imageUrl, pushType, sound } = notification;
+  if (pushType === 'background') return { 'content-available': 1 };
+  const aps: JsonObject = {};
+  if (alert !== undefined) aps['alert'] = apsAlert(alert);
+  if (badge !== undefined) aps['badge'] = badge;
+  if (apns?.sound !== undefined) aps['sound'] = apsSound(apns.sound);
+  else if (sound !== undefined) aps['sound'] = sound;
+  if (apns?.mutableContent ?? imageUrl !== undefined) aps['mutable-content'] = 1;
+  if (apns === undefined) return aps;
+  if (apns.threadId !== undefined) aps['thread-id'] = apns.threadId;
+  if (apns.actionCategory !== undefined) aps['category'] = apns.actionCategory;
+  if (apns.targetContentId !== undefined) aps['target-content-id'] = apns.targetContentId;
+  if (apns.interruptionLevel !== undefined) aps['interruption-level'] = apns.interruptionLevel;
+  if (apns.relevanceScore !== undefined) aps['relevance-score'] = apns.relevanceScore;
+  return aps;
+}
+
+/** Apple's names: the body's key is `loc-key`. */
+function apsAlert(alert: Alert): JsonObject {
+  const { titleLocKey, titleLocArgs, subtitleLocKey, subtitleLocArgs, bodyLocKey, bodyLocArgs, ...texts } = alert;
+  const written = texts as JsonObject;
+  if (titleLocKey !== undefined) written['title-loc-key'] = titleLocKey;
+  if (titleLocArgs !== undefined) written['title-loc-args'] = titleLocArgs;
+  if (subtitleLocKey !== undefined) written['subtitle-loc-key'] = subtitleLocKey;
+  if (subtitleLocArgs !== undefined) written['subtitle-loc-args'] = subtitleLocArgs;
+  if (bodyLocKey !== undefined) written['loc-key'] = bodyLocKey;
+  if (bodyLocArgs !== undefined) written['loc-args'] = bodyLocArgs;
+  return written;
+}
+
+/** Apple's dictionary is for critical alerts; a name alone is written as a text. */
+function apsSound({ name, critical = false, volume }: ApnsSound): JsonValue {
+  if (!critical && volume === undefined) return name;
+  return { name, critical: critical ? 1 : 0, ...(volume !== undefined && { volume }) };
+}
+
+/** Level `passive`, no sound, no badge, whatever was given. */
+export function silenced(payload: JsonObject): JsonObject {
+  const aps = objectOr(payload['aps']);
+  const quiet = Object.fromEntries(Object.entries(aps).filter(([key]) => key !== 'sound' && key !== 'badge'));
+  return { ...payload, aps: { ...quiet, 'interruption-level': 'passive' } };
+}
+
+/** How APNs is to deliver a notification, the same on APNs and through FCM. */
+export interface ApnsDelivery {
+  readonly pushType: Notification['pushType'];
+  readonly priority: 1 | 5 | 10;
+  readonly collapseId: string;
+  /** Epoch seconds. */
+  readonly expiration?: number;
+}
+
+/**
+ * developer.apple.com/documentation/usernotifications/sending-notification-requests-to-apns says what each header means.
+ *
+ * - `apns-push-type`: `background` only where the producer asked for it. A silent alert stays an `alert`, because a
+ *   `background` push may be dropped.
+ * - `apns-priority`: 10 for every alert that makes a sound or a banner. Apple may group alerts of priority 5 and deliver
+ *   them in bursts, against the limiter's spacing, so 5 is for silent ones, for background pushes (10 is an error there) and
+ *   where the producer asked for it. So is 1, which does not wake the device; a background push always has 5. The
+ *   notification's own priority only orders the queue.
+ *   A Live Activity has 5 or 10 (`liveActivityPriority`).
+ * - `apns-expiration`: `expiresAt` in seconds. Absent if the notification has none: APNs then keeps it for up to 30 days.
+ *   Never 0, which would mean one try and no storing.
+ * - `apns-collapse-id`: the producer's, otherwise the push id, so that a second copy (a retry after a timeout) replaces the
+ *   first one on the device.
+ */
+export function apnsDelivery(notification: Notification, pushId: string, silent: boolean): ApnsDelivery {
+  const { collapseId, expiresAt, pushType } = notification;
+  return {
+    pushType,
+    priority: priorityOf(notification, silent),
+    collapseId: collapseId === undefined ? pushId : headerSafe(collapseId),
+    ...(expiresAt === undefined ? {} : { expiration: Math.max(1, Math.floor(expiresAt / 1_000)) }),
+  };
+}
+
+function priorityOf(notification: Notification, silent: boolean): 1 | 5 | 10 {
+  const { apns, pushType } = notification;
+  if (pushType === 'background') return 5;
+  if (pushType === 'liveactivity') return liveActivityPriority(notification, silent);
+  const asked = apns?.priority ?? 10;
+  return silent && asked > 5 ? 5 : asked;
+}
+
+/** A header cannot carry every character of a collapse id. If needed its hash is sent, which is just as stable. */
+function headerSafe(collapseId: string): string {
+  return /^[\x21-\x7e]+$/.test(collapseId) ? collapseId : hash('sha256', collapseId, 'base64url');
+}
+
+// Live Activities: developer.apple.com/documentation/activitykit/starting-and-updating-live-activities-with-activitykit-push-notifications
+
+const TOPIC_SUFFIX = '.push-type.liveactivity';
+
+/** The topic of an app's Live Activities: its bundle id with Apple's suffix, which the producer may have written already. */
+export function liveActivityTopic(topic: string): string {
+  return topic.endsWith(TOPIC_SUFFIX) ? topic : `${topic}${TOPIC_SUFFIX}`;
+}
+
+/**
+ * 5 costs nothing of the budget that a device has for updates, so it is the default of what shows nothing loud. Apple delivers
+ * 10 at once: it is for alerts, and for `priority: "high"`.
+ */
+function liveActivityPriority({ alert, apns, priority }: Notification, silent: boolean): 5 | 10 {
+  if (silent || apns?.priority === 5) return 5;
+  return apns?.priority === 10 || alert !== undefined || priority === 'high' ? 10 : 5;
+}
+
+/** @param nowMs epoch milliseconds: the `timestamp`, which Apple requires, where the producer gave none */
+function liveActivityAps({ alert, liveActivity, sound }: Notification, nowMs: number): JsonObject {
+  if (liveActivity === undefined) return {}; // the check lets no such notification pass
+  const { event, contentState, timestamp, staleDate, dismissalDate, relevanceScore } = liveActivity;
+  const aps: JsonObject = { timestamp: secondsOf(timestamp ?? nowMs), event, 'content-state': contentState };
+  if (staleDate !== undefined) aps['stale-date'] = secondsOf(staleDate);
+  if (dismissalDate !== undefined) aps['dismissal-date'] = secondsOf(dismissalDate);
+  if (relevanceScore !== undefined) aps['relevance-score'] = relevanceScore;
+  if (liveActivity.attributesType !== undefined) aps['attributes-type'] = liveActivity.attributesType;
+  if (liveActivity.attributes !== undefined) aps['attributes'] = liveActivity.attributes;
+  if (alert !== undefined) aps['alert'] = liveActivityAlert(alert, sound);
+  return aps;
+}
+
+/** The payload without its alert: the state is shown, and nothing makes a sound or lights up the screen. */
+function silencedLiveActivity(payload: JsonObject): JsonObject {
+  const aps = objectOr(payload['aps']);
+  return { ...payload, aps: Object.fromEntries(Object.entries(aps).filter(([key]) => key !== 'alert')) };
+}
+
+/** Unlike in other alerts, a key stands in the place of its text, and the sound stands in the alert. */
+function liveActivityAlert(alert: Alert, sound: string | undefined): JsonObject {
+  const written: JsonObject = {};
+  const title = textOf(alert.title, alert.titleLocKey, alert.titleLocArgs);
+  const body = textOf(alert.body, alert.bodyLocKey, alert.bodyLocArgs);
+  if (title !== undefined) written['title'] = title;
+  if (body !== undefined) written['body'] = body;
+  if (sound !== undefined) written['sound'] = sound;
+  return written;
+}
+
+function textOf(text: string | undefined, key: string | undefined, args?: string[]): JsonValue | undefined {
+  return key === undefined ? text : { 'loc-key': key, ...(args !== undefined && { 'loc-args': args }) };
+}
+
+function secondsOf(ms: number): number {
+  return Math.floor(ms / 1_000);
+}
+
+export const apnsDevice: TokenKind<'apns'> = {
+  schema: z.strictObject({
+    platform: z.literal('apns'),
+    token: z.string().regex(/^[0-9a-fA-F]{2,512}$/, { error: 'an APNs device token: 2 to 512 hexadecimal digits' }),
+    app: deviceApp,
+  }),
+  tokenOf: ({ token }) => token,
+  // `fcm_options` is where a service extension finds the image.
+  reservedDataKeys: ['aps', 'fcm_options'],
+  takesLiveActivities: true,
+  payload: {
+    maxBytes: APNS_MAX_PAYLOAD_BYTES,
+    bytesOf: (notification, silent) => Buffer.byteLength(JSON.stringify(apnsPayload(notification, silent, Date.now()))),
+  },
+};

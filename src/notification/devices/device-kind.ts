@@ -1,0 +1,41 @@
+import { z } from 'zod';
+import type { Notification } from '../types.ts';
+
+/** How a notification names a device of one provider. Producers use it too and load no provider, so it may import only zod. */
+export interface DeviceKind<P extends string = string, Fields extends z.ZodRawShape = z.ZodRawShape> {
+  /**
+   * Checks one entry of a notification's `devices`; its faults never repeat a secret. Every field but the platform and the app
+   * is secret.
+   */
+  readonly schema: z.ZodObject<{ platform: z.ZodLiteral<P>; app: z.ZodOptional<z.ZodString> } & Fields, z.core.$strict>;
+  /** What identifies the device on its platform: its token, or what the provider has in place of one. */
+  tokenOf(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
+  /** The host and port of its server, where the device says which one it is: `fcm.googleapis.com`. Absent: there is one server. */
+  hostOf?(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
+  /** Keys of `data` that the provider reserves. A `*` at the end stands for every key that begins like this. */
+  readonly reservedDataKeys: readonly string[];
+  /** True where the device must show something for every push, so that it takes no background pushes. */
+  readonly mustShow?: boolean;
+  /** True where the device may have Live Activities. */
+  readonly takesLiveActivities?: boolean;
+  /** How large a payload may be; a larger one is refused when it is enqueued. Absent: only the worker looks. */
+  readonly payload?: {
+    readonly maxBytes: number;
+    /** The bytes that count. */
+    bytesOf(notification: Notification, silent: boolean): number;
+  };
+}
+
+/** Whether a key of `data` is one of `reservedDataKeys`. */
+export function isReservedKey(key: string, reserved: readonly string[]): boolean {
+  return reserved.some((name) => (name.endsWith('*') ? key.startsWith(name.slice(0, -1)) : key === name));
+}
+
+/** The name of an app of APPS_FILE. */
+export const appNameSchema = z.string().regex(/^[A-Za-z0-9._-]{1,64}$/, { error: '1 to 64 of A-Z a-z 0-9 . _ -' });
+
+/** The field `app` of every kind of device. */
+export const deviceApp = appNameSchema.optional();
+
+/** The kind of a platform whose devices have a token. */
+export type TokenKind<P extends string> = DeviceKind<P, { token: z.ZodString }>;

@@ -1,0 +1,320 @@
+import { z } from 'zod';
+import { isObject, type JsonObject, type JsonValue, mergePatch, objectOr } from '../../../domain/json.ts';
+import type { AndroidFields, Notification, Alert } from '../../types.ts';
+import { apnsDelivery, apsOf, silenced } from '../apns/payload.ts';
+import { deviceApp, type TokenKind } from '../device-kind.ts';
+import { FCM_RESERVED_DATA_KEYS } from './fields.ts';
+
+/** The longest time that FCM keeps a message: 28 days (firebase.google.com/docs/cloud-messaging/concept-options#ttl). */
+const MAX_TTL_MS = 2_419_200_000;
+
+/**
+ * The largest payload (firebase.google.com/docs/cloud-messaging/customize-messages/set-message-type). Google does not say how
+ * it counts: about 40 bytes, and 6 for each field, come on top. So a payload just below the limit may still be refused by FCM.
+ */
+export const FCM_MAX_PAYLOAD_BYTES = 4_096;
+
+/** The Android channel of silent alerts; the app makes it, with low importance. */
+const SILENT_CHANNEL = 'silent';
+
+/** What a message needs beside the notification. */
+export interface FcmMessageOptions {
+  readonly token: string;
+  readonly pushId: string;
+  readonly silent: boolean;
+  /** Epoch milliseconds, from which `ttl` is counted. */
+  readonly nowMs: number;
+}
+
+/**
+ * The message to one registration token, with the field names of the HTTP API
+ * (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). The token does not show whose device it is, so every
+ * message has a part for Android and one for iPhones; each device gets only its own. `fcm.message` is merged at the end.
+ *
+ * With `android.dataOnly` nothing stands in `notification`, which Android would show: the alert is in the part for iPhones.
+ */
+export function fcmMessage(notification: Notification, options: FcmMessageOptions): JsonObject {
+  const { analyticsLabel, data, fcm } = notification;
+  const message: JsonObject = { token: options.token };
+  const shown = isDrawnByAndroid(notification) ? shownOf(notification) : undefined;
+  if (shown !== undefined) message['notification'] = shown;
+  if (data !== undefined) message['data'] = asTexts(data);
+  message['android'] = androidConfig(notification, options);
+  message['apns'] = apnsConfig(notification, options);
+  if (analyticsLabel !== undefined) message['fcm_options'] = { analytics_label: analyticsLabel };
+  const merged = fcm?.message === undefined ? message : mendPatched(message, fcm.message, notification);
+  if (!options.silent) return merged;
+  const silenced = silencedMessage(merged);
+  return isDataOnly(notification) ? markedSilent(silenced) : silenced;
+}
+
+/** Whether Android itself shows something. */
+function isDrawnByAndroid(notification: Notification): boolean {
+  return notification.pushType === 'alert' && !isDataOnly(notification);
+}
+
+function isDataOnly({ android }: Notification): boolean {
+  return android?.dataOnly === true;
+}
+
+/** The patched message, mended where the patch has removed the texts: nothing empty is shown, and nothing is called an alert. */
+function mendPatched(message: JsonObject, patch: JsonObject, notification: Notification): JsonObject {
+  const merged = withoutEmpty(mergePatch(message, patch));
+  const isAlert = notification.pushType === 'alert';
+  return isAlert && isObject(merged['apns']) ? { ...merged, apns: typed(merged['apns'], merged, patch) } : merged;
+}
+
+/**
+ * Where a patch has removed all texts, an iPhone shows nothing. Then the push type and the priority that an alert has are left out, and
+ * FCM finds its own; what the patch says itself stays.
+ */
+function typed(apns: JsonObject, { notification }: JsonObject, patch: JsonObject): JsonObject {
+  const { headers, payload } = apns;
+  const aps = objectOr(objectOr(payload)['aps']);
+  if (!isObject(headers) || hasText(notification) || 'alert' in aps) return apns;
+  const own = objectOr(objectOr(patch['apns'])['headers']);
+  const left = Object.entries(headers).filter(
+    ([name]) => name in own || (name !== 'apns-push-type' && name !== 'apns-priority'),
+  );
+  return { ...apns, headers: Object.fromEntries(left) };
+}
+
+/** Without the part that says how Android shows a text, where a patch has removed the text: Android would show an empty one. */
+function withoutEmpty(message: JsonObject): JsonObject {
+  const { android, notification } = message;
+  if (!isObject(android) || hasText(android['notification']) || hasText(notification)) return message;
+  return {
+    ...message,
+    android: Object.fromEntries(Object.entries(android).filter(([name]) => name !== 'notification')),
+  };
+}
+
+function hasText(shown: JsonValue | undefined): boolean {
+  return (
+    isObject(shown) && ['title', 'body', 'title_loc_key', 'body_loc_key'].some((name) => (shown[name] ?? '') !== '')
+  );
+}
+
+/** What both kinds of devices show; undefined if there are only keys of texts. */
+function shownOf({ alert = {}, imageUrl }: Notification): JsonObject | undefined {
+  const { title, body } = alert;
+  if (title === undefined && body === undefined && imageUrl === undefined) return undefined;
+  return {
+    ...(title !== undefined && { title }),
+    ...(body !== undefined && { body }),
+    ...(imageUrl !== undefined && { image: imageUrl }),
+  };
+}
+
+/** FCM's data are texts: another value becomes its JSON. */
+function asTexts(data: Readonly<Record<string, JsonValue>>): JsonObject {
+  const texts: JsonObject = {};
+  for (const [key, value] of Object.entries(data)) {
+    texts[key] = typeof value === 'string' ? value : JSON.stringify(value);
+  }
+  return texts;
+}
+
+/**
+ * - `priority`: the notification's own. Android may delay `normal` messages while the device sleeps. `high` is not the
+ *   default, because FCM lowers an app's `high` messages if users often ignore them; a background push is never `high`, since
+ *   FCM wants `high` to end in something shown.
+ * - `ttl`: the time left until `expiresAt`. Absent without `expiresAt`: FCM then keeps it for 28 days.
+ * - `collapse_key`: only if the producer gave a collapse id. FCM limits collapsible messages to a burst of 20 and then one in
+ *   3 minutes, and a device to 4 keys.
+ */
+function androidConfig(notification: Notification, { pushId, nowMs }: FcmMessageOptions): JsonObject {
+  const { collapseId, expiresAt, priority, pushType } = notification;
+  const config: JsonObject = { priority: pushType === 'background' ? 'normal' : priority };
+  if (expiresAt !== undefined) config['ttl'] = `${Math.min(Math.max(0, expiresAt - nowMs), MAX_TTL_MS) / 1_000}s`;
+  if (collapseId !== undefined) config['collapse_key'] = collapseId;
+  if (isDrawnByAndroid(notification)) config['notification'] = androidNotification(notification, pushId);
+  return config;
+}
+
+/**
+ * `tag`: the producer's, otherwise the collapse id or the push id, so that a second copy replaces the first one in the
+ * notification drawer. FCM has no idempotency key; it does not limit tags.
+ */
+function androidNotification(
+  { alert, android = {}, badge = 0, collapseId, sound }: Notification,
+  pushId: string,
+): JsonObject {
+  const { tag = collapseId ?? pushId, notificationCount } = android;
+  const shown: JsonObject = { tag };
+  if (sound !== undefined) shown['sound'] = sound;
+  if (notificationCount !== undefined) shown['notification_count'] = notificationCount;
+  else if (badge > 0) shown['notification_count'] = badge; // 0 means "count up" to FCM
+  if (alert?.titleLocKey !== undefined) shown['title_loc_key'] = alert.titleLocKey;
+  if (alert?.titleLocArgs !== undefined) shown['title_loc_args'] = alert.titleLocArgs;
+  if (alert?.bodyLocKey !== undefined) shown['body_loc_key'] = alert.bodyLocKey;
+  if (alert?.bodyLocArgs !== undefined) shown['body_loc_args'] = alert.bodyLocArgs;
+  addLooks(shown, android);
+  return shown;
+}
+
+function addLooks(shown: JsonObject, { channelId, icon, color, clickAction, visibility }: AndroidFields): void {
+  if (channelId !== undefined) shown['channel_id'] = channelId;
+  if (icon !== undefined) shown['icon'] = icon;
+  if (color !== undefined) shown['color'] = color;
+  if (clickAction !== undefined) shown['click_action'] = clickAction;
+  if (visibility !== undefined) shown['visibility'] = visibility.toUpperCase();
+}
+
+/**
+ * The part of a message for an iPhone (`ApnsConfig`): what FCM cannot know. FCM itself adds the title and the body of
+ * `notification`, and `data`; the alert is written here only if it has a subtitle or keys of texts, if a patch adds to it, or if
+ * there is no `notification` (`android.dataOnly`), and then it is the whole one.
+ */
+function apnsConfig(
+  notification: Notification,
+  { pushId, silent }: { readonly pushId: string; readonly silent: boolean },
+): JsonObject {
+  const { alert, android, apns, imageUrl } = notification;
+  const { pushType, priority, collapseId, expiration } = apnsDelivery(notification, pushId, silent);
+  const headers: JsonObject = {
+    'apns-push-type': pushType,
+    'apns-priority': `${priority}`,
+    'apns-collapse-id': collapseId,
+  };
+  if (expiration !== undefined) headers['apns-expiration'] = `${expiration}`;
+  const isNeeded = android?.dataOnly === true || isWhole(alert) || isPatched(notification);
+  const aps = apsOf(notification, isNeeded ? alert : undefined);
+  const payload: JsonObject = Object.keys(aps).length > 0 ? { aps } : {};
+  const merged = apns?.payload === undefined ? payload : mergePatch(payload, apns.payload);
+  const config: JsonObject = { headers };
+  if (Object.keys(merged).length > 0) config['payload'] = merged;
+  if (imageUrl !== undefined) config['fcm_options'] = { image: imageUrl };
+  return config;
+}
+
+/** Whether the alert has what FCM does not add. */
+function isWhole({ subtitle, titleLocKey, subtitleLocKey, bodyLocKey }: Alert = {}): boolean {
+  return [subtitle, titleLocKey, subtitleLocKey, bodyLocKey].some((text) => text !== undefined);
+}
+
+/** Whether `apns.payload` or `fcm.message` adds to the alert of an iPhone. */
+function isPatched({ apns, fcm }: Notification): boolean {
+  const inMessage = ['apns', 'payload'].reduce<unknown>(below, fcm?.message);
+  return [apns?.payload, inMessage].some((patch) => isObject(['aps', 'alert'].reduce<unknown>(below, patch)));
+}
+
+function below(value: unknown, name: string): unknown {
+  return isObject(value) ? value[name] : undefined;
+}
+
+/** What makes a sound, a vibration or a light, or counts. */
+const LOUD = [
+  'sound',
+  'default_sound',
+  'vibrate_timings',
+  'default_vibrate_timings',
+  'light_settings',
+  'default_light_settings',
+  'notification_count',
+];
+
+/** With this key in the data an app that draws for itself (`android.dataOnly`) is to make no sound. */
+const SILENT_KEY = 'pushpacer_silent';
+
+/**
+ * Normal priority, the silent channel, low notification priority (for Android before 8), no sound, no badge, whatever was
+ * given. An app without that channel uses its default channel, with that channel's sound.
+ *
+ * A part that a patch has removed is added again only where something is shown: without its part a device would show it loud.
+ */
+function silencedMessage(message: JsonObject): JsonObject {
+  const { android, apns, notification } = message;
+  const isShown = isObject(notification);
+  return {
+    ...message,
+    ...((isShown || isObject(android)) && { android: silencedAndroid(objectOr(android), isShown) }),
+    ...((isShown || isObject(apns)) && { apns: silencedApns(objectOr(apns), isShown) }),
+  };
+}
+
+/** The message of an app that draws for itself: what it shows, it shows by the data. */
+function markedSilent(message: JsonObject): JsonObject {
+  const { android, data } = message;
+  const marked = { ...message, data: { ...objectOr(data), [SILENT_KEY]: 'true' } };
+  // Android gets its own data in place of those for all.
+  if (!isObject(android) || !isObject(android['data'])) return marked;
+  return { ...marked, android: { ...android, data: { ...android['data'], [SILENT_KEY]: 'true' } } };
+}
+
+function silencedAndroid(android: JsonObject, isShown: boolean): JsonObject {
+  const { notification } = android;
+  const quiet = { ...android, priority: 'normal' };
+  if (!isShown && !isObject(notification)) return quiet;
+  const kept = Object.entries(objectOr(notification)).filter(([name]) => !LOUD.includes(name));
+  const shown = Object.fromEntries(kept);
+  return { ...quiet, notification: { ...shown, channel_id: SILENT_CHANNEL, notification_priority: 'PRIORITY_LOW' } };
+}
+
+/** Header names are the same in capitals, and Apple refuses a header that comes twice. */
+function silencedApns(apns: JsonObject, isShown: boolean): JsonObject {
+  const { headers, payload } = apns;
+  const aps = objectOr(objectOr(payload)['aps']);
+  const isAlert = isShown || 'alert' in aps;
+  if (!isAlert && !isObject(headers) && !isObject(payload)) return apns;
+  const kept = Object.entries(objectOr(headers)).filter(([name]) => name.toLowerCase() !== 'apns-priority');
+  const isTyped = !isAlert || kept.some(([name]) => name.toLowerCase() === 'apns-push-type');
+  const hasPriority = isAlert || kept.length < Object.keys(objectOr(headers)).length;
+  const quiet: JsonObject = {
+    ...apns,
+    headers: {
+      ...(!isTyped && { 'apns-push-type': 'alert' }),
+      ...Object.fromEntries(kept),
+      ...(hasPriority && { 'apns-priority': '5' }),
+    },
+  };
+  if (isAlert) return { ...quiet, payload: silenced(objectOr(payload)) };
+  // Nothing is shown, so there is nothing to be passive.
+  if (!isObject(payload) || Object.keys(aps).length === 0) return quiet;
+  const still = Object.entries(aps).filter(([key]) => !['sound', 'badge', 'interruption-level'].includes(key));
+  return { ...quiet, payload: { ...payload, aps: Object.fromEntries(still) } };
+}
+
+/**
+ * The bytes that count for the payload limit. For Android: names and values of the data, the alert, and how to show it. For
+ * an iPhone: its part of the message as JSON. FCM looks only at the part of the device that it is sent to, which is not known
+ * here: the larger one counts.
+ */
+export function fcmPayloadBytes({ data, notification, android, apns }: JsonObject): number {
+  const { data: androidData, notification: shown } = objectOr(android);
+  const onAndroid = [data, notification, androidData, shown].reduce<number>((sum, map) => sum + textBytes(map), 0);
+  return Math.max(onAndroid, jsonBytes(objectOr(apns)['payload']));
+}
+
+/** The bytes of names and texts, however deep. */
+function textBytes(value: JsonValue | undefined): number {
+  if (typeof value === 'string') return Buffer.byteLength(value);
+  if (typeof value !== 'object' || value === null) return 0;
+  if (Array.isArray(value)) return value.reduce<number>((sum, each) => sum + textBytes(each), 0);
+  let bytes = 0;
+  for (const name in value) bytes += Buffer.byteLength(name) + textBytes(value[name]);
+  return bytes;
+}
+
+function jsonBytes(value: JsonValue | undefined): number {
+  return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
+}
+
+export const fcmDevice: TokenKind<'fcm'> = {
+  schema: z.strictObject({
+    platform: z.literal('fcm'),
+    token: z
+      .string()
+      .regex(/^[\x21-\x7e]{1,4096}$/, { error: 'an FCM registration token: 1 to 4096 visible ASCII characters' }),
+    app: deviceApp,
+  }),
+  tokenOf: ({ token }) => token,
+  reservedDataKeys: FCM_RESERVED_DATA_KEYS,
+  payload: {
+    maxBytes: FCM_MAX_PAYLOAD_BYTES,
+    bytesOf: (notification, silent) => fcmPayloadBytes(fcmMessage(notification, { ...MEASURED, silent })),
+  },
+};
+
+/** As long as a real push id. The token and the time that is left do not count. */
+const MEASURED = { token: '', pushId: '0'.repeat(36), nowMs: 0 };

@@ -1,0 +1,91 @@
+import { z } from 'zod';
+import type { Notification } from '../../types.ts';
+import { deviceApp, type DeviceKind } from '../device-kind.ts';
+
+/** What a push service must take (RFC 8030, section 7.2), encrypted. */
+const MAX_BODY_BYTES = 4_096;
+/** The header of RFC 8188 with a key of 65 bytes, the padding's delimiter, and the tag of AES-GCM. */
+const OVERHEAD_BYTES = 16 + 4 + 1 + 65 + 1 + 16;
+/** The largest message, as JSON. */
+export const WEBPUSH_MAX_MESSAGE_BYTES = MAX_BODY_BYTES - OVERHEAD_BYTES;
+
+export interface WebpushMessageOptions {
+  readonly pushId: string;
+  readonly silent: boolean;
+}
+
+/**
+ * What the service worker of the website gets (`event.data.json()`), and shows. docs/webpush.md has the service worker.
+ *
+ * - `tag`: the collapse id, otherwise the push id, so that a second copy (a retry after a timeout) replaces the first one.
+ * - `silent`: without sound and vibration, and no badge. A browser must show something for every push, so it is shown.
+ * - `sound` is left out: browsers play their own.
+ * - `badge` is the number at the app's icon, so the URL of the small image is `badgeUrl`.
+ * - `renotify` and `requireInteraction` are left out of a silent one: they make it loud, or keep it in the way.
+ */
+export function webpushMessage(notification: Notification, { pushId, silent }: WebpushMessageOptions): object {
+  const { id, alert, badge, collapseId, data, imageUrl, webpush = {} } = notification;
+  return {
+    id,
+    title: alert?.title,
+    body: alert?.body,
+    image: imageUrl,
+    tag: collapseId ?? pushId,
+    silent,
+    badge: silent ? undefined : badge,
+    icon: webpush.icon,
+    badgeUrl: webpush.badge,
+    actions: webpush.actions,
+    renotify: silent ? undefined : webpush.renotify,
+    requireInteraction: silent ? undefined : webpush.requireInteraction,
+    data,
+  };
+}
+
+const endpoint = z
+  .string()
+  .regex(/^https:\/\/[\x21-\x7e]{1,2040}$/, {
+    error: 'an https:// URL of at most 2048 visible ASCII characters',
+    abort: true,
+  })
+  .refine(isPlainUrl, { error: 'a URL without a user, a password and a fragment' });
+
+const keys = z.strictObject({
+  p256dh: z.string().regex(/^B[A-P][A-Za-z0-9_-]{85}$/, {
+    error: 'a public key on P-256: 87 characters of base64url, beginning with B',
+  }),
+  auth: z.string().regex(/^[A-Za-z0-9_-]{22}$/, { error: 'a secret of 16 bytes: 22 characters of base64url' }),
+});
+
+const expirationTime = z.number().nullable().optional();
+
+/** A browser's PushSubscription as its `toJSON()` gives it, with the platform beside it. */
+export const webpushDevice: DeviceKind<
+  'webpush',
+  { endpoint: typeof endpoint; keys: typeof keys; expirationTime: typeof expirationTime }
+> = {
+  schema: z.strictObject({
+    platform: z.literal('webpush'),
+    endpoint,
+    keys,
+    expirationTime,
+    app: deviceApp,
+  }),
+  tokenOf: (device) => device.endpoint,
+  hostOf: (device) => new URL(device.endpoint).host,
+  reservedDataKeys: [],
+  payload: {
+    maxBytes: WEBPUSH_MAX_MESSAGE_BYTES,
+    bytesOf: (notification, silent) =>
+      Buffer.byteLength(JSON.stringify(webpushMessage(notification, { ...MEASURED, silent }))),
+  },
+  mustShow: true, // browsers take the permission away from a website that shows nothing
+};
+
+function isPlainUrl(text: string): boolean {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  return url !== undefined && url.username === '' && url.password === '' && !text.includes('#');
+}
+
+/** As long as a real push id. */
+const MEASURED = { pushId: '0'.repeat(36) };

@@ -1,0 +1,164 @@
+import { z } from 'zod';
+import { apnsFieldsSchema, apnsSoundSchema } from './devices/apns/fields.ts';
+import { DEVICE_KINDS } from './devices/devices.ts';
+import { androidFieldsSchema, fcmFieldsSchema } from './devices/fcm/fields.ts';
+import { webpushActionSchema, webpushFieldsSchema } from './devices/webpush/fields.ts';
+import { countZodFaults, faultOf, formatPath, zodFaults, type Fault, nearest } from '../domain/faults.ts';
+import { isObject, isOversized, MAX_CHARACTERS, MAX_VALUES, valueAt } from '../domain/json.ts';
+import { togetherFaults } from './rules.ts';
+import { notificationSchema, alertSchema, digestSchema, liveActivitySchema } from './schema.ts';
+import type { Notification } from './types.ts';
+
+export { notificationSchema, PLATFORMS } from './schema.ts';
+export type { JsonObject, JsonValue } from '../domain/json.ts';
+export type * from './types.ts';
+
+/** The answer of `parseNotification`: the checked notification, or everything that is wrong with it. */
+export type ParsedNotification =
+  | {
+      /** The value fits. */
+      readonly ok: true;
+      /** The same notification with its defaults. */
+      readonly notification: Notification;
+    }
+  | {
+      /** The value does not fit. */
+      readonly ok: false;
+      /** One or more; after 20 the rest is only counted, in a last fault. */
+      readonly faults: readonly Fault[];
+    };
+
+/** A list of faults is cut after this many; the rest is only counted. */
+const MAX_FAULTS = 20;
+
+/** Checks any value against the schema. Reports every fault at once; no fault shows a token or a text of the alert. */
+export function parseNotification(raw: unknown): ParsedNotification {
+  const oversize = oversizeFaults(raw);
+  if (oversize.length > 0) return { ok: false, faults: oversize };
+  const result = notificationSchema.safeParse(raw);
+  const more = [...(hasProto(raw) ? [PROTO_FAULT] : []), ...togetherFaults(raw)];
+  if (result.success && more.length === 0) return { ok: true, notification: result.data };
+  const found = result.success ? [] : zodFaults(result.error, raw, isPrivate, meantField, MAX_FAULTS);
+  const faults = [...found, ...more].slice(0, MAX_FAULTS);
+  const rest = (result.success ? 0 : countZodFaults(result.error)) + more.length - faults.length;
+  if (rest > 0) faults.push({ path: '', expected: 'no more faults', found: `${rest}` });
+  return { ok: false, faults };
+}
+
+/** The field that is too large, or the notification as a whole. */
+function oversizeFaults(raw: unknown): Fault[] {
+  if (!isOversized(raw)) return [];
+  const large = ['devices', 'alert', 'data', 'digest', 'apns', 'android', 'fcm', 'webpush', 'liveActivity'].filter(
+    (field) => isOversized(valueAt(raw, field)),
+  );
+  const expected = `at most ${MAX_VALUES} values and ${MAX_CHARACTERS} characters in all`;
+  return (large.length === 0 ? [''] : large).map((path) => ({ path, expected, found: 'more' }));
+}
+
+const PROTO_FAULT: Fault = {
+  path: formatPath(['data', '__proto__']),
+  expected: 'a key other than __proto__, which clients lose',
+  found: 'one',
+};
+
+/** zod drops such a key and reports nothing. */
+function hasProto(raw: unknown): boolean {
+  const data = valueAt(raw, 'data');
+  return isObject(data) && Object.hasOwn(data, '__proto__');
+}
+
+/**
+ * Values that no fault, log line or error may repeat: tokens, the texts of the alert, and what the app gets beside them. A
+ * malformed job may have them in the wrong place, so also: data that is plain text, a token in place of a device, a token in
+ * place of its platform.
+ */
+function isPrivate([field, inner, ...rest]: readonly PropertyKey[], value: unknown): boolean {
+  switch (field) {
+    case 'devices':
+      return rest.at(-1) !== 'platform' || typeof value !== 'string' || value.length > 16;
+    case 'digest':
+      return inner !== 'key' && inner !== 'maxSize';
+    case 'liveActivity':
+      return inner === undefined || inner === 'contentState' || inner === 'attributes';
+    case 'apns':
+    case 'android':
+    case 'fcm':
+      return inner === undefined || inner === 'payload' || inner === 'message';
+    default:
+      return field === undefined || PRIVATE_FIELDS.has(field);
+  }
+}
+
+const PRIVATE_FIELDS: ReadonlySet<PropertyKey> = new Set(['alert', 'data', 'imageUrl', 'webpush']);
+
+/** The fields at each place of a notification; places in `devices` have no index. */
+const FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
+  ['', Object.keys(notificationSchema.shape)],
+  ['devices', [...new Set(DEVICE_KINDS.flatMap(({ schema }) => Object.keys(schema.shape)))]],
+  ['alert', Object.keys(alertSchema.shape)],
+  ['liveActivity', Object.keys(liveActivitySchema.shape)],
+  ['digest', Object.keys(digestSchema.shape)],
+  ['apns', Object.keys(apnsFieldsSchema.shape)],
+  ['apns.sound', Object.keys(apnsSoundSchema.shape)],
+  ['android', Object.keys(androidFieldsSchema.shape)],
+  ['fcm', Object.keys(fcmFieldsSchema.shape)],
+  ['webpush', Object.keys(webpushFieldsSchema.shape)],
+  ['webpush.actions', Object.keys(webpushActionSchema.shape)],
+]);
+
+/**
+ * The field that was probably meant by an unknown one: a near name at the same place (`treadId` in `apns` → `threadId`),
+ * otherwise the same name at another place (`channelId` → `android.channelId`).
+ */
+function meantField(place: readonly PropertyKey[], name: string): string | undefined {
+  const here = place.filter((part) => typeof part !== 'number').join('.');
+  // A device of another platform may have the field, so that it is among those of this place.
+  const others = (FIELDS.get(here) ?? []).filter((field) => field !== name);
+  return nearest(name, others) ?? elsewhere(name, here);
+}
+
+function elsewhere(name: string, here: string): string | undefined {
+  for (const [place, fields] of FIELDS) {
+    if (place === here) continue;
+    const same = fields.find((field) => field.toLowerCase() === name.toLowerCase());
+    if (same !== undefined) return place === '' ? same : `${place}.${same}`;
+  }
+  return undefined;
+}
+
+/** What is to be canceled: one notification by its id, or all that wait for a recipient under a cancellation key. */
+export type CancelTarget =
+  | {
+      /** The id that the notification was enqueued with. */
+      readonly id: string;
+    }
+  | {
+      /** The recipient of the notifications. */
+      readonly recipientId: string;
+      /** The `cancellationKey` that they were enqueued with. */
+      readonly cancellationKey: string;
+    };
+
+/** What came of a cancel. */
+export interface Canceled {
+  /** How many notifications are canceled: they will not be sent. Those that were canceled before count again. */
+  readonly canceled: number;
+  /** How many cannot be canceled any more: they are being sent, may have alerted a device, or have ended. */
+  readonly tooLate: number;
+}
+
+const { id, recipientId, cancellationKey } = notificationSchema.shape;
+const byIdSchema = z.strictObject({ id });
+const byKeySchema = z.strictObject({ recipientId, cancellationKey: cancellationKey.unwrap() });
+
+/** Checks what a producer, or a job named `cancel`, gives. */
+export function parseCancelTarget(
+  raw: unknown,
+): { readonly ok: true; readonly target: CancelTarget } | { readonly ok: false; readonly faults: readonly Fault[] } {
+  if (!isObject(raw) || Object.keys(raw).length === 0) {
+    const expected = 'an object with an id, or with a recipientId and a cancellationKey';
+    return { ok: false, faults: [faultOf('', expected, raw, true)] };
+  }
+  const result = ('id' in raw ? byIdSchema : byKeySchema).safeParse(raw);
+  return result.success ? { ok: true, target: result.data } : { ok: false, faults: zodFaults(result.error, raw) };
+}

@@ -1,0 +1,214 @@
+import type { Target } from './device.ts';
+import { parseJson } from '../domain/json.ts';
+import type { LetterStory } from './story.ts';
+
+/**
+ * What is wrong with a provider as a whole, worst first:
+ * `auth`: it refuses the credentials; `configuration`: it refuses the app, or all of the app's tokens;
+ * `quota`: it asks all workers to slow down; `outage`: it cannot be reached, or only answers with errors.
+ */
+export const TROUBLES = ['auth', 'configuration', 'quota', 'outage'] as const;
+export type Trouble = (typeof TROUBLES)[number];
+
+/** Whether the trouble lasts until an operator does something about it. */
+export function needsOperator(trouble: Trouble | undefined): boolean {
+  return trouble === 'auth' || trouble === 'configuration';
+}
+
+/** Why a notification cannot be delivered as it is. docs/errors.md says of each what to do. */
+export const DEAD_LETTER_REASONS = [
+  'invalid',
+  'unregistered',
+  'bad-token',
+  'rejected',
+  'provider-not-configured',
+  'provider-auth',
+  'attempts-exhausted',
+  'ambiguous',
+  'stalled',
+  'throttled-too-long',
+] as const;
+/** Why a notification became a dead letter: one of `DEAD_LETTER_REASONS`. */
+export type DeadLetterReason = (typeof DEAD_LETTER_REASONS)[number];
+
+/** How a notification ended. Final: a pass that only defers or retries has no outcome. */
+export const OUTCOMES = [
+  'delivered',
+  'expired',
+  'dropped',
+  'canceled',
+  'superseded',
+  'merged',
+  'dead-lettered',
+] as const;
+/** One of `OUTCOMES`. */
+export type OutcomeName = (typeof OUTCOMES)[number];
+
+/**
+ * How one pass of a job through a worker ended.
+ *
+ * | kind        | the job                        | attempts |
+ * |-------------|--------------------------------|----------|
+ * | delivered   | completed                      | —        |
+ * | expired     | completed                      | —        |
+ * | dropped     | completed                      | —        |
+ * | canceled    | completed                      | —        |
+ * | superseded  | completed: a newer one goes in its slot | — |
+ * | merged      | completed: it is a part of a digest that has gone | — |
+ * | requeued    | delayed until its slot         | +0       |
+ * | deferred    | delayed until the cause may be gone; logged and counted as `held` | +0 |
+ * | retried     | delayed by the backoff         | +1       |
+ * | yielded     | not touched: another worker has its job lock by now | +0 |
+ * | dead-letter | failed, then moved to the dead letters | — |
+ */
+export type Result =
+  /** `silenced`: no device made a sound, vibrated or showed a banner. */
+  | { readonly kind: 'delivered'; readonly silenced?: true }
+  | { readonly kind: 'expired' }
+  | { readonly kind: 'dropped'; readonly rule: string }
+  | { readonly kind: 'canceled' }
+  /** `by`: the id of the newer notification, or of the one that goes as the digest. */
+  | { readonly kind: 'superseded' | 'merged'; readonly by: string }
+  /**
+   * `waitMs`: until its slot. `delayMs`: until a worker takes the job again, which is a little before the slot. `rule`: the longest
+   * cause of the wait; `ruleUntil`: when the block or the quiet time ends, epoch milliseconds; `before`: how many are before it in
+   * its line.
+   */
+  | ({ readonly kind: 'requeued'; readonly delayMs: number } & Waited)
+  | { readonly kind: 'deferred'; readonly waitMs: number; readonly code: string }
+  | { readonly kind: 'yielded' }
+  | { readonly kind: 'retried'; readonly waitMs: number; readonly code: string }
+  | { readonly kind: 'dead-letter'; readonly reason: DeadLetterReason; readonly message: string };
+
+/** The name of a result in the log, in metrics and in traces: that of the outcome, where it is one. */
+export function resultName({ kind }: Result): Exclude<Result['kind'], 'dead-letter'> | 'dead-lettered' {
+  return kind === 'dead-letter' ? 'dead-lettered' : kind;
+}
+
+/** A wait, and the reason for it. */
+export interface Waited {
+  readonly waitMs: number;
+  readonly rule: string;
+  readonly ruleUntil?: number | undefined;
+  readonly before?: number | undefined;
+}
+
+/** One failed attempt, as it is kept in a dead letter. Never holds a token. */
+export interface FailedAttempt {
+  /** Epoch milliseconds. */
+  readonly at: number;
+  /** `apns#0` is the first of `devices`, on APNs. Absent if no device was tried. */
+  readonly device?: string;
+  /** What went wrong: the provider's own name for it (`InternalServerError`), or a text. */
+  readonly error: string;
+}
+
+/** What a digest that became a dead letter is made of. */
+export interface DeadDigest {
+  /** How many notifications; those but one have ended as `merged`. */
+  readonly count: number;
+  /** Whether its own text is one of them: false only if an earlier version canceled it. */
+  readonly own: boolean;
+}
+
+/** The data of a job of the dead-letter queue. */
+export interface DeadLetter {
+  /** Exactly as the producer enqueued it, even if it was invalid. */
+  readonly notification: unknown;
+  /** Why it cannot be delivered. */
+  readonly reason: DeadLetterReason;
+  /** What went wrong, for people to read; after each `<` what caused that. Never holds a token. */
+  readonly message: string;
+  /** The newest 100 failed attempts, the newest last. */
+  readonly attempts: readonly FailedAttempt[];
+  /** Epoch milliseconds. */
+  readonly deadAt: number;
+  /** When the notification was enqueued, before any replay: epoch milliseconds. Absent if an earlier version wrote the dead letter. */
+  readonly enqueuedAt?: number;
+  /** How often it was replayed before. */
+  readonly generation: number;
+  /** It is a digest that was tried: a replay sends it for all that are in it. Absent for a notification alone. */
+  readonly digest?: DeadDigest;
+  /** The devices that were alerted before the rest failed (`apns#0`): a replay skips them. Absent if none was. */
+  readonly delivered?: readonly string[];
+  /** Its story so far; absent if none was recorded, and nobody said who enqueued it, or in which trace. */
+  readonly story?: LetterStory;
+}
+
+/** How a device of a notification ended: it was alerted, or why not. */
+export type DeviceState = 'delivered' | DeadLetterReason;
+
+/** What a completed job returns. BullMQ keeps it with the job, and `producer.status` reads it. */
+export interface Completion {
+  readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
+  /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
+  readonly by?: string;
+  /** Delivered without sound, vibration or banner, because its producer chose that for the case that it is blocked. Absent otherwise. */
+  readonly silenced?: true;
+  /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
+  readonly sentAt?: number;
+  /** By label, such as `apns#0`; a device that is not here was not tried to an end. */
+  readonly devices: Readonly<Record<string, DeviceState>>;
+  /** The delivery attempts, with the one that ended it. Absent if an older worker wrote it. */
+  readonly attempts?: number;
+}
+
+/** What became of a notification: one entry of the stream of outcomes. docs/outcomes.md explains the fields. */
+export interface Outcome extends Target, Omit<Completion, 'outcome' | 'attempts'> {
+  readonly id: string;
+  /** Absent where the notification has no usable one. */
+  readonly recipientId?: string;
+  readonly category?: string;
+  readonly outcome: OutcomeName;
+  /** Why it is a dead letter; absent for the other outcomes. */
+  readonly reason?: DeadLetterReason;
+  /** How often it was replayed before. */
+  readonly generation: number;
+  /** Epoch milliseconds: when its job was added. */
+  readonly enqueuedAt: number;
+  /** From `enqueuedAt`, or from a later `sendAfter`, to `sentAt`, or to the end if it was not sent; milliseconds. */
+  readonly waitMs: number;
+}
+
+/** Milliseconds from enqueuing to the first alert, or to the end without one. Clocks of machines differ, so it is never below 0. */
+export function waitOf(enqueuedAt: number, sentAt: number | undefined, endedAt: number): number {
+  return Math.max(0, (sentAt ?? endedAt) - enqueuedAt);
+}
+
+/** The fields and values of its entry, in turn: `['id', 'msg-1', 'outcome', 'delivered', …]`. */
+export function outcomeFields({ devices, ...others }: Outcome): string[] {
+  const fields = Object.entries(others).flatMap(([name, value]: [string, string | number | true | undefined]) =>
+    value === undefined ? [] : [name, String(value)],
+  );
+  return [...fields, 'devices', JSON.stringify(devices)];
+}
+
+const NUMBERS = ['generation', 'enqueuedAt', 'sentAt', 'waitMs'];
+
+/** What `outcomeFields` gave, as JSON has it; a field that this version does not know, or cannot read, stays a text. */
+export function readOutcome(fields: readonly string[]): Readonly<Record<string, unknown>> {
+  const values = fields.flatMap((name, at) => {
+    const text = fields[at + 1] ?? '';
+    if (at % 2 === 1) return [];
+    if (NUMBERS.includes(name) && /^\d{1,15}$/.test(text)) return [[name, Number(text)]];
+    if (name === 'silenced' && text === 'true') return [[name, true]];
+    return [[name, name === 'devices' ? (parseJson(text) ?? text) : text]];
+  });
+  return Object.fromEntries(values) as Record<string, unknown>;
+}
+
+/** Whether some device may have been alerted, by what its job remembers. */
+export function mayBeSeen({ devices = {}, ambiguous = 0, trying = [] }: Seen): boolean {
+  const isSeen = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
+  return isSeen || ambiguous > 0 || trying.length > 0;
+}
+
+/** The part of a job's progress that says it. */
+interface Seen {
+  readonly devices?: Readonly<Record<string, unknown>>;
+  readonly ambiguous?: number;
+  readonly trying?: readonly string[] | undefined;
+}
+
+/** What a notification waits for that is put back for a worker with credentials for its devices; where else a rule stands. */
+export const CREDENTIALS = 'credentials';

@@ -1,0 +1,354 @@
+import { SHOWN_BY_APNS } from './devices/apns/fields.ts';
+import type { DeviceKind } from './devices/device-kind.ts';
+import { DEVICE_KINDS } from './devices/devices.ts';
+import { androidFieldsSchema, SHOWN_BY_FCM } from './devices/fcm/fields.ts';
+import { describeFound, type Fault, faultOf, formatPath } from '../domain/faults.ts';
+import { isObject, valueAt } from '../domain/json.ts';
+import { asDigest, MAX_DIGEST } from './schema.ts';
+import type { Notification, Platform } from './types.ts';
+import { instantOf } from '../domain/time.ts';
+
+/**
+ * The faults that no single field shows: which fields need or exclude each other. They are read from the raw value, so that
+ * they are reported together with the faults of single fields.
+ */
+export function togetherFaults(raw: unknown): Fault[] {
+  if (!isObject(raw)) return [];
+  const alert = raw['alert'];
+  const waiting = [...timesFaults(raw), ...waitingFaults(raw), ...strayLiveActivityFaults(raw)];
+  if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...patchFaults(raw), ...waiting];
+  if (raw['pushType'] === 'liveactivity') {
+    return [...liveActivityFaults(raw), ...(isObject(alert) ? locArgsFaults(alert) : []), ...waiting];
+  }
+  waiting.push(...disguisedFaults(raw), ...dataOnlyFaults(raw));
+  if (alert === undefined) return [faultOf('alert', 'an object', alert), ...waiting];
+  return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
+}
+
+/** What it needs to wait together with others. */
+function waitingFaults({ onThrottle, onQuiet, collapseId, digest }: Record<string, unknown>): Fault[] {
+  const faults: Fault[] = [];
+  if (onThrottle === 'latest' && collapseId === undefined) {
+    faults.push(faultOf('collapseId', 'a text beside onThrottle "latest"', collapseId));
+  }
+  if (onThrottle === 'digest' && digest === undefined) {
+    faults.push(faultOf('digest', 'an object beside onThrottle "digest"', digest));
+  }
+  const isTogether = onThrottle === 'latest' || onThrottle === 'digest';
+  if (isTogether && onQuiet !== undefined && onQuiet !== 'delay') {
+    // What is silent or dropped alone would leave the others of its digest, or an older one, behind.
+    faults.push(faultOf('onQuiet', `"delay" beside onThrottle "${onThrottle}"`, onQuiet));
+  }
+  if (digest !== undefined && onThrottle !== 'digest') {
+    faults.push(faultOf('onThrottle', '"digest" beside digest', onThrottle));
+  }
+  if (isObject(digest) && !hasText(digest['title']) && !hasText(digest['body'])) {
+    faults.push({ path: 'digest', expected: 'a title or a body that is not empty', found: 'neither' });
+  }
+  return faults;
+}
+
+/** A fault for each field that is there and may not be. */
+function presentFaults(raw: object, paths: readonly string[], expected: string): Fault[] {
+  return paths.filter((path) => valueAt(raw, path) !== undefined).map((path) => ({ path, expected, found: 'one' }));
+}
+
+const hasText = (value: unknown): boolean => value !== undefined && value !== '';
+
+/** It must not wait until it has expired. */
+function timesFaults(raw: Record<string, unknown>): Fault[] {
+  if (raw['sendAfter'] === undefined) return [];
+  const [sendAfter, expiresAt] = [instantOf(raw['sendAfter']), instantOf(raw['expiresAt'])];
+  if (sendAfter === undefined || expiresAt === undefined || sendAfter < expiresAt) return [];
+  const expected = `a time before expiresAt, which is ${new Date(expiresAt).toISOString()}`;
+  return [{ path: 'sendAfter', expected, found: new Date(sendAfter).toISOString() }];
+}
+
+/**
+ * A background push may not alert (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app):
+ * its `aps` has only `content-available`, and its priority is 5.
+ */
+export const NOT_IN_BACKGROUND = [
+  ...['alert', 'sound', 'badge', 'imageUrl', 'android', 'webpush', 'digest'],
+  ...SHOWN_BY_APNS.map((field) => `apns.${field}`),
+  ...['apns.payload', 'fcm.message.apns.payload'].flatMap((payload) =>
+    ['alert', 'sound', 'badge'].map((key) => `${payload}.aps.${key}`),
+  ),
+  ...SHOWN_BY_FCM.map((name) => `fcm.message.${name}`),
+];
+
+/** The platforms whose devices take no background pushes. */
+export const MUST_SHOW = platformsWhere((kind) => kind.mustShow === true);
+/** The platforms whose devices have Live Activities. */
+export const LIVE_ACTIVITY_PLATFORMS = platformsWhere((kind) => kind.takesLiveActivities === true);
+
+function platformsWhere(isOne: (kind: DeviceKind) => boolean): readonly string[] {
+  return DEVICE_KINDS.filter(isOne).map(({ schema }) => schema.shape.platform.value);
+}
+
+/** A fault for each device on a platform that may not be there. */
+function platformFaults(raw: Record<string, unknown>, isAllowed: (platform: string) => boolean, expected: string) {
+  return platformsOf(raw).flatMap(([index, platform]) =>
+    isAllowed(platform) ? [] : [faultOf(`devices[${index}].platform`, expected, platform.slice(0, 16))],
+  );
+}
+
+/** The platforms that the devices name, each with the device's place. */
+function platformsOf({ devices }: Record<string, unknown>): (readonly [index: number, platform: string])[] {
+  if (!Array.isArray(devices)) return [];
+  return devices.flatMap((device: unknown, index) => {
+    const platform = isObject(device) ? device['platform'] : undefined;
+    return typeof platform === 'string' ? [[index, platform] as const] : [];
+  });
+}
+
+function backgroundFaults(raw: Record<string, unknown>): Fault[] {
+  const mustShow = 'another platform in a background push: a browser must show every push';
+  const faults = [
+    ...presentFaults(raw, NOT_IN_BACKGROUND, 'none in a background push, which shows nothing'),
+    ...platformFaults(raw, (platform) => !MUST_SHOW.includes(platform), mustShow),
+  ];
+  const priority = valueAt(raw, 'apns.priority');
+  if (priority === 1 || priority === 10) {
+    faults.push(faultOf('apns.priority', '5, which Apple asks of a background push', priority));
+  }
+  if (raw['onThrottle'] === 'silence') {
+    faults.push(faultOf('onThrottle', '"delay" or "drop": a background push is silent already', 'silence'));
+  }
+  return faults;
+}
+
+/** What Android would show by itself, or shows by, where the app draws (`android.dataOnly`): it could not draw a digest's count. */
+export const NOT_IN_DATA_ONLY = [
+  'digest',
+  ...Object.keys(androidFieldsSchema.shape)
+    .filter((field) => field !== 'dataOnly')
+    .map((field) => `android.${field}`),
+  'fcm.message.notification',
+  'fcm.message.android.notification',
+];
+
+function dataOnlyFaults(raw: Record<string, unknown>): Fault[] {
+  if (valueAt(raw, 'android.dataOnly') !== true) return [];
+  const faults = presentFaults(raw, NOT_IN_DATA_ONLY, 'none beside android.dataOnly, since the app itself draws');
+  const data = ['data', 'fcm.message.data', 'fcm.message.android.data'].map((path) => valueAt(raw, path));
+  const isThere = data.some((each) => isObject(each) && Object.values(each).some((value) => value !== null));
+  if (!isThere) faults.push(faultOf('data', 'an object beside android.dataOnly, for the app to draw', undefined));
+  return faults;
+}
+
+/** Devices use the arguments only where there is a key. */
+function locArgsFaults(alert: Record<string, unknown>): Fault[] {
+  return ['title', 'subtitle', 'body'].flatMap((text) => {
+    const isAlone = alert[`${text}LocArgs`] !== undefined && alert[`${text}LocKey`] === undefined;
+    return isAlone ? [faultOf(`alert.${text}LocKey`, `a text beside ${text}LocArgs`, undefined)] : [];
+  });
+}
+
+/** A key names a text of an app. A website has none, and a browser would show the word "undefined". */
+function keysAloneFaults(raw: Record<string, unknown>, alert: Record<string, unknown>): Fault[] {
+  const hasKey = alert['titleLocKey'] !== undefined || alert['bodyLocKey'] !== undefined;
+  if (!hasKey || hasText(alert['title']) || hasText(alert['body'])) return [];
+  if (!platformsOf(raw).some(([, platform]) => MUST_SHOW.includes(platform))) return [];
+  const expected = 'a title or a body that is not empty, since a browser has no texts for keys';
+  return [{ path: 'alert', expected, found: 'keys alone' }];
+}
+
+/** A form in which a notification may be sent. */
+interface Form {
+  /** In words, after the platform; empty for the one that goes if nothing blocks it. */
+  readonly name: string;
+  readonly notification: Notification;
+  readonly silent: boolean;
+}
+
+/** What is sent if the limits or quiet hours block it. A digest is never silent, and a background push always is. */
+function otherForms(notification: Notification): Form[] {
+  const { digest, onQuiet, onThrottle, pushType } = notification;
+  const forms: Form[] = [];
+  if (digest !== undefined) {
+    forms.push({ name: ' as a digest', notification: asDigest(notification, MAX_DIGEST), silent: false });
+  }
+  const by = Object.entries({ onThrottle, onQuiet }).flatMap(([field, value]) => (value === 'silence' ? [field] : []));
+  if (pushType === 'alert' && by.length > 0) {
+    forms.push({ name: ` where it is silenced (${by.join(', ')})`, notification, silent: true });
+  }
+  return forms;
+}
+
+/** A payload that is too large for a platform of its devices, in any form. The worker would find it too, but only after the queue. */
+export function payloadFaults(notification: Notification): Fault[] {
+  const forms = [{ name: '', notification, silent: false }, ...otherForms(notification)];
+  return DEVICE_KINDS.flatMap(({ schema }) => tooLarge(notification, schema.shape.platform.value, forms) ?? []);
+}
+
+/** The fault of the forms that this send is not, so that a worker does not find it only when it is blocked. */
+export function laterPayloadFault(notification: Notification, platform: Platform): Fault | undefined {
+  const forms = otherForms(notification);
+  return forms.length === 0 ? undefined : tooLarge(notification, platform, forms);
+}
+
+/** The fault of the first form that is too large for the platform's devices. */
+function tooLarge({ devices }: Notification, platform: Platform, forms: readonly Form[]): Fault | undefined {
+  const payload = DEVICE_KINDS.find(({ schema }) => schema.shape.platform.value === platform)?.payload;
+  if (payload === undefined || !devices.some((device) => device.platform === platform)) return undefined;
+  for (const { name, notification, silent } of forms) {
+    const bytes = payload.bytesOf(notification, silent);
+    if (bytes <= payload.maxBytes) continue;
+    const expected = `a payload of at most ${payload.maxBytes} bytes for ${platform}${name}`;
+    return { path: '', expected, found: `${bytes} bytes` };
+  }
+  return undefined;
+}
+
+/** Where the patches write Apple's keys. */
+const APS_PLACES = ['apns.payload.aps', 'fcm.message.apns.payload.aps'];
+/** Each has a rule of its own (`NOT_IN_BACKGROUND`), which is in the JSON Schema too. */
+const LISTED = new Set(['alert', 'sound', 'badge']);
+/** The headers that the push type decides, with their values. */
+const HEADERS: ReadonlyMap<string, string> = new Map([
+  ['apns-push-type', 'background'],
+  ['apns-priority', '5'],
+]);
+const HEADERS_PLACE = 'fcm.message.apns.headers';
+const PRIORITY_PLACE = 'fcm.message.android.priority';
+
+/**
+ * What `apns.payload` and `fcm.message` may not change of a background push, because Apple would refuse or show it: `aps` has
+ * only `content-available`, the push type is `background`, and the priority is 5
+ * (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app).
+ */
+function patchFaults(raw: unknown): Fault[] {
+  return [...APS_PLACES.flatMap((place) => apsFaults(raw, place)), ...headerFaults(raw), ...priorityFaults(raw)];
+}
+
+/** The fault of an alert whose patch makes it a background push, which would keep its sound and its priority. */
+function disguisedFaults(raw: unknown): Fault[] {
+  return headersOf(raw)
+    .filter(([name, value]) => name.toLowerCase() === 'apns-push-type' && value === 'background')
+    .map(([name]) => ({
+      path: `${HEADERS_PLACE}.${name}`,
+      expected: 'pushType "background" in its place: a background push has no alert, sound and badge',
+      found: '"background"',
+    }));
+}
+
+function apsFaults(raw: unknown, place: string): Fault[] {
+  const aps = valueAt(raw, place);
+  if (aps === undefined) return placeFaults(raw, place.slice(0, -'.aps'.length));
+  if (!isObject(aps)) return placeFaults(raw, place);
+  return Object.entries(aps).flatMap(([key, value]) => {
+    const path = `${place}.${formatPath([key])}`;
+    if (key === 'content-available') {
+      return value === 1 ? [] : [faultOf(path, '1 in a background push', value, true)];
+    }
+    if (LISTED.has(key) || value === null) return [];
+    return [{ path, expected: 'none in a background push, whose aps has only content-available', found: 'one' }];
+  });
+}
+
+/** A patch that takes away the whole object would take `content-available` or the headers with it. */
+function placeFaults(raw: unknown, place: string): Fault[] {
+  const value = valueAt(raw, place);
+  // The schema itself reports what is wrong in `apns.payload`.
+  if (value === undefined || isObject(value) || place.startsWith('apns.')) return [];
+  return [faultOf(place, 'an object, since a background push needs its part', value, true)];
+}
+
+function headerFaults(raw: unknown): Fault[] {
+  const faults = headersOf(raw).flatMap(([name, value]) => {
+    const needed = HEADERS.get(name.toLowerCase());
+    if (needed === undefined || value === needed) return [];
+    const found = foundIn(value);
+    return [{ path: `${HEADERS_PLACE}.${name}`, expected: `"${needed}", as Apple asks of a background push`, found }];
+  });
+  return [...placeFaults(raw, HEADERS_PLACE), ...faults];
+}
+
+/** Google keeps `high` for what is shown, and lowers the messages of an app that does otherwise. */
+function priorityFaults(raw: unknown): Fault[] {
+  const priority = valueAt(raw, PRIORITY_PLACE);
+  const isNormal = typeof priority === 'string' && priority.toLowerCase() === 'normal';
+  if (priority === undefined || priority === null || isNormal) return [];
+  const expected = '"normal" in a background push, which shows nothing';
+  return [{ path: PRIORITY_PLACE, expected, found: foundIn(priority) }];
+}
+
+/** A patch is private, so only what looks like a value of the providers is repeated. */
+const foundIn = (value: unknown): string =>
+  describeFound(value, typeof value === 'string' && !/^[A-Za-z0-9]{1,12}$/.test(value));
+
+function headersOf(raw: unknown): [name: string, value: unknown][] {
+  const headers = valueAt(raw, HEADERS_PLACE);
+  return isObject(headers) ? Object.entries(headers) : [];
+}
+
+/** What makes no sense in one, or would make it alert outside of the limits of alerts. */
+export const NOT_IN_LIVE_ACTIVITY = [
+  ...['data', 'badge', 'imageUrl', 'digest', 'android', 'fcm', 'webpush', 'analyticsLabel'],
+  ...['subtitle', 'subtitleLocKey', 'subtitleLocArgs'].map((field) => `alert.${field}`),
+  ...SHOWN_BY_APNS.map((field) => `apns.${field}`),
+  ...['alert', 'sound', 'badge'].map((key) => `apns.payload.aps.${key}`),
+];
+
+/** The fields that only a `start` has, and must have. */
+export const ONLY_WITH_START = ['attributesType', 'attributes'] as const;
+
+function liveActivityFaults(raw: Record<string, unknown>): Fault[] {
+  const faults = presentFaults(raw, NOT_IN_LIVE_ACTIVITY, 'none beside pushType "liveactivity"');
+  const { alert, apns, liveActivity, sound } = raw;
+  if (liveActivity === undefined) {
+    faults.push(faultOf('liveActivity', 'an object beside pushType "liveactivity"', liveActivity));
+  }
+  if (sound !== undefined && alert === undefined) {
+    faults.push({ path: 'sound', expected: 'none in a Live Activity without an alert', found: 'one' });
+  }
+  if (isObject(apns) && apns['priority'] === 1) {
+    faults.push(faultOf('apns.priority', '5 or 10 for a Live Activity', 1));
+  }
+  const known = LIVE_ACTIVITY_PLATFORMS.map((platform) => `"${platform}"`).join(' or ');
+  const isKnown = (platform: string) => LIVE_ACTIVITY_PLATFORMS.includes(platform);
+  return [
+    ...faults,
+    ...platformFaults(raw, isKnown, `${known}, the only one with Live Activities`),
+    ...eventFaults(raw),
+    ...silenceFaults(raw),
+  ];
+}
+
+/** `liveActivity` beside another push type. */
+function strayLiveActivityFaults({ liveActivity, pushType }: Record<string, unknown>): Fault[] {
+  if (liveActivity === undefined || pushType === 'liveactivity') return [];
+  return [faultOf('pushType', '"liveactivity" beside liveActivity', pushType)];
+}
+
+function eventFaults(raw: Record<string, unknown>): Fault[] {
+  const { alert, liveActivity } = raw;
+  if (!isObject(liveActivity)) return [];
+  const { event } = liveActivity;
+  const paths = ONLY_WITH_START.map((field) => `liveActivity.${field}`);
+  if (event === 'update' || event === 'end') return presentFaults(raw, paths, `none beside event "${event}"`);
+  if (event !== 'start') return []; // the field's own check reports it
+  const missing = ONLY_WITH_START.filter((field) => liveActivity[field] === undefined).map((field) => {
+    const expected = `${field === 'attributes' ? 'an object' : 'a text'} beside event "start"`;
+    return faultOf(`liveActivity.${field}`, expected, undefined);
+  });
+  return alert === undefined
+    ? [...missing, faultOf('alert', 'an object, which Apple asks of a start', alert)]
+    : missing;
+}
+
+/** To silence one is to leave out its alert. */
+function silenceFaults({ alert, liveActivity, onThrottle, onQuiet }: Record<string, unknown>): Fault[] {
+  const isStart = isObject(liveActivity) && liveActivity['event'] === 'start';
+  const why = isStart ? 'a start must alert' : 'without an alert it is silent already';
+  const faults: Fault[] = [];
+  if (onThrottle === 'digest') {
+    faults.push(faultOf('onThrottle', 'another one: a Live Activity has no digest', onThrottle));
+  }
+  if (alert !== undefined && !isStart) return faults;
+  for (const [path, value] of Object.entries({ onThrottle, onQuiet })) {
+    if (value === 'silence') faults.push(faultOf(path, `another one: ${why}`, value));
+  }
+  return faults;
+}

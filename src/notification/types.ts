@@ -1,0 +1,473 @@
+import type { JsonObject, JsonValue } from '../domain/json.ts';
+
+/**
+ * The types of a notification, beside the schema that checks it (notification-schema.ts). test/notification/notification.test-d.ts
+ * compares the two. `npm run schema` copies the docstrings of the fields into docs/notification.schema.json.
+ */
+
+/** A device of Apple's: iPhone, iPad, Mac or Watch. */
+export interface ApnsDevice {
+  /** Apple's Push Notification service. */
+  platform: 'apns';
+  /** The device token that the app got from Apple. 2 to 512 hexadecimal digits. */
+  token: string;
+  /**
+   * The app whose credentials send to the device, by its name in the workers' `APPS_FILE`. 1 to 64 of
+   * `A-Z a-z 0-9 . _ -`. Default: the app of the workers' environment. Example: `teacher`.
+   */
+  app?: string | undefined;
+}
+
+/** A device that Firebase knows: Android, or an iPhone whose app uses Firebase. */
+export interface FcmDevice {
+  /** Firebase Cloud Messaging. */
+  platform: 'fcm';
+  /** The registration token that the app got from Firebase. 1 to 4,096 visible ASCII characters. */
+  token: string;
+  /**
+   * The app whose credentials send to the device, by its name in the workers' `APPS_FILE`. 1 to 64 of
+   * `A-Z a-z 0-9 . _ -`. Default: the app of the workers' environment. Example: `teacher`.
+   */
+  app?: string | undefined;
+}
+
+/** A browser, or a web app on the home screen: a PushSubscription as its `toJSON()` gives it, and the platform. */
+export interface WebpushDevice {
+  /** Web push: a browser, or a web app on the home screen. */
+  platform: 'webpush';
+  /**
+   * The URL of the subscription at its push service, 9 to 2,048 characters. It is secret: whoever knows it can try to
+   * send.
+   */
+  endpoint: string;
+  /** What the push is encrypted with, so that only this browser can read it. */
+  keys: {
+    /** The browser's public key: a point on P-256, uncompressed, as 87 characters of base64url. */
+    p256dh: string;
+    /** A secret of the browser: 16 bytes, as 22 characters of base64url. */
+    auth: string;
+  };
+  /** Browsers have this field in the subscription, mostly as `null`. It may stay, and nothing reads it. */
+  expirationTime?: number | null | undefined;
+  /**
+   * The app whose credentials send to the device, by its name in the workers' `APPS_FILE`. 1 to 64 of
+   * `A-Z a-z 0-9 . _ -`. Default: the app of the workers' environment. Example: `teacher`.
+   */
+  app?: string | undefined;
+}
+
+/** Where a notification goes: the platform, and what the app got from it, a token or a subscription. */
+export type Device = ApnsDevice | FcmDevice | WebpushDevice;
+
+/** The name of the provider that reaches a device: `apns`, `fcm` or `webpush`. */
+export type Platform = Device['platform'];
+
+/** The texts that a device shows: as they are, or by the keys of the app's own texts. */
+export interface Alert {
+  /** Up to 4,096 characters. Default: none. Example: `Room 12`. */
+  title?: string | undefined;
+  /** The line between title and body, on iPhones only. Up to 4,096 characters. Default: none. Example: `Class 7b`. */
+  subtitle?: string | undefined;
+  /** Up to 4,096 characters. Default: none. Example: `Field trip forms are due`. */
+  body?: string | undefined;
+  /**
+   * The key of the title in the app's own texts, so that the device shows it in its language. It goes before `title`. 1
+   * to 256 printable characters. Default: none. Example: `FORMS_TITLE`.
+   */
+  titleLocKey?: string | undefined;
+  /**
+   * What stands in the places that the text of `titleLocKey` leaves open. Up to 100 texts of up to 4,096 characters;
+   * only with `titleLocKey`. Default: none. Example: `["Room 12"]`.
+   */
+  titleLocArgs?: string[] | undefined;
+  /**
+   * The key of the subtitle in the app's own texts, so that the device shows it in its language. It goes before
+   * `subtitle`. 1 to 256 printable characters. Default: none. Example: `FORMS_SUBTITLE`.
+   */
+  subtitleLocKey?: string | undefined;
+  /**
+   * What stands in the places that the text of `subtitleLocKey` leaves open. Up to 100 texts of up to 4,096 characters;
+   * only with `subtitleLocKey`. Default: none. Example: `["Room 12"]`.
+   */
+  subtitleLocArgs?: string[] | undefined;
+  /**
+   * The key of the body in the app's own texts, so that the device shows it in its language. It goes before `body`. 1
+   * to 256 printable characters. Default: none. Example: `FORMS_BODY`.
+   */
+  bodyLocKey?: string | undefined;
+  /**
+   * What stands in the places that the text of `bodyLocKey` leaves open. Up to 100 texts of up to 4,096 characters;
+   * only with `bodyLocKey`. Default: none. Example: `["Room 12"]`.
+   */
+  bodyLocArgs?: string[] | undefined;
+}
+
+/** One alert in place of several that wait (`onThrottle: "digest"`). */
+export interface DigestFields {
+  /**
+   * Notifications to one recipient with the same key (and the same `category`) go together. 1 to 128 printable
+   * characters. Example: `thread-77`.
+   */
+  key: string;
+  /**
+   * The title of the digest; `{{count}}` becomes the number of notifications in it. Up to 4,096 characters. Default:
+   * none. Example: `Class 7b`.
+   */
+  title?: string | undefined;
+  /**
+   * The body of the digest; `{{count}}` becomes the number of notifications in it. Up to 4,096 characters. Default:
+   * none. Example: `{{count}} new messages`.
+   */
+  body?: string | undefined;
+  /**
+   * At most so many notifications are in one digest, from 2 to 1,000; the next one begins another digest. Default: 100.
+   * Example: `50`.
+   */
+  maxSize?: number | undefined;
+}
+
+/** A sound of an iPhone with more than a name. */
+export interface ApnsSound {
+  /** The name of a sound of the app, or `default` for the system's. 1 to 128 printable characters. Example: `bell.caf`. */
+  name: string;
+  /** `true`: it sounds even if the device is muted; the app needs a permission from Apple for it. Default: `false`. */
+  critical?: boolean | undefined;
+  /** Of a critical alert, from 0 (silent) to 1 (full). Default: the device decides. Example: `0.8`. */
+  volume?: number | undefined;
+}
+
+/** The fields for Apple's devices. */
+export interface ApnsFields {
+  /**
+   * Notifications with the same one are shown as a group. 1 to 256 printable characters. Default: none. Example:
+   * `class-7b`.
+   */
+  threadId?: string | undefined;
+  /**
+   * The category of the app (`UNNotificationCategory`) whose actions are shown as buttons. Not the `category` of the
+   * limits. 1 to 256 printable characters. Default: none. Example: `FORM`.
+   */
+  actionCategory?: string | undefined;
+  /**
+   * `passive`: no light and no sound; `active`; `time-sensitive`: breaks through a Focus; `critical`: needs a
+   * permission from Apple. With `onThrottle: silence` it becomes `passive`. Default: `active`, by the device.
+   */
+  interruptionLevel?: 'passive' | 'active' | 'time-sensitive' | 'critical' | undefined;
+  /** What the system shows first in a summary: from 0 to 1, the highest. Default: none. Example: `0.7`. */
+  relevanceScore?: number | undefined;
+  /**
+   * `true`: a service extension of the app may change the notification before it is shown. Default: `true` with
+   * `imageUrl`, otherwise `false`.
+   */
+  mutableContent?: boolean | undefined;
+  /** Which window of the app is brought forward. 1 to 256 printable characters. Default: none. Example: `inbox`. */
+  targetContentId?: string | undefined;
+  /** For iPhones in place of the notification's `sound`: with a volume, or for a critical alert. Default: none. */
+  sound?: ApnsSound | undefined;
+  /**
+   * 10: delivered at once; 5: when it suits the power of the device; 1: its power goes before everything else, and it
+   * is not woken. With 5 and 1 several may arrive together, closer than the limits say. A silent alert has 5, or 1 if
+   * that is asked for; a background push has 5. Default: 10, and 5 for a background push or a silent one.
+   */
+  priority?: 1 | 5 | 10 | undefined;
+  /**
+   * The app, where it is another one of the same team than `APNS_TOPIC` names: its bundle id. For APNs devices only. 1
+   * to 255 of `A-Z a-z 0-9 . -`. Default: `APNS_TOPIC`. Example: `com.example.school.watchkitapp`.
+   */
+  topic?: string | undefined;
+  /**
+   * For all that has no field here: it is merged into the payload at the end, as a JSON Merge Patch (RFC 7396): objects
+   * name by name, `null` removes, everything else replaces. Default: none. Example:
+   * `{ "aps": { "filter-criteria": "7b" } }`.
+   */
+  payload?: JsonObject | undefined;
+}
+
+/** What a push does to a Live Activity of an iPhone. */
+export interface LiveActivityFields {
+  /**
+   * `start` begins a Live Activity, and goes to a push-to-start token; `update` and `end` go to the token of the
+   * activity.
+   */
+  event: 'start' | 'update' | 'end';
+  /**
+   * The state that is shown, the last one with `end`: a JSON object with the names and types of the app's
+   * `ContentState`. Example: `{ "score": "2 : 1" }`.
+   */
+  contentState: JsonObject;
+  /**
+   * When this was the state; a device shows no state that is older than the one it has. RFC 3339 with `Z` or an offset,
+   * or epoch milliseconds; Apple gets whole seconds. Default: when it is sent. Example: `2026-11-21T17:00:00Z`.
+   */
+  timestamp?: string | number | undefined;
+  /**
+   * From then on the system calls the state stale, and the app may show it so. Written like `timestamp`. Default: none.
+   * Example: `2026-11-21T17:15:00Z`.
+   */
+  staleDate?: string | number | undefined;
+  /**
+   * With `end`: when it leaves the lock screen; at once if that has passed. Written like `timestamp`. Default: after
+   * four hours, by the system. Example: `2026-11-21T19:00:00Z`.
+   */
+  dismissalDate?: string | number | undefined;
+  /**
+   * Of several activities of the app, which one is shown first: the highest. Any number from 0. Default: none. Example:
+   * `75`.
+   */
+  relevanceScore?: number | undefined;
+  /**
+   * The name of the app's `ActivityAttributes` structure. 1 to 256 printable characters; with `start` it must be there,
+   * otherwise it may not. Default: none. Example: `MatchAttributes`.
+   */
+  attributesType?: string | undefined;
+  /**
+   * What does not change while the activity lasts: a JSON object; with `start` it must be there, otherwise it may not.
+   * Default: none. Example: `{ "home": "7b", "away": "7c" }`.
+   */
+  attributes?: JsonObject | undefined;
+}
+
+/** The fields for Android devices. */
+export interface AndroidFields {
+  /**
+   * `true`: Android gets `data` alone, and the app draws the notification itself, from `data`, which must be there. No
+   * other field of `android` beside it. With `priority: "high"` it wakes a sleeping device. Silenced it has normal
+   * priority, and the key `pushpacer_silent` in the data. An iPhone shows the alert as without it. Default: `false`.
+   */
+  dataOnly?: boolean | undefined;
+  /**
+   * The notification channel (since Android 8), which the app has created. With `onThrottle: silence` the silent
+   * channel takes its place. 1 to 256 printable characters. Default: the channel in the app's manifest. Example:
+   * `homework`.
+   */
+  channelId?: string | undefined;
+  /**
+   * The name of an icon (drawable) of the app. 1 to 256 printable characters. Default: the icon in the manifest.
+   * Example: `ic_form`.
+   */
+  icon?: string | undefined;
+  /** The color of the icon, as `#rrggbb`. Default: the color in the manifest. Example: `#1a73e8`. */
+  color?: string | undefined;
+  /**
+   * A touch starts the activity with this intent filter. 1 to 256 printable characters. Default: the app starts.
+   * Example: `OPEN_FORM`.
+   */
+  clickAction?: string | undefined;
+  /**
+   * In the drawer it replaces a notification with the same tag. 1 to 256 printable characters. Default: the
+   * `collapseId`, otherwise the push id. Example: `class-7b`.
+   */
+  tag?: string | undefined;
+  /**
+   * On the lock screen: `private` hides what is private, `public` shows everything, `secret` shows nothing. Default:
+   * `private`, by the device.
+   */
+  visibility?: 'private' | 'public' | 'secret' | undefined;
+  /**
+   * The number at the app's icon, in place of `badge`, from 0 to 2,147,483,647; 0: Android counts by itself. Default:
+   * `badge`. Example: `3`.
+   */
+  notificationCount?: number | undefined;
+}
+
+/** The fields for FCM, whatever the device. */
+export interface FcmFields {
+  /**
+   * For all that has no field here: it is merged into FCM's message at the end, as a JSON Merge Patch (RFC 7396):
+   * objects name by name, `null` removes, everything else replaces. Names as in Google's reference, `channel_id`; no
+   * `token`, `topic`, `condition`, `fid` or `name`. Default: none. Example:
+   * `{ "android": { "direct_boot_ok": true } }`.
+   */
+  message?: JsonObject | undefined;
+}
+
+/** A button below a notification in a browser. */
+export interface WebpushAction {
+  /**
+   * What the service worker gets as `event.action` if the button is pressed. 1 to 128 printable characters. Example:
+   * `reply`.
+   */
+  action: string;
+  /** The text of the button. 1 to 256 printable characters. Example: `Reply`. */
+  title: string;
+  /**
+   * An image on the button. An `https` URL or a path of the website, up to 2,040 characters. Default: none. Example:
+   * `/reply.png`.
+   */
+  icon?: string | undefined;
+}
+
+/** The fields for browsers. */
+export interface WebpushFields {
+  /**
+   * The image beside the texts. An `https` URL or a path of the website, up to 2,040 characters. Default: the service
+   * worker's own. Example: `/icon-192.png`.
+   */
+  icon?: string | undefined;
+  /**
+   * The small image in the status bar of Android; not the number `badge`. An `https` URL or a path of the website, up
+   * to 2,040 characters. Default: the sign of the browser. Example: `/badge-72.png`.
+   */
+  badge?: string | undefined;
+  /**
+   * Buttons below the texts, up to 10; browsers show the first two at most, and some show none. Default: none. Example:
+   * `[{ "action": "reply", "title": "Reply" }]`.
+   */
+  actions?: WebpushAction[] | undefined;
+  /**
+   * `true`: it makes a sound again if it replaces a notification with the same `collapseId`. Not of a silent one.
+   * Default: `false`.
+   */
+  renotify?: boolean | undefined;
+  /** `true`: it stays on the screen until the person has touched it. Not of a silent one. Default: `false`. */
+  requireInteraction?: boolean | undefined;
+}
+
+/** A notification as a producer writes it, and as the job keeps it: one message to one recipient, for one or more devices. */
+export interface NotificationInput {
+  /**
+   * Idempotency key, and the job id: the same id twice is one notification. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. Example:
+   * `msg-8841`.
+   */
+  id: string;
+  /** The person whom the limits protect, whatever the device. 1 to 256 printable characters. Example: `teacher-42`. */
+  recipientId: string;
+  /** The recipient's devices, 1 to 20. The limits count the notification once, however many devices it goes to. */
+  devices: Device[];
+  /**
+   * `alert` is shown. `background` shows nothing and wakes the app to fetch what is new: it has no `alert`, `sound`,
+   * `badge`, `imageUrl`, `android` and `webpush`, and limits of its own (`LIMIT_BACKGROUND_RULES`). `liveactivity`
+   * starts, changes or ends a Live Activity of an iPhone (`liveActivity`), on APNs only; without an `alert` it has
+   * limits of its own (`LIMIT_LIVE_ACTIVITY_RULES`). Default: `alert`.
+   */
+  pushType?: 'alert' | 'background' | 'liveactivity' | undefined;
+  /**
+   * What is shown: a title, a body or both, or the keys of them; one must not be empty. With everything else that the
+   * device gets at most 4,096 bytes, the limit of the providers. Must be there unless `pushType` is `background`, or
+   * `liveactivity` with another event than `start`.
+   */
+  alert?: Alert | undefined;
+  /**
+   * What happens to a Live Activity; must be there if `pushType` is `liveactivity`, and only then. Beside it there may
+   * be `alert` and `sound`, and of `apns` only `priority`, `topic` and `payload`. Default: none. Example:
+   * `{ "event": "update", "contentState": { "score": "2 : 1" } }`.
+   */
+  liveActivity?: LiveActivityFields | undefined;
+  /**
+   * What the app gets beside the alert: any JSON values, each under a key. FCM carries only texts, so there a value
+   * that is no text becomes its JSON: `{ "form": { "id": 7 } }` arrives as the text `{"id":7}`. A key whose value is
+   * `null` is left out. The providers reserve the keys `aps`, `fcm_options`, `from`, `message_type`, `google*` and
+   * `gcm*`, where `*` stands for any characters. Default: none. Example: `{ "threadId": "77" }`.
+   */
+  data?: Record<string, JsonValue> | undefined;
+  /**
+   * The name of a sound of the app, or `default`; since Android 8 the app's notification channel decides there. 1 to
+   * 128 printable characters. Default: no sound.
+   */
+  sound?: string | undefined;
+  /**
+   * An image to show. An iPhone shows it only if the app has a service extension (docs/notifications.md). An `https`
+   * URL of up to 2,048 characters. Default: none. Example: `https://example.com/trip.jpg`.
+   */
+  imageUrl?: string | undefined;
+  /**
+   * The number on the app's icon, from 0 to 2,147,483,647. 0 removes it from an iPhone; Android then counts by itself,
+   * as without a badge. Default: none. Example: `3`.
+   */
+  badge?: number | undefined;
+  /**
+   * What kind of notification it is. Limits can be set per category; the device does not get it. 1 to 64 of
+   * `A-Z a-z 0-9 . _ -`. Default: none. Example: `messages`.
+   */
+  category?: string | undefined;
+  /**
+   * `high` is taken from the queue before `normal`, and wakes a sleeping Android device. The limits are the same for
+   * both. Default: `normal`.
+   */
+  priority?: 'high' | 'normal' | undefined;
+  /**
+   * On the device it replaces an earlier notification with the same collapse id. 1 to 64 printable characters, at most
+   * 64 bytes of UTF-8. Default: none. Example: `thread-77`.
+   */
+  collapseId?: string | undefined;
+  /**
+   * Not sent before this instant: it is taken from the queue, and begins to wait for its slot, then. At most 366 days
+   * ahead, and before `expiresAt`. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: at once. Example:
+   * `2026-11-21T07:00:00Z`.
+   */
+  sendAfter?: string | number | undefined;
+  /**
+   * Not delivered after this instant; its outcome is then `expired`. At most 366 days ahead. RFC 3339 with `Z` or an
+   * offset, or epoch milliseconds. Default: it does not expire. Example: `2026-11-21T18:00:00Z`.
+   */
+  expiresAt?: string | number | undefined;
+  /**
+   * What several notifications of this recipient have in common, so that all that still wait can be canceled together
+   * (docs/waiting.md). The device does not get it. 1 to 128 printable characters. Default: none. Example: `trip-77`.
+   */
+  cancellationKey?: string | undefined;
+  /**
+   * What happens if the limits block it: `delay` waits for its slot; `latest` waits too, but of those with the same
+   * `collapseId` only the newest goes, in the slot of the oldest; `digest` joins the digest that waits (`digest`);
+   * `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner (not of a background push;
+   * a Live Activity goes without its `alert`). Default: `delay`.
+   */
+  onThrottle?: 'delay' | 'latest' | 'digest' | 'drop' | 'silence' | undefined;
+  /**
+   * With `onThrottle: digest`: what is shown in place of several notifications that waited. A title or a body must be
+   * there. The first one that is not blocked goes at once with its own `alert`, and so does one that waited alone. Not
+   * of a background push. Default: none. Example:
+   * `{ "key": "thread-77", "title": "Class 7b", "body": "{{count}} new messages" }`.
+   */
+  digest?: DigestFields | undefined;
+  /**
+   * What happens in the recipient's quiet hours: `delay` waits for their end, `silence` delivers it now without sound,
+   * vibration or banner, `drop` ends it undelivered. Only `delay` with `onThrottle` `latest` or `digest`. It does not
+   * hold for a background push, nor for a Live Activity without an alert. Default: `delay`.
+   */
+  onQuiet?: 'delay' | 'silence' | 'drop' | undefined;
+  /** For Apple's devices only, on APNs or through FCM. Default: none. Example: `{ "threadId": "class-7b" }`. */
+  apns?: ApnsFields | undefined;
+  /** For Android devices only. Default: none. Example: `{ "channelId": "homework" }`. */
+  android?: AndroidFields | undefined;
+  /** For FCM devices only, whatever they are. Default: none. */
+  fcm?: FcmFields | undefined;
+  /** For browsers only. Default: none. Example: `{ "requireInteraction": true }`. */
+  webpush?: WebpushFields | undefined;
+  /**
+   * A label for FCM's reports; Google takes at most 100 different ones a day. 1 to 50 of `A-Z a-z 0-9 - _ . ~ %`.
+   * Default: none. Example: `homework`.
+   */
+  analyticsLabel?: string | undefined;
+}
+
+/** The same with its instants in epoch milliseconds. */
+export interface LiveActivity extends Omit<LiveActivityFields, 'timestamp' | 'staleDate' | 'dismissalDate'> {
+  /** When this was the state. Absent: when it is sent. */
+  timestamp?: number | undefined;
+  /** From when on the state is stale. Absent: never. */
+  staleDate?: number | undefined;
+  /** When it leaves the lock screen. Absent: the system decides. */
+  dismissalDate?: number | undefined;
+}
+
+/** A checked notification: defaults filled in, `sendAfter`, `expiresAt` and other instants in epoch milliseconds. */
+export interface Notification extends Omit<
+  NotificationInput,
+  'pushType' | 'liveActivity' | 'priority' | 'sendAfter' | 'expiresAt' | 'onThrottle' | 'onQuiet'
+> {
+  /** Whether it is shown, `alert` if nothing was given. */
+  pushType: 'alert' | 'background' | 'liveactivity';
+  /** What happens to a Live Activity; there if and only if `pushType` is `liveactivity`. */
+  liveActivity?: LiveActivity | undefined;
+  /** The priority, `normal` if none was given. */
+  priority: 'high' | 'normal';
+  /** Not sent before this instant: epoch milliseconds. Absent: at once. */
+  sendAfter?: number | undefined;
+  /** Not delivered after this instant: epoch milliseconds. Absent: it does not expire. */
+  expiresAt?: number | undefined;
+  /** What happens if the limits block it, `delay` if nothing was given. */
+  onThrottle: 'delay' | 'latest' | 'digest' | 'drop' | 'silence';
+  /** What happens in the recipient's quiet hours, `delay` if nothing was given. */
+  onQuiet: 'delay' | 'silence' | 'drop';
+}

@@ -1,0 +1,199 @@
+import { Job, type Queue } from 'bullmq';
+import type { Fault } from '../domain/faults.ts';
+import { isObject } from '../domain/json.ts';
+import { payloadFaults } from '../notification/rules.ts';
+import { type NotificationInput, parseNotification } from '../notification/notification.ts';
+import type { Origin } from '../notification/story.ts';
+import { tooFarAhead } from '../domain/time.ts';
+import { indexCommand } from '../queue/cancellation-index.ts';
+import { PRIORITY, cancellationIndexKey, JOB, jobIdOf, KEEP_COMPLETED } from '../queue/names.ts';
+
+/** A notification to enqueue: a `NotificationInput` whose id may be left out. */
+export interface EnqueueInput extends Omit<NotificationInput, 'id'> {
+  /**
+   * Idempotency key, and the job id: the same id twice is one notification. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. Default: a new
+   * UUID. Example: `msg-8841`.
+   */
+  id?: string | undefined;
+}
+/** The result for one notification. */
+export type Enqueued =
+  | {
+      /** It is in the queue now. */
+      readonly kind: 'added';
+      /** Its id: the given one, or the UUID that it got. */
+      readonly id: string;
+    }
+  | {
+      /** The id is taken: it was enqueued before, and waits, or ended within the last hour. Nothing was added. */
+      readonly kind: 'duplicate';
+      /** The id that is taken. */
+      readonly id: string;
+    }
+  | {
+      /** It does not fit. Nothing was added. */
+      readonly kind: 'invalid';
+      /** Everything that is wrong with it. */
+      readonly faults: readonly Fault[];
+    };
+
+/** What is to be added for a notification that fits, or everything that is wrong with it. */
+export type Check =
+  | {
+      readonly entry: Entry;
+      /** 0 if it may be sent at once. */
+      readonly sendAfter: number;
+      readonly expiresAt?: number | undefined;
+      readonly faults?: never;
+    }
+  | { readonly entry?: never; readonly faults: readonly Fault[] };
+
+/** @param enqueuedBy who enqueues it */
+export function check(input: EnqueueInput, enqueuedBy?: string): Check {
+  const isWithoutId = (input as EnqueueInput | null | undefined)?.id === undefined; // callers may be plain JavaScript
+  const data: unknown = isWithoutId && isObject(input) ? { ...input, id: crypto.randomUUID() } : input;
+  const parsed = parseNotification(data);
+  if (!parsed.ok) return { faults: parsed.faults };
+  const tooLarge = payloadFaults(parsed.notification);
+  if (tooLarge.length > 0) return { faults: tooLarge };
+  const { id, recipientId, priority, sendAfter = 0, expiresAt, cancellationKey, collapseId } = parsed.notification;
+  const now = Date.now();
+  const tooFar = tooFarAhead({ sendAfter, expiresAt }, now);
+  if (tooFar.length > 0) return { faults: tooFar };
+  const delayMs = Math.max(0, sendAfter - now);
+  const orderKey = parsed.notification.onThrottle === 'latest' ? `${recipientId} ${collapseId}` : undefined;
+  const names = { orderKey, cancellationKey, enqueuedBy };
+  const entry = { id, recipientId, priority: PRIORITY[priority], delayMs, ...names, data };
+  return { entry, sendAfter, expiresAt };
+}
+
+/** The time over which a broadcast is spread: from an instant in epoch milliseconds, for `ms`. */
+export interface Spread {
+  readonly from: number;
+  readonly ms: number;
+}
+
+/**
+ * Delays it to a random instant of the spread, which begins at `sendAfter` if that is later. A notification that expires before the
+ * end of the spread is refused: this delay alone might make it expire.
+ */
+export function delayed(checked: Check, spread: Spread = { from: 0, ms: 0 }): Check {
+  const { ms } = spread;
+  if (checked.entry === undefined || ms === 0) return checked;
+  const { entry, sendAfter, expiresAt = Infinity } = checked;
+  const from = Math.max(spread.from, sendAfter);
+  if (expiresAt <= from + ms) {
+    const expected = `a time after ${new Date(from + ms).toISOString()}, when the spread of ${ms} ms ends`;
+    return { faults: [{ path: 'expiresAt', expected, found: new Date(expiresAt).toISOString() }] };
+  }
+  const delayMs = Math.max(0, Math.round(from + Math.random() * ms - Date.now()));
+  return { ...checked, entry: { ...entry, delayMs } };
+}
+
+/**
+ * Checks a notification as a producer does, without Redis: `invalid` with every fault, or `added`, which means that it would
+ * be added if its id is free. For a form that shows what is wrong before anything is sent.
+ */
+export function checkInput(input: EnqueueInput): Enqueued {
+  const { entry, faults } = check(input);
+  return entry === undefined ? { kind: 'invalid', faults } : { kind: 'added', id: entry.id };
+}
+
+/** A checked notification that is to be added. */
+export interface Entry {
+  readonly id: string;
+  readonly recipientId: string;
+  readonly priority: number;
+  /** No worker takes it before this has passed. Milliseconds; default 0. */
+  readonly delayMs?: number;
+  /** Those with the same key have timestamps in the order in which this process added them. */
+  readonly orderKey?: string | undefined;
+  /** Under which it can be canceled together with others. */
+  readonly cancellationKey?: string | undefined;
+  /** Who enqueues it. */
+  readonly enqueuedBy?: string | undefined;
+  /** The job's data: the notification as the producer gave it, with its id. */
+  readonly data: unknown;
+}
+
+type Trace = Pick<Origin, 'traceparent' | 'tracestate'>;
+type Reply = readonly [Error | null, unknown];
+const NO_REPLY: Reply = [new Error('Redis sent fewer answers than it got commands'), undefined];
+
+/**
+ * Adds jobs, and answers those whose id was not taken. BullMQ's `add` does not answer that, so the same transaction checks each id
+ * before it adds it: of two producers with the same id exactly one has added it.
+ *
+ * @param trace the span in which they are added
+ */
+export async function addJobs(queue: Queue, entries: readonly Entry[], trace?: Trace): Promise<Entry[]> {
+  const client = await queue.getBackend().client;
+  const transaction = client.multi();
+  const jobs = entries.map((entry) => jobOf(queue, entry, trace));
+  for (const { job, key } of jobs) {
+    transaction.runCommand('exists', [key]);
+    await job.addJob(transaction);
+  }
+  const indexed = ({ entry, job, key }: (typeof jobs)[number]): ReturnType<typeof indexCommand> | undefined => {
+    const { recipientId, cancellationKey, delayMs = 0 } = entry;
+    if (cancellationKey === undefined) return undefined;
+    const index = cancellationIndexKey(queue.opts.prefix ?? '', recipientId, cancellationKey);
+    return indexCommand(index, { id: job.id ?? '', key, timestamp: job.timestamp, delayMs });
+  };
+  for (const each of jobs) {
+    const command = indexed(each);
+    if (command !== undefined) transaction.runCommand(...command);
+  }
+  const replies: Reply[] = (await transaction.exec()) ?? [];
+  const added: Entry[] = [];
+  for (const [position, each] of jobs.entries()) {
+    const { job, entry } = each;
+    const [existsError, existed] = replies[2 * position] ?? NO_REPLY;
+    const [addError] = replies[2 * position + 1] ?? NO_REPLY;
+    // After SCRIPT FLUSH, ioredis sends a script again for a plain call, but not within a transaction.
+    if (addError?.message.startsWith('NOSCRIPT')) {
+      await job.addJob(client);
+      const command = indexed(each);
+      if (command !== undefined) await client.runCommand(...command);
+    } else if (addError) throw addError;
+    if (existsError) throw existsError;
+    if (existed === 0) added.push(entry);
+  }
+  return added;
+}
+
+/** The latest timestamp of each `orderKey`, unless it is past. */
+const latest = new Map<string, number>();
+const MOST_KEPT = 10_000;
+
+/** Of two with `onThrottle: "latest"` the one that was added later is newer, also if both are added within a millisecond. */
+function timestampOf({ orderKey }: Entry): number {
+  const now = Date.now();
+  if (orderKey === undefined) return now;
+  const timestamp = Math.max(now, (latest.get(orderKey) ?? 0) + 1);
+  latest.set(orderKey, timestamp);
+  if (latest.size > MOST_KEPT) {
+    for (const [key, at] of latest) if (at < now) latest.delete(key);
+  }
+  return timestamp;
+}
+
+function jobOf(
+  queue: Queue,
+  entry: Entry,
+  trace?: Trace,
+): { readonly entry: Entry; readonly job: Job; readonly key: string } {
+  const jobId = jobIdOf(entry.id);
+  const { priority, delayMs: delay = 0, enqueuedBy } = entry;
+  const options = {
+    jobId,
+    priority,
+    delay,
+    timestamp: timestampOf(entry),
+    removeOnComplete: KEEP_COMPLETED,
+    removeOnFail: false,
+    ...(enqueuedBy !== undefined && { enqueuedBy }),
+    ...trace,
+  };
+  return { entry, job: new Job(queue, JOB, entry.data, options, jobId), key: queue.toKey(jobId) };
+}

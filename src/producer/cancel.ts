@@ -1,0 +1,221 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Job, Queue } from 'bullmq';
+import { placeOf, type CountedAs, type PlaceInLimits } from '../domain/limits.ts';
+import type { Canceled, CancelTarget } from '../notification/notification.ts';
+import { mayBeSeen, type Completion } from '../notification/outcome.ts';
+import { firstEnqueuedAtOf } from '../notification/story.ts';
+import type { Canceller } from '../limiter/redis/canceller.ts';
+import type { Connection } from '../redis/connection.ts';
+import { lockKeyOf } from '../queue/bullmq-internals.ts';
+import type { KeyPlace } from '../queue/cancellation-index.ts';
+import { queuesAt } from '../queue/shards/layout.ts';
+import { redelay } from '../queue/job-lock.ts';
+import { CANCEL, cancellationIndexKey, DEAD_LETTERS, jobIdOf, replayIdsOf } from '../queue/names.ts';
+import { findJob } from '../queue/readable.ts';
+
+export interface CancelParts {
+  /** The queue's Redis. */
+  readonly connection: Connection;
+  /** All queues that may have notifications. */
+  readonly queues: readonly Queue[];
+  /** The prefixes of those that may have notifications of a recipient, its shard's first. */
+  readonly homes: (recipientId: string) => readonly string[];
+  /** Of the limiter that counts alerts, and of those that count what is apart from them. */
+  readonly deciders: Readonly<Record<CountedAs, Canceller>>;
+}
+
+type FindParts = Omit<CancelParts, 'deciders'>;
+
+/** How long to wait for a pass that is under way. */
+const PASS_MS = 2_000;
+const LOOK_MS = 10;
+/** How many are canceled at once, so that other commands get through in between. */
+const AT_ONCE = 100;
+
+/**
+ * Cancels what has not been sent. The limiter decides in one step with its admissions: what is canceled gets no slot any more, and
+ * for what has a slot it is too late. The job itself stays: it is woken, its next pass asks for a slot, and ends as `canceled`. It is
+ * safe to repeat.
+ */
+export async function cancelWaiting(target: CancelTarget, parts: CancelParts): Promise<Canceled> {
+  if ('id' in target) {
+    const { jobs, isDead } = await findById(target.id, parts);
+    const canceled = await Promise.all(jobs.map((found) => cancelOne(found, parts))); // the notification, and its replays
+    if (canceled.includes(true)) return { canceled: 1, tooLate: 0 };
+    return { canceled: 0, tooLate: jobs.length > 0 || isDead ? 1 : 0 };
+  }
+  const { jobs, gone } = await findByKey(target, parts);
+  for (const [key, ids] of gone) if (ids.length > 0) await parts.connection.zrem(key, ...ids);
+  const answers: boolean[] = [];
+  for (let from = 0; from < jobs.length; from += AT_ONCE) {
+    const some = jobs.slice(from, from + AT_ONCE);
+    answers.push(...(await Promise.all(some.map((found) => cancelOne(found, parts)))));
+  }
+  const canceled = answers.filter(Boolean).length;
+  return { canceled, tooLate: answers.length - canceled };
+}
+
+/** A notification that a cancel would end, as far as its job says. */
+export interface Cancelable {
+  readonly jobId: string;
+  readonly recipientId: string;
+  readonly countedAs: CountedAs;
+  /** When it was enqueued first: epoch milliseconds. */
+  readonly enqueuedAt: number;
+  /** The number of its next ask. */
+  readonly asks: number;
+}
+
+/** What `cancelWaiting` would find: what waits, and how many it is too late for. Writes nothing. */
+export async function findCancelable(
+  target: CancelTarget,
+  parts: FindParts,
+): Promise<{ readonly waiting: readonly Cancelable[]; readonly tooLate: number }> {
+  const { jobs } = 'id' in target ? await findById(target.id, parts) : await findByKey(target, parts);
+  const waiting = jobs.flatMap(({ job, place }): readonly Cancelable[] => {
+    if (stageOf(job) !== 'waits') return [];
+    const { asks = 0 } = progressOf(job);
+    const { recipientId, kind: countedAs } = place;
+    return [{ jobId: job.id ?? '', recipientId, countedAs, enqueuedAt: firstEnqueuedAtOf(job), asks }];
+  });
+  return { waiting, tooLate: jobs.length - waiting.length };
+}
+
+async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Promise<boolean> {
+  const stage = stageOf(job);
+  if (stage !== 'waits') return stage === 'canceled';
+  const { kind, ...scope } = place;
+  const jobId = job.id ?? '';
+  const { asks = 0 } = progressOf(job);
+  const request = { ...scope, id: `${jobId}/${asks}`, enqueuedAt: firstEnqueuedAtOf(job) };
+  const { canceled, leader } = await parts.deciders[kind].cancel(request);
+  if (!canceled) return false;
+  const after = await stageAfterPass(queue, jobId, parts.connection); // where it has died meanwhile, its replay ends as canceled
+  const leads = leader?.id?.replace(/\/\d+$/, '');
+  await redelay(homesIn(scope.recipientId, parts), [
+    { jobId, at: 0 },
+    ...(leader !== undefined && leads !== undefined ? [{ jobId: leads, at: leader.at }] : []),
+  ]);
+  if (after === 'ended' || after === 'canceled') await parts.deciders[kind].forget(request); // its job may have ended before this cancel
+  return after !== 'ended';
+}
+
+/**
+ * The stage when no pass of the job is under way. The limiter forgets an admission after its longest window, but a send may take longer:
+ * then the job lock shows that it is under way. A pass that sends nothing ends within milliseconds.
+ */
+async function stageAfterPass(queue: Queue, jobId: string, connection: Connection): Promise<Stage> {
+  const deadline = performance.now() + PASS_MS;
+  for (;;) {
+    const isLocked = (await connection.exists(lockKeyOf(queue, jobId))) === 1; // before the job: a pass writes its end, then unlocks
+    const job = await findJob(queue, jobId);
+    const stage = job === undefined ? 'waits' : stageOf(job);
+    if (stage !== 'waits' || !isLocked || performance.now() > deadline) return stage;
+    await sleep(LOOK_MS);
+  }
+}
+
+/** `ended`: it has ended otherwise, or it may have alerted a device. */
+type Stage = 'waits' | 'canceled' | 'dead' | 'ended';
+
+function stageOf(job: Job<unknown>): Stage {
+  if (job.finishedOn !== undefined) {
+    const { outcome } = (job.returnvalue ?? {}) as Partial<Completion>;
+    if (outcome === 'canceled') return 'canceled';
+    const { failedReason } = job as Partial<Job<unknown>>; // BullMQ's type has it for all jobs
+    return outcome === undefined && failedReason !== undefined ? 'dead' : 'ended';
+  }
+  return mayBeSeen(progressOf(job)) ? 'ended' : 'waits';
+}
+
+/** What is read of a job's progress; delivery/context.ts writes it. */
+interface Progress {
+  readonly devices?: Readonly<Record<string, unknown>>;
+  readonly ambiguous?: number;
+  readonly trying?: readonly string[];
+  readonly asks?: number;
+}
+
+function progressOf({ progress }: Job<unknown>): Progress {
+  return typeof progress === 'object' ? progress : {};
+}
+
+/** A notification's job. */
+interface Found {
+  readonly queue: Queue;
+  readonly job: Job<unknown>;
+  readonly place: PlaceInLimits;
+}
+
+/** A producer may use an id again. So many more dead letters of an id are looked for: `msg-1#d1`, `msg-1#d2`, … */
+const MOST_SAME_ID = 20;
+
+/** The jobs of a notification: its own and those of replays, in any shard; and whether it is a dead letter. */
+async function findById(
+  id: string,
+  { connection, queues }: FindParts,
+): Promise<{ readonly jobs: readonly Found[]; readonly isDead: boolean }> {
+  const jobId = jobIdOf(id);
+  const jobIds = [jobId, ...replayIdsOf(jobId)];
+  const deadIds = [...jobIds, ...Array.from({ length: MOST_SAME_ID }, (_, index) => `${jobId}#d${index + 1}`)];
+  const look = async (): Promise<Found[]> => (await Promise.all(queues.map((queue) => jobsOf(queue, jobIds)))).flat();
+  let jobs = await look();
+  // While it is moved, its new queue may answer just before it comes, and its former one just after it has gone.
+  if (jobs.length === 0 && queues.length > 1) jobs = await look();
+  const dead = await Promise.all(
+    queues.map((queue) => {
+      const keys = deadIds.map((deadId) => `${queue.opts.prefix ?? ''}:${DEAD_LETTERS}:${deadId}`);
+      return connection.exists(...keys);
+    }),
+  );
+  return { jobs, isDead: dead.some((count) => count > 0) };
+}
+
+/** The jobs that wait for a recipient under a cancellation key; and ids in the index, by its key, whose jobs are gone. */
+async function findByKey(
+  place: KeyPlace,
+  parts: FindParts,
+): Promise<{ readonly jobs: readonly Found[]; readonly gone: ReadonlyMap<string, readonly string[]> }> {
+  const homes = homesIn(place.recipientId, parts);
+  const keys = homes.map(({ opts }) =>
+    cancellationIndexKey(opts.prefix ?? '', place.recipientId, place.cancellationKey),
+  );
+  const indexed = await toAndFro(keys, (key) => parts.connection.zrange(key, '0', '-1'));
+  const jobIds = [...new Set(indexed.flatMap(([, ids]) => ids))];
+  // While a job is moved it is in two queues for a moment.
+  const jobs = new Map<string, Found>();
+  for (const [home, found] of await toAndFro(homes, (queue) => jobsOf(queue, jobIds))) {
+    for (const each of found) if (home === homes[0] || !jobs.has(each.job.id ?? '')) jobs.set(each.job.id ?? '', each);
+  }
+  const gone = new Map(indexed.map(([key, ids]) => [key, ids.filter((id) => !jobs.has(id))]));
+  // A duplicate may have added its id to the index of another key than that of the notification that has the id.
+  const own = [...jobs.values()].filter(({ job }) => {
+    const { recipientId, cancellationKey } = job.data as Partial<KeyPlace>;
+    return recipientId === place.recipientId && cancellationKey === place.cancellationKey;
+  });
+  return { jobs: own, gone };
+}
+
+/**
+ * Reads at each of a recipient's homes, one after the other and back again: so what is moved meanwhile is found, whichever way it goes.
+ * The layout that is known here may be a change behind.
+ */
+async function toAndFro<Home, T>(homes: readonly Home[], read: (home: Home) => Promise<T>): Promise<[Home, T][]> {
+  const answers: [Home, T][] = [];
+  for (const home of [...homes.toReversed(), ...homes.slice(1)]) answers.push([home, await read(home)]);
+  return answers;
+}
+
+/** The queues that may have notifications of a recipient. */
+function homesIn(recipientId: string, { queues, homes }: Pick<CancelParts, 'queues' | 'homes'>): Queue[] {
+  return queuesAt(homes(recipientId), queues);
+}
+
+/** Those that exist, and are notifications whose recipient can be read. */
+async function jobsOf(queue: Queue, jobIds: readonly string[]): Promise<Found[]> {
+  const jobs = await Promise.all(jobIds.map((jobId) => findJob(queue, jobId)));
+  return jobs.flatMap((job) => {
+    const place = job === undefined || job.name === CANCEL ? undefined : placeOf(job.data);
+    return job === undefined || place === undefined ? [] : [{ queue, job, place }];
+  });
+}

@@ -1,0 +1,290 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Queue } from 'bullmq';
+import { isObject, parseJson, valueAt } from '../../domain/json.ts';
+import type { Connection } from '../../redis/connection.ts';
+import { defineQueueScript } from '../../redis/scripts.ts';
+import { homeOf, type Layout, type LayoutLease } from './layout.ts';
+import { cancellationIndexKey, DEAD_LETTERS, historyKeys, ID_KEPT_S, moveKeys, QUEUE } from '../names.ts';
+import type { ShardQueues } from './shards.ts';
+
+/**
+ * Moves what is in queues that are not a layout's any more to the queues of its recipients. The two queues are in different hash
+ * slots, so a job is moved in steps:
+ *
+ * 1. take: out of its state in the former queue, noted in `moving`. Its hash stays.
+ * 2. put: into the new queue, its id noted in `moved`, so that a second put does nothing.
+ * 3. drop: its hash in the former queue is removed, and a mark keeps the id (marks.lua).
+ * 4. its id is taken from `moved`.
+ *
+ * A process that is killed after any of them leaves what the next one needs: it first puts what is in `moving`. A process that stood
+ * still, and whose lease another one has, is refused by each script.
+ */
+export interface Mover {
+  /** Moves one batch of each former queue: first what a worker could take, then by due time, then what has ended. Answers how many. */
+  moveSome(): Promise<number>;
+  /** What is still in the former queues. */
+  left(): Promise<Left>;
+  /** When nothing is left: removes notes of what was put, which a killed process left. They would go by themselves within a day. */
+  tidy(): Promise<void>;
+  /** How many were moved so far, and how many of them were dropped since their id is taken. */
+  readonly counts: { readonly moved: number; readonly dropped: number; readonly byPrefix: ReadonlyMap<string, number> };
+}
+
+export interface Left {
+  /** Notifications that wait or have ended, and dead letters. */
+  readonly jobs: number;
+  /** Those that workers have in hand: they end, or come back. Where a worker was killed, when its job locks expire. */
+  readonly active: number;
+  readonly stories: number;
+  /** Somebody has paused one of the queues: nothing is taken from it. */
+  readonly isPaused: boolean;
+}
+
+/** The lease is gone: another process goes on. */
+export class LeaseLostError extends Error {
+  override readonly name = 'LeaseLostError';
+}
+
+export interface MoverParts {
+  readonly connection: Connection;
+  readonly layout: Layout;
+  readonly lease: Pick<LayoutLease, 'fence'>;
+  readonly open: (prefix: string) => Promise<ShardQueues>;
+  /** Makes dead letters of the failed jobs of a shard, and answers how many: no worker does that for a former queue. */
+  readonly bury?: (shard: ShardQueues) => Promise<number>;
+  /** Called between two steps. For tests, which end here. */
+  readonly onStep?: ((step: 'taken' | 'put' | 'dropped') => void | Promise<void>) | undefined;
+}
+
+/** One command takes Redis some milliseconds. */
+const BATCH = 100;
+const BATCH_BYTES = 1_000_000;
+/** The states that jobs are taken from, in this order. */
+const LIVE = ['moving', 'stalled', 'wait', 'prioritized', 'delayed'] as const;
+const ENDED = ['completed'] as const;
+const DEAD = ['moving', 'dead'] as const;
+
+type Fields = readonly string[];
+type Keeper = readonly [id: string, ttlMs: number, fields: Fields];
+type Taken = readonly [note: string, id: string, state: string, at: string, fields: Fields, keepers: readonly Keeper[]];
+
+const TAKE = defineQueueScript<Taken[] | -1>(new URL('reshard-take.lua', import.meta.url), 8);
+const PUT = defineQueueScript<[put: number, dropped: number]>(new URL('reshard-put.lua', import.meta.url), 12);
+const DROP = defineQueueScript<number>(new URL('reshard-drop.lua', import.meta.url), 2);
+
+export function createMover({ connection, layout, lease: { fence }, open, bury, onStep }: MoverParts): Mover {
+  const sources = [...new Set(layout.former.flat())].filter((prefix) => !layout.prefixes.includes(prefix));
+  const byPrefix = new Map<string, number>();
+  let [moved, dropped] = [0, 0];
+
+  /** One batch of one queue, if any of these states has jobs. */
+  async function moveBatch(source: string, name: 'queue' | 'deadQueue', states: readonly string[]): Promise<number> {
+    const { [name]: from, queue: notifications } = await open(source);
+    const taken = await take(from, notifications, fence, states);
+    if (taken === -1) throw new LeaseLostError('another process moves the jobs');
+    if (taken.length === 0) return 0;
+    await onStep?.('taken');
+    const jobs = await Promise.all(taken.map((job) => described(job, from, connection)));
+    for (const [target, some] of Map.groupBy(jobs, ({ recipientId }) => homeOf(recipientId, layout))) {
+      const { [name]: to, queue: toNotifications } = await open(target);
+      const [put, left] = await PUT(to, putArgs(to, toNotifications, fence, some, target));
+      if (put === -1) throw new LeaseLostError('another process moves the jobs');
+      await onStep?.('put');
+      const { moving, mover } = moveKeys(source);
+      const kept = name === 'queue' ? ID_KEPT_S : 0;
+      const pairs = some.flatMap(({ id, indexKey }) => [id, indexKey]);
+      const gone = await DROP(from, [moving, mover, fence, from.name, from.toKey(''), kept, ...pairs]);
+      if (gone === -1) throw new LeaseLostError('another process moves the jobs');
+      await onStep?.('dropped');
+      await connection.srem(moveKeys(target).moved, ...some.map(({ taken: [note] }) => note));
+      moved += put;
+      dropped += left;
+      byPrefix.set(target, (byPrefix.get(target) ?? 0) + put);
+    }
+    return jobs.length;
+  }
+
+  /** One batch from each of them, in turn. */
+  async function fromAll(move: (source: string) => Promise<number>): Promise<number> {
+    let count = 0;
+    for (const source of sources) count += await move(source);
+    return count;
+  }
+
+  /** The dead letters of the queue that has the newest ones. */
+  async function moveDead(): Promise<number> {
+    const shards = await Promise.all(sources.map((source) => open(source)));
+    const newest = await Promise.all(shards.map(({ deadQueue }) => newestAt(deadQueue, connection)));
+    const order = sources.map((source, index) => ({ source, at: newest[index] ?? 0 })).toSorted((a, b) => b.at - a.at);
+    for (const { source } of order) {
+      const count = await moveBatch(source, 'deadQueue', DEAD);
+      if (count > 0) return count;
+    }
+    return 0;
+  }
+
+  return {
+    get counts() {
+      return { moved, dropped, byPrefix };
+    },
+    async moveSome() {
+      return (
+        (await fromAll((source) => moveBatch(source, 'queue', LIVE))) ||
+        (await fromAll((source) => moveBatch(source, 'queue', ENDED))) ||
+        (await fromAll(async (source) => bury?.(await open(source)) ?? 0)) ||
+        (await moveDead()) ||
+        (await fromAll((source) => moveStories(source, layout, connection)))
+      );
+    },
+    async left() {
+      const each = await Promise.all(sources.map(async (source) => leftIn(await open(source), connection)));
+      const sum = (name: 'jobs' | 'active' | 'stories'): number => each.reduce((total, left) => total + left[name], 0);
+      const isPaused = each.some((left) => left.isPaused && left.jobs > 0);
+      return { jobs: sum('jobs'), active: sum('active'), stories: sum('stories'), isPaused };
+    },
+    async tidy() {
+      for (const prefix of layout.prefixes) await connection.del(moveKeys(prefix).moved);
+    },
+  };
+}
+
+function take(from: Queue, notifications: Queue, fence: number, states: readonly string[]): Promise<Taken[] | -1> {
+  const { moving, mover } = moveKeys(from.opts.prefix ?? '');
+  const lists = ['wait', 'prioritized', 'delayed', 'completed', 'active'].map((state) => from.toKey(state));
+  const names = [from.name, from.toKey(''), notifications.toKey('')];
+  return TAKE(from, [...lists, moving, mover, from.toKey('meta'), fence, ...names, BATCH, BATCH_BYTES, ...states]);
+}
+
+/** A job that was taken, and what says where it belongs. */
+interface Described {
+  readonly id: string;
+  readonly recipientId: string;
+  readonly taken: Taken;
+  /** Of the cancellation index in the former shard that has it; empty if none has. */
+  readonly indexKey: string;
+  readonly cancellationKey: string;
+  readonly indexScore: string;
+}
+
+async function described(taken: Taken, from: Queue, connection: Connection): Promise<Described> {
+  const [, id, , , fields] = taken;
+  const data = parseJson(fields.find((_, at) => at % 2 === 1 && fields[at - 1] === 'data') ?? '');
+  const notification = from.name === DEAD_LETTERS && isObject(data) ? valueAt(data, 'notification') : data;
+  // As all others do: what has no recipient belongs to the recipient without a name.
+  const recipientId = textOf(valueAt(notification, 'recipientId'));
+  const cancellationKey = from.name === QUEUE ? textOf(valueAt(notification, 'cancellationKey')) : '';
+  if (cancellationKey === '') return { id, recipientId, taken, indexKey: '', cancellationKey, indexScore: '0' };
+  const indexKey = cancellationIndexKey(from.opts.prefix ?? '', recipientId, cancellationKey);
+  const indexScore = (await connection.zscore(indexKey, id)) ?? '0';
+  return { id, recipientId, taken, indexKey, cancellationKey, indexScore };
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}
+
+function putArgs(
+  to: Queue,
+  notifications: Queue,
+  fence: number,
+  jobs: readonly Described[],
+  target: string,
+): (string | number)[] {
+  const { moved, mover } = moveKeys(target);
+  const lists = ['wait', 'prioritized', 'delayed', 'completed', 'active', 'failed', 'pc', 'marker', 'events', 'meta'];
+  const args = jobs.flatMap(({ taken, recipientId, cancellationKey, indexScore }) => {
+    const [note, id, state, at, fields, keepers] = taken;
+    return [
+      ...[note, id, state, at],
+      indexScore === '0' ? '' : cancellationIndexKey(target, recipientId, cancellationKey),
+      ...[indexScore, fields.length, ...fields, keepers.length],
+      ...keepers.flatMap(([keeper, ttlMs, kept]) => [keeper, ttlMs, kept.length, ...kept]),
+    ];
+  });
+  const names = [to.name, to.toKey(''), notifications.toKey('')];
+  return [...lists.map((name) => to.toKey(name)), moved, mover, fence, ...names, ...args];
+}
+
+/** When the newest dead letter died; 0 if there is none. */
+async function newestAt(deadQueue: Queue, connection: Connection): Promise<number> {
+  const [id] = await connection.lrange(deadQueue.toKey('wait'), 0, 0);
+  return id === undefined ? 0 : Number((await connection.hget(deadQueue.toKey(id), 'timestamp')) ?? 0);
+}
+
+/** Stories may be written twice, so they need no steps of their own. */
+async function moveStories(source: string, layout: Layout, connection: Connection): Promise<number> {
+  const from = historyKeys(source);
+  const all = await connection.zrange(from.ends, '0', String(BATCH - 1), 'WITHSCORES');
+  const ids = all.filter((_, at) => at % 2 === 0);
+  if (ids.length === 0) return 0;
+  const texts = await connection.hmget(from.stories, ...ids);
+  const stories = ids.flatMap((id, at) => {
+    const text = texts[at];
+    const recipientId = textOf(valueAt(parseJson(text ?? ''), 'recipientId'));
+    return typeof text === 'string' ? [{ id, text, score: all[2 * at + 1] ?? '0', recipientId }] : [];
+  });
+  const keptMs = await connection.pttl(from.ends);
+  for (const [target, some] of Map.groupBy(stories, ({ recipientId }) => homeOf(recipientId, layout))) {
+    const to = historyKeys(target);
+    const knownMs = await connection.pttl(to.ends);
+    // One that was replayed has ended there since.
+    const known = await connection.hmget(to.stories, ...some.map(({ id }) => id));
+    const put = connection.multi();
+    for (const [at, { id, text, score }] of some.entries()) {
+      if (typeof known[at] !== 'string') put.hset(to.stories, id, text).zadd(to.ends, score, id);
+    }
+    if (keptMs > knownMs) put.pexpire(to.stories, keptMs).pexpire(to.ends, keptMs);
+    for (const [error] of (await put.exec()) ?? []) if (error !== null) throw error; // they stay where they are
+  }
+  await connection
+    .multi()
+    .hdel(from.stories, ...ids)
+    .zrem(from.ends, ...ids)
+    .exec();
+  return ids.length;
+}
+
+async function leftIn({ queue, deadQueue }: ShardQueues, connection: Connection): Promise<Left> {
+  const prefix = queue.opts.prefix ?? '';
+  const [counts, dead, moving, stories, isPaused] = await Promise.all([
+    queue.getJobCounts('wait', 'prioritized', 'delayed', 'completed', 'failed', 'active'),
+    deadQueue.getWaitingCount(),
+    connection.hlen(moveKeys(prefix).moving),
+    connection.zcard(historyKeys(prefix).ends),
+    queue.isPaused(),
+  ]);
+  const { active = 0, ...others } = counts;
+  const jobs = Object.values(others).reduce((sum, count) => sum + count, 0);
+  return { jobs: jobs + dead + moving, active, stories, isPaused };
+}
+
+export interface MoveOptions {
+  readonly mover: Mover;
+  /** Called after each batch with what is left. */
+  readonly onProgress?: (left: Left) => void;
+  readonly signal: AbortSignal;
+  /** At least so long, in milliseconds: processes may add to the former queues until they have looked at the layout again. */
+  readonly leastMs: number;
+}
+
+/** So long, at least, Redis does something else between two batches. */
+const PAUSE_MS = 2;
+/** How often it looks again where workers have the last jobs in hand. */
+const AGAIN_MS = 200;
+
+/** Moves until nothing is left. Rejects with the signal's reason, or with LeaseLostError: it is safe to go on later. */
+export async function moveAll({ mover, onProgress, signal, leastMs }: MoveOptions): Promise<void> {
+  const until = performance.now() + leastMs;
+  for (;;) {
+    signal.throwIfAborted();
+    const began = performance.now();
+    const count = await mover.moveSome();
+    const left = await mover.left();
+    onProgress?.(left);
+    if (count === 0) {
+      const isDone = left.jobs + left.active + left.stories === 0;
+      if (isDone && performance.now() >= until) return;
+      await sleep(AGAIN_MS, undefined, { signal });
+    } else await sleep(Math.max(PAUSE_MS, performance.now() - began), undefined, { signal });
+  }
+}
