@@ -1,12 +1,9 @@
 import { Hono, type Context } from 'hono';
 import { createMiddleware } from 'hono/factory';
-import { describeFound, InputError } from '../src/domain/faults.ts';
+import { InputError } from '../src/domain/faults.ts';
 import { NewerFormatError } from '../src/domain/format.ts';
-import { notificationSchema } from '../src/notification/notification.ts';
 import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
-import type { Logger } from '../src/observe/log.ts';
 import type { Tracing } from '../src/observe/tracing.ts';
-import { OPERATIONS } from '../src/operations/catalogue.ts';
 import type { Told } from '../src/operations/story.ts';
 import type { Canceled, CancelTarget, Producer } from '../src/producer/producer.ts';
 import { RedisAwayError, type RedisTrouble } from '../src/redis/connection.ts';
@@ -18,7 +15,6 @@ import {
   json,
   NDJSON,
   parseBody,
-  parseJson,
   readBody,
   streamOf,
   TOO_LARGE,
@@ -27,15 +23,15 @@ import {
 } from './bodies.ts';
 import type { Enqueuer, Result } from './enqueue.ts';
 import { openApiDocument } from './openapi.ts';
-import { OPERATION_PATH, type Operations } from './operations.ts';
+import { addOperatorRoutes, recipientOf, type OperatorParts } from './operator-routes.ts';
 import { openOutcomes, parseCursor, type OutcomesParts } from './outcomes.ts';
 import { invalid, problemResponse, redisAway, type Problem } from './problems.ts';
 import type { Recipients } from './recipients.ts';
 import type { Refusals } from './refusals.ts';
-import { peerOf, type Bindings } from './serve.ts';
+import { peerOf, type ApiEnv } from './serve.ts';
 import type { Scope, Token, TokenBook } from './tokens.ts';
 
-export interface AppParts {
+export interface AppParts extends Omit<OperatorParts, 'needs'> {
   readonly tokens: Pick<TokenBook, 'find'>;
   readonly producer: Pick<Producer, 'cancel'>;
   /** What became of a notification, and why. */
@@ -43,23 +39,16 @@ export interface AppParts {
   readonly enqueuer: Enqueuer;
   readonly backlog: Backlog;
   readonly recipients: Recipients;
-  readonly operations: Operations;
   readonly outcomes: OutcomesParts;
   /** An error of Redis's client as RedisAwayError; any other one as it is. */
   readonly explain: (error: unknown) => unknown;
   /** Whether Redis answers. */
   readonly isReady: () => Promise<boolean>;
-  readonly log: Logger;
   readonly refusals: Pick<Refusals, 'count'>;
   /** Absent: no traces are wanted. */
   readonly tracing?: Pick<Tracing, 'continuing'>;
   /** Aborts when the server stops: streams of outcomes end. */
   readonly signal: AbortSignal;
-}
-
-interface Env {
-  Bindings: Bindings;
-  Variables: { token: Token; secret: string };
 }
 
 /** So many requests without a valid token an address may send in a minute, before it is told to wait. */
@@ -70,22 +59,9 @@ const KEY = /^[\x21-\x7e]{1,255}$/;
 const EVENT_STREAM = { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' };
 
 /** The HTTP API: every route, and what is checked before it. */
-export function createApp(parts: AppParts): Hono<Env> {
-  const {
-    tokens,
-    producer,
-    tell,
-    enqueuer,
-    backlog,
-    recipients,
-    operations,
-    outcomes,
-    log,
-    refusals,
-    explain,
-    signal,
-  } = parts;
-  const app = new Hono<Env>();
+export function createApp(parts: AppParts): Hono<ApiEnv> {
+  const { tokens, producer, tell, enqueuer, backlog, recipients, outcomes, log, refusals, explain, signal } = parts;
+  const app = new Hono<ApiEnv>();
   const failures = createMemoryLimiter({ policy: { rules: [{ max: MOST_FAILURES, perMs: 60_000 }], minGapMs: 0 } });
   let readers = 0;
 
@@ -112,7 +88,7 @@ export function createApp(parts: AppParts): Hono<Env> {
 
   /** A valid token with this scope, or the answer. A valid one is never refused for the failures of others at its address. */
   const needs = (scope: Scope) =>
-    createMiddleware<Env>(async (c, next) => {
+    createMiddleware<ApiEnv>(async (c, next) => {
       const secret = /^Bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '')?.[1] ?? '';
       const token = tokens.find(secret);
       if (token === undefined) return problemResponse(await unauthorized(c, secret !== ''));
@@ -127,12 +103,12 @@ export function createApp(parts: AppParts): Hono<Env> {
     });
 
   /** A token may be revoked, or changed, while an answer lasts: what it is now. Undefined if it may not do this any more. */
-  function stillValid(c: Context<Env>, scope: Scope): Token | undefined {
+  function stillValid(c: Context<ApiEnv>, scope: Scope): Token | undefined {
     const token = tokens.find(c.get('secret'));
     return token?.scopes.includes(scope) === true ? token : undefined;
   }
 
-  async function unauthorized(c: Context<Env>, hasSecret: boolean): Promise<Problem> {
+  async function unauthorized(c: Context<ApiEnv>, hasSecret: boolean): Promise<Problem> {
     const address = peerOf(c);
     refusals.count(hasSecret ? 'unknownToken' : 'noToken', address);
     const answer = await failures.admit({ recipientId: address, id: crypto.randomUUID(), maxWaitMs: 0 });
@@ -155,7 +131,7 @@ export function createApp(parts: AppParts): Hono<Env> {
     return enqueueJson(c, key);
   });
 
-  async function enqueueJson(c: Context<Env>, key: string | undefined): Promise<Response> {
+  async function enqueueJson(c: Context<ApiEnv>, key: string | undefined): Promise<Response> {
     const token = c.get('token');
     const full = await backlog.problemFor(token);
     if (full !== undefined) return problemResponse(full);
@@ -193,7 +169,7 @@ export function createApp(parts: AppParts): Hono<Env> {
   }
 
   /** Answers each step of lines as it is added. `Prefer: return=minimal` leaves out those that were added or are duplicates. */
-  function enqueueStream(c: Context<Env>): Response {
+  function enqueueStream(c: Context<ApiEnv>): Response {
     const { body } = c.req.raw;
     const isMinimal = /\breturn=minimal\b/.test(c.req.header('prefer') ?? '');
     const counts = { added: 0, duplicate: 0, invalid: 0, conflict: 0, refused: 0 };
@@ -229,7 +205,7 @@ export function createApp(parts: AppParts): Hono<Env> {
   });
 
   /** Nothing else says who canceled: any token with `send` may cancel what another one enqueued. */
-  async function cancel(c: Context<Env>, target: CancelTarget): Promise<Canceled> {
+  async function cancel(c: Context<ApiEnv>, target: CancelTarget): Promise<Canceled> {
     const { canceled, tooLate } = await producer.cancel(target);
     const what = 'id' in target ? { id: target.id } : { recipientId: target.recipientId };
     if (canceled + tooLate > 0) log.info({ by: c.get('token').name, ...what, canceled, tooLate }, 'canceled');
@@ -250,22 +226,7 @@ export function createApp(parts: AppParts): Hono<Env> {
 
   app.get('/v1/recipients/:id', needs('read'), async (c) => json(200, await recipients.look(recipientOf(c))));
 
-  for (const operation of OPERATIONS) {
-    app.post(`/v1/recipients/:id/${operation.name}`, needs(operation.scope), async (c) => {
-      const [recipientId, isPreview] = [recipientOf(c), isPreviewed(c.req.query('preview'))];
-      const body = await readBody(c.req.raw);
-      if (body === undefined) return problemResponse(TOO_LARGE);
-      const type = typeOf(c);
-      if (body !== '' && type !== 'application/json') return problemResponse(unsupported(type, ['application/json']));
-      const parsed = body === '' ? { value: {} } : parseJson(body);
-      if ('problem' in parsed) return problemResponse(parsed.problem);
-      if (isPreview) return json(200, await operations.preview(operation, recipientId, parsed.value));
-      const by = c.get('token').name;
-      const done = await operations.run(operation, recipientId, parsed.value, by);
-      log.info({ by, recipientId, operation: operation.name, moved: done.moved }, 'an operator acted');
-      return json(200, done);
-    });
-  }
+  addOperatorRoutes(app, { ...parts, needs });
 
   app.get('/v1/outcomes', needs('read'), async (c) => {
     const text = c.req.header('last-event-id') ?? c.req.query('after');
@@ -286,10 +247,11 @@ export function createApp(parts: AppParts): Hono<Env> {
   });
 
   app.notFound((c) => {
-    const paths = ROUTES.filter(({ pattern }) => pattern.test(c.req.path));
-    if (paths.length === 0)
+    // Not the checks that run before every method.
+    const methods = app.routes.filter(({ method, path }) => method !== 'ALL' && patternOf(path).test(c.req.path));
+    if (methods.length === 0)
       return problemResponse({ status: 404, code: 'not-found', detail: 'no such path; see /openapi.json' });
-    const allow = paths.map(({ method }) => method).join(', ');
+    const allow = [...new Set(methods.map(({ method }) => method))].join(', ');
     return problemResponse({
       status: 405,
       code: 'method-not-allowed',
@@ -308,16 +270,10 @@ export function createApp(parts: AppParts): Hono<Env> {
   return app;
 }
 
-/** For 405: every method of every path. */
-const ROUTES = [
-  { method: 'POST', pattern: /^\/v1\/notifications$/ },
-  { method: 'GET', pattern: /^\/v1\/notifications\/[^/]+$/ },
-  { method: 'DELETE', pattern: /^\/v1\/notifications\/[^/]+$/ },
-  { method: 'GET', pattern: /^\/v1\/recipients\/[^/]+$/ },
-  { method: 'DELETE', pattern: /^\/v1\/recipients\/[^/]+\/notifications$/ },
-  { method: 'POST', pattern: OPERATION_PATH },
-  { method: 'GET', pattern: /^\/(v1\/outcomes|healthz|readyz|openapi\.json)$/ },
-];
+/** `/v1/recipients/:id` as a pattern of paths. */
+function patternOf(path: string): RegExp {
+  return new RegExp(`^${path.replaceAll('.', '\\.').replaceAll(/:\w+/g, '[^/]+')}$`);
+}
 
 const UNKNOWN_ID: Problem = {
   ...{ status: 404, code: 'not-found' },
@@ -345,19 +301,6 @@ const TOO_MANY_READERS: Problem = {
   ...{ status: 429, code: 'queue-full', headers: { 'retry-after': '60' } },
   detail: `${MOST_READERS} clients read outcomes here already`,
 };
-
-/** The id in the path. Throws InputError if no recipient can have it. */
-function recipientOf(c: Context): string {
-  const checked = notificationSchema.shape.recipientId.safeParse(c.req.param('id'));
-  if (checked.success) return checked.data;
-  const expected = checked.error.issues[0]?.message ?? 'a recipient';
-  throw new InputError('the path', [{ path: 'id', expected, found: 'something else' }]);
-}
-
-function isPreviewed(text: string | undefined): boolean {
-  if (text === undefined || text === 'true' || text === 'false') return text === 'true';
-  throw new InputError('the address', [{ path: 'preview', expected: 'true or false', found: describeFound(text) }]);
-}
 
 function forbidden({ name, scopes }: Token, scope: Scope): Problem {
   const detail = `the token ${name} has the scopes ${scopes.join(', ')}, and this needs ${scope}`;

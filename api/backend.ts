@@ -1,14 +1,17 @@
 import { hasOwnLimiter, type ApiConfig } from '../src/config/config.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
+import { createDeadLetters } from '../src/dead-letters/store.ts';
 import { createAudit, type Audit } from '../src/operations/audit.ts';
 import type { PreviewParts } from '../src/operations/preview.ts';
 import type { OperationParts } from '../src/operations/run.ts';
+import { readStatus, type StatusResult } from '../src/operations/status.ts';
 import { tellStory, type Told } from '../src/operations/story.ts';
+import { openTakeRuns, type TakeRuns } from '../src/operations/take-runs.ts';
 import { homesOf } from '../src/queue/shards/layout.ts';
 import { createProducer, type Producer } from '../src/producer/producer.ts';
 import { createShards, type Shards } from '../src/queue/shards/shards.ts';
-import type { WorkerPolicy } from '../src/queue/workers.ts';
-import { connectProducer, explained, isLasting, type Connection } from '../src/redis/connection.ts';
+import { readWorkers, sharedPolicy, type WorkerPolicy } from '../src/queue/workers.ts';
+import { connectProducer, explained, isLasting, readClock, type Connection } from '../src/redis/connection.ts';
 import { watchOutages } from '../src/redis/outages.ts';
 import { createLimiters, type OpenLimiters } from './limiters.ts';
 import { openTokens, type TokenBook } from './tokens.ts';
@@ -24,6 +27,10 @@ export interface Backend {
   /** The limiters, with the limits of the living workers. */
   readonly limiters: () => Promise<OpenLimiters>;
   readonly audit: Audit;
+  /** How workers and queue are. */
+  readonly status: () => Promise<StatusResult>;
+  /** Replays and discards of dead letters. */
+  readonly takes: TakeRuns;
   /** What operations on this recipient work with. */
   operating(recipientId: string): Promise<OperationParts & Pick<PreviewParts, 'foresights'>>;
   /** What became of a notification, and why. Rejects with InputError for an id that none can have. */
@@ -56,8 +63,18 @@ export function openBackend(
   const own: WorkerPolicy = { policy, categories, ...(quietHours && { quietHours }), apartRules };
   const limiters = createLimiters({ redis: connection, limiterRedis: limiterConnection, prefix: queue.prefix, own });
   const audit = createAudit(connection, queue.prefix);
+  const explain = (error: unknown) => explained(connection, error);
+  const takes = openTakeRuns({
+    ...{ audit, log, explain },
+    async open() {
+      const letters = (await shards.open()).map((open) => createDeadLetters(open));
+      return { shards: letters, now: await readClock(connection) };
+    },
+    policy: async () => sharedPolicy(await readWorkers(connection, queue.prefix))?.policy.policy ?? own.policy,
+  });
   return {
-    ...{ connection, limiterConnection, producer, shards, own, limiters, audit },
+    ...{ connection, limiterConnection, producer, shards, own, limiters, audit, takes, explain },
+    status: async () => readStatus(await shards.open(), connection, queue.prefix, await shards.layout()),
     async operating(recipientId) {
       const [{ limiters: all, foresights, policy: general }, layout, open, homes] = await Promise.all([
         limiters(),
@@ -80,9 +97,9 @@ export function openBackend(
         shards: () => shards.open(),
         status: (of) => producer.status(of),
       }),
-    explain: (error) => explained(connection, error),
     reached: untilReached(connections),
     async close() {
+      await takes.close();
       await producer.close();
       await shards.close();
       for (const each of connections) each.disconnect();

@@ -1,24 +1,14 @@
-import { readFileSync } from 'node:fs';
-import { DEAD_LETTER_REASONS, OUTCOMES } from '../src/notification/outcome.ts';
 import { packageVersion } from '../src/observe/metrics.ts';
 import { OPERATIONS } from '../src/operations/catalogue.ts';
+import { TAKE, TAKINGS } from '../src/operations/taking.ts';
 import { fieldsSchema } from './operations.ts';
+import { integer, object, ref, schemas, text, type Schema } from './schemas.ts';
 
-type Schema = Readonly<Record<string, unknown>>;
-
-const ref = (name: string): Schema => ({ $ref: `#/components/schemas/${name}` });
 const body = (type: string, schema: Schema, example?: unknown) => ({
   [type]: { schema, ...(example !== undefined && { example }) },
 });
 const problem = (description: string) => ({ description, content: body('application/problem+json', ref('Problem')) });
 const answer = (description: string, schema: Schema) => ({ description, content: body('application/json', schema) });
-const object = (properties: Readonly<Record<string, Schema>>, required = Object.keys(properties)): Schema => ({
-  ...{ type: 'object', required, properties },
-});
-const integer: Schema = { type: 'integer', minimum: 0 };
-const instant: Schema = { type: 'integer', description: 'epoch milliseconds' };
-const text: Schema = { type: 'string' };
-const ms: Schema = { type: 'number', minimum: 0, description: 'milliseconds' };
 const NDJSON = 'application/x-ndjson';
 
 const EXAMPLE = {
@@ -35,6 +25,18 @@ const REFUSALS = {
   403: problem('the token has not the scope that this needs'),
   429: problem('too many wait, or too many requests without a valid token came; see Retry-After'),
   503: problem('Redis does not answer; see Retry-After'),
+};
+
+const preview = {
+  ...{ name: 'preview', in: 'query', schema: { enum: ['true', 'false'] } },
+  description: 'true: answers what it would do, and changes nothing',
+};
+/** What a body with fields may be answered. */
+const FIELD_FAULTS = {
+  400: problem('the body is not JSON'),
+  413: problem('the body is too large'),
+  415: problem('not application/json'),
+  422: problem('a field, or the id, is not usable: with every fault'),
 };
 
 function paths(): Schema {
@@ -137,6 +139,14 @@ function paths(): Schema {
       },
     },
     ...operationPaths(),
+    ...deadLetterPaths(),
+    '/v1/status': {
+      get: {
+        operationId: 'overview',
+        summary: 'How workers and queue are, and what is wrong. Scope: read',
+        responses: { 200: answer('what status --json prints', ref('Overview')), ...REFUSALS },
+      },
+    },
     '/v1/outcomes': {
       get: {
         operationId: 'outcomes',
@@ -168,23 +178,14 @@ function operationPaths(): Schema {
     {
       post: {
         ...{ operationId: operation.name, summary: `${operation.does} Scope: ${operation.scope}` },
-        parameters: [
-          idInPath,
-          {
-            ...{ name: 'preview', in: 'query', schema: { enum: ['true', 'false'] } },
-            description: 'true: answers what it would do, and changes nothing',
-          },
-        ],
-        requestBody: { required: false, content: body('application/json', fieldsSchema(operation)) },
+        parameters: [idInPath, preview],
+        requestBody: { required: false, content: body('application/json', fieldsSchema(operation.fields)) },
         responses: {
           200: answer('what was done, or with preview=true what would be done', {
             anyOf: [ref('Operated'), ref('WouldOperate')],
           }),
-          400: problem('the body is not JSON'),
           409: problem('a newer version wrote what is stored for the recipient'),
-          413: problem('the body is too large'),
-          415: problem('not application/json'),
-          422: problem('a field, or the id, is not usable: with every fault'),
+          ...FIELD_FAULTS,
           ...REFUSALS,
         },
       },
@@ -193,151 +194,45 @@ function operationPaths(): Schema {
   return Object.fromEntries(paths) as Schema;
 }
 
-/** What a producer may send: as the worker checks it, but the id may be left out. */
-function notification(): Schema {
-  const here = import.meta.url.endsWith('.ts') ? '../docs' : '../../docs';
-  const file = new URL(`${here}/notification.schema.json`, import.meta.url);
-  const schema = JSON.parse(readFileSync(file, 'utf8')) as { readonly required: readonly string[] };
-  return { ...schema, required: schema.required.filter((name) => name !== 'id') };
-}
-
-/** Of a notification that waits: its slot, the rule that makes it wait longest, and what fixes the slot. */
-const SLOT_REASON = object(
-  {
-    ...{ at: instant, rule: text, ruleUntil: instant, before: integer, after: text, longestAfter: text },
-    ...{ fixed: { type: 'object' }, longest: { type: 'object' }, block: { type: 'object' } },
-  },
-  ['at', 'rule', 'before'],
-);
-
-function schemas(): Schema {
-  const fault = object({ path: text, expected: text, found: text });
-  const result = { enum: ['added', 'duplicate', 'invalid', 'conflict', 'refused'] };
-  const oneResult = object(
-    { result, id: text, faults: { type: 'array', items: ref('Fault') }, detail: text, problem: ref('Problem') },
-    ['result'],
-  );
-  return {
-    Notification: notification(),
-    Fault: fault,
-    Problem: object(
-      {
-        type: text,
-        title: text,
-        status: integer,
-        code: text,
-        detail: text,
-        faults: { type: 'array', items: ref('Fault') },
+/** What is done to dead letters, as runs. */
+function deadLetterPaths(): Schema {
+  const taking = Object.values(TAKINGS).map(({ name, does, scope }) => [
+    `/v1/dead-letters/${name}`,
+    {
+      post: {
+        ...{ operationId: `${name}DeadLetters`, summary: `${does} Scope: ${scope}`, parameters: [preview] },
+        requestBody: { required: true, content: body('application/json', fieldsSchema(TAKE)) },
+        responses: {
+          200: answer('with preview=true: what it would come to', ref('WouldTake')),
+          202: answer('a run has begun; its address is in Location', ref('Run')),
+          409: problem('so many go on in this process already'),
+          ...FIELD_FAULTS,
+          ...REFUSALS,
+        },
       },
-      ['type', 'title', 'status', 'code', 'detail'],
-    ),
-    Enqueued: object(
-      {
-        id: text,
-        result: { enum: ['added', 'duplicate'] },
-        estimatedAt: { ...instant, description: 'when it would be sent, by the slots so far; epoch milliseconds' },
-      },
-      ['id', 'result'],
-    ),
-    Result: oneResult,
-    LineResult: {
-      anyOf: [{ allOf: [ref('Result'), object({ line: integer })] }, object({ end: { type: 'boolean' } })],
     },
-    BatchResult: object({
-      ...{ added: integer, duplicate: integer, invalid: integer, conflict: integer, refused: integer },
-      results: { type: 'array', items: ref('Result') },
-    }),
-    Status: object(
-      {
-        ...{ id: text, state: { enum: ['waiting', 'sending', 'ended', 'dead-lettered'] } },
-        ...{ until: instant, rule: text, ruleUntil: instant, before: integer },
-        ...{
-          outcome: { enum: OUTCOMES.filter((name) => name !== 'dead-lettered') },
-          endedAt: instant,
-          sentAt: instant,
-        },
-        ...{ waitMs: integer, devices: { type: 'object', additionalProperties: text } },
-        ...{ reason: { enum: DEAD_LETTER_REASONS }, message: text, deadAt: instant, generation: integer },
-        story: ref('Story'),
+  ]);
+  const run = { 200: answer('the run', ref('Run')), 404: problem('this process knows no such run'), ...REFUSALS };
+  return {
+    ...Object.fromEntries(taking),
+    '/v1/dead-letters/runs': {
+      get: {
+        ...{ operationId: 'runs', summary: 'The runs of this process, the newest first. Scope: read' },
+        responses: { 200: answer('all', object({ runs: { type: 'array', items: ref('Run') } })), ...REFUSALS },
       },
-      ['id', 'state', 'story'],
-    ),
-    Story: object(
-      {
-        ...{ recipientId: text, category: text, enqueuedAt: instant, enqueuedBy: text, replayedAt: instant },
-        recorded: { type: 'boolean', description: 'whether passes are recorded: HISTORY_MAX of the workers' },
-        ...{ passes: { type: 'array', items: ref('Pass') }, passesLeftOut: integer },
-        why: { type: 'array', items: text, description: 'why it waits, or why it ended as it did and when: sentences' },
-        slotReason: { ...SLOT_REASON, description: 'of one that has a slot ahead: why it has no earlier one' },
+    },
+    '/v1/dead-letters/runs/{id}': {
+      get: {
+        ...{ operationId: 'run', summary: 'How far a run is. Scope: read', parameters: [idInPath], responses: run },
       },
-      ['recorded', 'passes', 'passesLeftOut', 'why'],
-    ),
-    Pass: object(
-      {
-        ...{ at: instant, worker: text, result: text, rule: text, ruleUntil: instant, before: integer, until: instant },
-        ...{ code: text, by: text, reason: text, message: text, deadAt: instant, slot: instant },
-        ...{ lateMs: ms, wokenLateMs: ms, stalls: integer, silenced: { const: true } },
-        sends: {
-          type: 'array',
-          items: object({ device: text, code: text, tookMs: ms, accepted: { const: true } }, [
-            'device',
-            'code',
-            'tookMs',
-          ]),
-        },
+    },
+    '/v1/dead-letters/runs/{id}/stop': {
+      post: {
+        ...{ operationId: 'stopRun', parameters: [idInPath], responses: run },
+        summary: 'Stops a run before its next dead letter. What it has not taken stays. Scope: operate',
       },
-      ['at', 'result'],
-    ),
-    Outcome: object(
-      {
-        ...{ id: text, recipientId: text, category: text, platform: text, app: text, outcome: { enum: OUTCOMES } },
-        ...{ reason: { enum: DEAD_LETTER_REASONS }, by: text, generation: integer, enqueuedAt: instant },
-        ...{ silenced: { const: true }, sentAt: instant, waitMs: integer },
-        devices: { type: 'object', additionalProperties: text },
-      },
-      ['id', 'outcome', 'generation', 'enqueuedAt', 'waitMs', 'devices'],
-    ),
-    Operated: object(
-      {
-        ...{ recipientId: text, did: { ...text, description: 'one sentence' }, moved: integer },
-        ...{ waiting: { ...integer, description: 'for a slot, now' }, lastAt: instant },
-        ...{ until: instant, reason: text, wasBlocked: { type: 'boolean' }, wasQuiet: { type: 'boolean' } },
-        ...{ policy: { type: 'object' }, source: { enum: ['limiter', 'stored'] }, quiet: { type: 'object' } },
-        ...{ wasKnown: { type: 'boolean' }, sent: integer, canceled: integer, tooLate: integer },
-      },
-      ['recipientId', 'did', 'waiting', 'moved'],
-    ),
-    WouldOperate: object(
-      {
-        ...{ recipientId: text, would: { ...text, description: 'sentences' }, now: instant, waiting: integer },
-        ...{ moves: integer, earlier: integer, later: integer, lastAtBefore: instant, lastAtAfter: instant },
-        expiring: { ...integer, description: 'of the first expiryKnown that move to later: those that expire before' },
-        ...{ expiryKnown: integer, cancels: integer, tooLate: integer },
-        slots: {
-          ...{ type: 'array', description: 'the first 1,000 that move' },
-          items: object({ id: text, from: instant, to: instant, rule: text, ruleUntil: instant }, [
-            'from',
-            'to',
-            'rule',
-          ]),
-        },
-      },
-      ['recipientId', 'would', 'now', 'waiting', 'moves', 'earlier', 'later', 'expiring', 'expiryKnown', 'slots'],
-    ),
-    Recipient: object(
-      {
-        ...{ recipientId: text, now: instant, policy: { type: 'object' }, source: { enum: ['limiter', 'stored'] } },
-        ...{ nextAt: instant, rule: text, waitingCount: integer },
-        sent: { type: 'array', items: object({ at: instant }) },
-        waiting: {
-          type: 'array',
-          items: object({ id: text, at: instant, rule: text, before: integer }, ['at', 'rule']),
-        },
-        ...{ delayed: { type: 'array' }, notTaken: { type: 'array' } },
-      },
-      ['recipientId', 'now', 'policy', 'sent', 'waiting', 'waitingCount', 'delayed', 'notTaken', 'nextAt', 'rule'],
-    ),
-  };
+    },
+  } as Schema;
 }
 
 let made: Schema | undefined;

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { OPERATIONS } from '../src/operations/catalogue.ts';
 import { ask, type Operation } from '../src/operations/operation.ts';
 import type { CancelPreview, Preview } from '../src/operations/preview.ts';
 import { previewOperation, runOperation, type Done } from '../src/operations/run.ts';
@@ -48,11 +47,8 @@ export function createOperations({ operating }: Pick<Backend, 'operating'>): Ope
   };
 }
 
-/** `/v1/recipients/teacher-42/block` */
-export const OPERATION_PATH = new RegExp(`^/v1/recipients/[^/]+/(${OPERATIONS.map(({ name }) => name).join('|')})$`);
-
 /** The JSON Schema of an operation's fields, as they are sent. */
-export function fieldsSchema({ fields }: Operation): Readonly<Record<string, unknown>> {
+export function fieldsSchema(fields: z.ZodObject): Readonly<Record<string, unknown>> {
   const schema = z.toJSONSchema(fields, { io: 'input' });
   return { ...schema, $schema: undefined };
 }

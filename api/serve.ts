@@ -10,6 +10,7 @@ import { createLog, type Logger } from '../src/observe/log.ts';
 import { startTracing } from '../src/observe/tracing-sdk.ts';
 import { helpItem } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';
+import type { Token } from './tokens.ts';
 
 /** What the HTTP servers of pushpacer have in common: where they listen, how they stop, and what their `--help` says. */
 
@@ -73,6 +74,12 @@ export async function listen(
       server.closeAllConnections();
     },
   };
+}
+
+/** What the API's requests have: a token once it was checked, and its secret. */
+export interface ApiEnv {
+  Bindings: Bindings;
+  Variables: { token: Token; secret: string };
 }
 
 /** What @hono/node-server gives beside the request. */

@@ -40,6 +40,8 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Program>
     enqueuer: createEnqueuer({ producer, homes, redis: connection, prefix: queue.prefix, backlog }),
     recipients: createRecipients({ redis: connection, homes, limiters: backend.limiters }),
     operations: createOperations(backend),
+    takes: backend.takes,
+    status: backend.status,
     outcomes: { redis: connection, prefix: queue.prefix, layout: () => backend.shards.layout() },
     isReady: async () => {
       const ready = whenReady(connection, READY_MS).then(() => connection.ping());

@@ -16,6 +16,8 @@ export interface ConsoleParts extends Pick<
   | 'own'
   | 'limiters'
   | 'audit'
+  | 'takes'
+  | 'status'
   | 'operating'
   | 'explain'
 > {

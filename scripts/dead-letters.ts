@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { Command } from 'commander';
 import { factsOf, type Facts, nameOf } from '../src/dead-letters/facts.ts';
 import type { StoredDeadLetter } from '../src/dead-letters/letter.ts';
-import { inOrder } from '../src/dead-letters/take.ts';
+import { inOrder, type DeadLetterFilter } from '../src/dead-letters/take.ts';
 import { printable } from '../src/domain/faults.ts';
 import type { DeadLetterReason } from '../src/notification/outcome.ts';
 import { createCommand, runCommand, CommandError, printJson } from '../src/terminal/command.ts';
@@ -23,7 +23,7 @@ import {
   addFilterFlags,
   QUEUE_HELP,
   TIME_HELP,
-  filterOf,
+  chosenBy,
   type FilterFlags,
   atDeadLetters,
   type OpenDeadLetters,
@@ -43,7 +43,10 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option('--json', 'one JSON object as the last line: total, matched, byReason, deadLetters')
     .enablePositionalOptions()
     .addHelpText('after', HELP)
-    .action((flags: ListFlags) => atDeadLetters('', (opened) => listDeadLetters(opened, flags)))
+    .action(async (flags: ListFlags) => {
+      const filter = await chosenBy(flags);
+      await atDeadLetters('', (opened) => listDeadLetters(opened, filter, flags));
+    })
     .addCommand(showCommand());
   await runCommand(command, argv);
 }
@@ -56,12 +59,12 @@ interface ListFlags extends FilterFlags {
 const MOST_SHOWN = 50;
 
 /** Lists the dead letters that match the flags, the newest last, and counts them by reason. */
-async function listDeadLetters(opened: OpenDeadLetters, flags: ListFlags): Promise<void> {
+async function listDeadLetters(opened: OpenDeadLetters, filter: DeadLetterFilter, flags: ListFlags): Promise<void> {
   const total = await opened.count();
   const byReason: Partial<Record<DeadLetterReason, number>> = {};
   let matched = 0;
   async function* counted(): AsyncGenerator<Facts, void, undefined> {
-    for await (const stored of inOrder(opened.shards, filterOf(flags), { buriedUntilMs: opened.now })) {
+    for await (const stored of inOrder(opened.shards, filter, { buriedUntilMs: opened.now })) {
       const { reason } = stored.letter;
       byReason[reason] = (byReason[reason] ?? 0) + 1;
       matched++;

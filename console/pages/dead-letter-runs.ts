@@ -1,59 +1,30 @@
 import type { Context } from 'hono';
 import { html } from 'hono/html';
-import { preview, type Preview } from '../../src/dead-letters/outlook.ts';
+import type { Preview } from '../../src/dead-letters/outlook.ts';
 import { rateText } from '../../src/dead-letters/pace.ts';
-import { createRuns, type Run, type Runs, type RunState, type Verb } from '../../src/dead-letters/runs.ts';
-import type { DeadLetters } from '../../src/dead-letters/store.ts';
+import type { Run, RunState } from '../../src/dead-letters/runs.ts';
 import { isList } from '../../src/dead-letters/take.ts';
-import { policyText, type Policy } from '../../src/domain/limits.ts';
-import { readWorkers, sharedPolicy } from '../../src/queue/workers.ts';
+import { policyText } from '../../src/domain/limits.ts';
+import type { TakePreview } from '../../src/operations/take-runs.ts';
+import { choiceText, TAKINGS, type Wish } from '../../src/operations/taking.ts';
 import type { ConsoleApp, ConsoleParts } from '../parts.ts';
 import { badge, count, duration, facts, notice, page, recipientLink, section, table, when } from '../layout.ts';
 import type { Html, Tone } from '../layout.ts';
 import type { ConsoleEnv } from '../session.ts';
-import { deadLettersText, fieldsOf, whichText, wishOf, type Wish } from './dead-letter-choice.ts';
+import { deadLettersText, fieldsOfWish, wishIn } from './dead-letter-choice.ts';
 
 /** How long a preview looks before it says what it has seen so far. */
 const LOOK_MS = 4_000;
 const REFRESH_MS = 1_000;
 
-const WORDS: Readonly<Record<Verb, { readonly title: string; readonly past: string }>> = {
-  replay: { title: 'Replay', past: 'replayed' },
-  discard: { title: 'Discard', past: 'discarded' },
-};
-
-/** The dead letters of each shard, and Redis's clock. */
-export interface Opened {
-  readonly shards: readonly DeadLetters[];
-  /** Epoch milliseconds. */
-  readonly now: number;
-}
-
 /** Adds the preview of a replay or discard, its start, its page and its stop. */
-export function addRunPages(app: ConsoleApp, parts: ConsoleParts, open: () => Promise<Opened>): Pick<Runs, 'list'> {
-  const { connection, audit, log, signal, explain } = parts;
-  const runs = createRuns({ shards: async () => (await open()).shards, explain, onEnd: (run) => void noteEnd(run) });
-  signal.addEventListener('abort', () => void runs.close());
-
-  /** What the run did is in the log if it cannot be written to the audit. */
-  async function noteEnd(run: Run): Promise<void> {
-    const { id, verb, by, state, done, of, gone, error } = run;
-    const counts = { done, ...(of !== undefined && { of }), gone };
-    log.info({ run: id, verb, by, state, ...counts, ...(error !== undefined && { error }) }, 'dead letters taken');
-    try {
-      await audit.write({ ...entryOf(run), facts: { run: id, state, ...counts } });
-    } catch (failed) {
-      log.warn({ err: explain(failed), run: id }, 'the end of a run could not be written to the audit');
-    }
-  }
-
+export function addRunPages(app: ConsoleApp, { takes }: Pick<ConsoleParts, 'takes'>): void {
   async function previewOf(c: Context<ConsoleEnv>, params: URLSearchParams, wrong?: string): Promise<Response> {
-    const { shards, now } = await open();
+    const opened = await takes.open();
+    const { now } = opened;
     params.delete('before'); // it is looked at anew
-    const wish = wishOf(params, now);
-    const policy = sharedPolicy(await readWorkers(connection, parts.queue.prefix))?.policy.policy ?? parts.own.policy;
-    const { perSecond } = wish;
-    const seen = await preview(shards, wish, { perSecond, policy, now, signal: AbortSignal.timeout(LOOK_MS) });
+    const wish = wishIn(params, now);
+    const seen = await takes.preview(wish, opened, LOOK_MS);
     const title = titleOf(wish, seen);
     return page(c, {
       title,
@@ -62,7 +33,7 @@ export function addRunPages(app: ConsoleApp, parts: ConsoleParts, open: () => Pr
       body: html`<p class="crumbs"><a href="/dead-letters">Dead letters</a></p>
         <h1>${title}</h1>
         ${wrong === undefined ? '' : html`<p class="wrong" role="alert">${wrong}</p>`}
-        ${section('Before it begins', whatItComesTo(wish, seen, policy, now))}
+        ${section('Before it begins', whatItComesTo(wish, seen))}
         ${seen.count > 0 && c.get('user').role === 'operator' ? confirmation(wish, seen) : ''}`,
     });
   }
@@ -72,27 +43,19 @@ export function addRunPages(app: ConsoleApp, parts: ConsoleParts, open: () => Pr
 
   app.post('/dead-letters/runs', async (c) => {
     const params = new URLSearchParams(await c.req.text());
-    const wish = wishOf(params, (await open()).now);
+    const wish = wishIn(params, (await takes.open()).now);
     const wrong = wrongConfirmation(wish, params);
     if (wrong !== undefined) return previewOf(c, params, wrong);
-    const started = runs.start({ ...wish, by: c.get('user').name });
+    const started = await takes.start(wish, c.get('user').name);
     if (started.kind === 'full') {
       const advice = `${started.most} go on already. Wait until one has ended, or stop one.`;
       return notice(c, { title: 'Too many at once', advice, status: 409 });
     }
-    const { run } = started;
-    try {
-      const rate = rateText(run.perSecond);
-      await audit.write({ ...entryOf(run), facts: { run: run.id, state: 'began', rate } });
-    } catch (error) {
-      runs.stop(run.id); // nothing is done that nobody can look up
-      throw error;
-    }
-    return c.redirect(`/dead-letters/runs/${run.id}`, 303);
+    return c.redirect(`/dead-letters/runs/${started.run.id}`, 303);
   });
 
   app.get('/dead-letters/runs/:id', async (c) => {
-    const run = runs.find(c.req.param('id'));
+    const run = takes.find(c.req.param('id'));
     if (run === undefined) {
       return notice(c, {
         title: 'No such run',
@@ -104,16 +67,9 @@ export function addRunPages(app: ConsoleApp, parts: ConsoleParts, open: () => Pr
 
   app.post('/dead-letters/runs/:id/stop', (c) => {
     const id = c.req.param('id');
-    const by = c.get('user').name;
-    if (runs.stop(id)) log.info({ run: id, by }, 'a run was stopped');
+    takes.stop(id, c.get('user').name);
     return c.redirect(`/dead-letters/runs/${encodeURIComponent(id)}`, 303);
   });
-
-  return runs;
-}
-
-function entryOf({ by, verb, which }: Run) {
-  return { who: by, action: `dead-letters ${verb}`, on: whichText(which) };
 }
 
 /** Whether the number has to be typed. One that was chosen by itself is confirmed by the button. */
@@ -127,15 +83,15 @@ function wrongConfirmation(wish: Wish, params: URLSearchParams): string | undefi
   return 'Nothing was discarded: the number that was typed is another one. Look at the number again.';
 }
 
-function whatItComesTo(wish: Wish, seen: Preview, policy: Policy, now: number): Html {
+function whatItComesTo(wish: Wish, seen: TakePreview): Html {
   const { verb, which, perSecond } = wish;
-  const { count: number, recipients, busiest, expired, lastAfterMs, byReason, isWhole } = seen;
+  const { count: number, recipients, busiest, expired, lastAfterMs, byReason, isWhole, policy, now } = seen;
   if (number === 0) {
     if (seen.newer > 0) return newerWarning(seen);
     return isWhole
-      ? html`<p class="empty">There are none of these (any more): ${whichText(which)}.</p>`
+      ? html`<p class="empty">There are none of these (any more): ${choiceText(which)}.</p>`
       : html`<p class="empty">
-          None of these was found in ${duration(LOOK_MS)}: ${whichText(which)}. There are too many dead letters to look
+          None of these was found in ${duration(LOOK_MS)}: ${choiceText(which)}. There are too many dead letters to look
           at here; the command <code>pushpacer ${verb}</code> looks at all.
         </p>`;
   }
@@ -144,7 +100,7 @@ function whatItComesTo(wish: Wish, seen: Preview, policy: Policy, now: number): 
   const most = busiest && html`${recipientLink(busiest.recipientId)}: ${count(busiest.count)}`;
   const durationMs = perSecond === Infinity ? 0 : ((number - 1) * 1_000) / perSecond;
   const common = [
-    ['Which', whichText(which)],
+    ['Which', choiceText(which)],
     ['How many', `${atLeast}${deadLettersText(number)}`],
     ['By reason', html`${reasons.map(([reason, of]) => html`${badge(reason)} ${count(of)} `)}`],
   ] as const;
@@ -188,7 +144,7 @@ function newerWarning({ newer }: Preview): Html {
 
 /** `Replay 8 dead letters` */
 function titleOf({ verb }: Wish, seen: Preview): string {
-  return `${WORDS[verb].title} ${seen.isWhole ? '' : 'more than '}${deadLettersText(seen.count)}`;
+  return `${TAKINGS[verb].title} ${seen.isWhole ? '' : 'more than '}${deadLettersText(seen.count)}`;
 }
 
 function rateWords(perSecond: number): string {
@@ -198,7 +154,9 @@ function rateWords(perSecond: number): string {
 /** Two forms: look again at another rate, and begin. */
 function confirmation(wish: Wish, seen: Preview): Html {
   const { verb, perSecond, buriedUntilMs } = wish;
-  const hidden = fieldsOf(wish).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`);
+  const hidden = fieldsOfWish(wish).map(
+    ([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`,
+  );
   const rate = rateText(perSecond);
   const typed = isTypedWanted(wish)
     ? html`<label
@@ -207,7 +165,7 @@ function confirmation(wish: Wish, seen: Preview): Html {
       /></label>`
     : '';
   return html`<section>
-    <h2>${WORDS[verb].title} them?</h2>
+    <h2>${TAKINGS[verb].title} them?</h2>
     <form method="post" action="/dead-letters/preview" class="inline">
       ${hidden}
       <label>Rate <input name="rate" value="${rate}" size="8" placeholder="50/s, 30/m, off" required /></label>
@@ -230,7 +188,7 @@ const TONES: Readonly<Record<RunState, Tone>> = { running: 'plain', done: 'ok', 
 
 function runPage(c: Context<ConsoleEnv>, run: Run): Response | Promise<Response> {
   const isRunning = run.state === 'running';
-  const title = `${WORDS[run.verb].title}: ${whichText(run.which)}`;
+  const title = `${TAKINGS[run.verb].title}: ${choiceText(run.which)}`;
   const mayStop = isRunning && c.get('user').role === 'operator';
   return page(c, {
     title,
@@ -245,7 +203,7 @@ function runPage(c: Context<ConsoleEnv>, run: Run): Response | Promise<Response>
           mayStop
             ? html`<form method="post" action="/dead-letters/runs/${run.id}/stop">
                 <button class="danger">Stop</button>
-                <span class="hint">What is not ${WORDS[run.verb].past} yet stays where it is.</span>
+                <span class="hint">What is not ${TAKINGS[run.verb].past} yet stays where it is.</span>
               </form>`
             : ''
         }
@@ -256,7 +214,7 @@ function runPage(c: Context<ConsoleEnv>, run: Run): Response | Promise<Response>
 function progress(run: Run): Html {
   const { verb, state, of, done, gone, byReason, by, beganAt, endedAt, perSecond, awaySince, error, unsure } = run;
   const now = Date.now();
-  const { past } = WORDS[verb];
+  const { past } = TAKINGS[verb];
   const reasons = Object.entries(byReason).toSorted(([, a], [, b]) => b - a);
   const isRunning = state === 'running';
   const ofAll = of === undefined ? '' : `of ${count(of)} `;
@@ -286,7 +244,7 @@ function progress(run: Run): Html {
 
 function listPath({ verb, which }: Run): string {
   if (isList(which)) return '/dead-letters';
-  const query = new URLSearchParams(fieldsOf({ verb, which }));
+  const query = new URLSearchParams(fieldsOfWish({ verb, which }));
   for (const name of ['verb', 'all']) query.delete(name);
   return `/dead-letters?${query.toString()}`;
 }
@@ -295,7 +253,7 @@ function listPath({ verb, which }: Run): string {
 export function runsTable(all: readonly Run[], now: number): Html {
   const rows = all.map(({ id, verb, which, state, done, of, by, beganAt }) => [
     badge(state, TONES[state]),
-    html`<a href="/dead-letters/runs/${id}">${WORDS[verb].title}: ${whichText(which)}</a>`,
+    html`<a href="/dead-letters/runs/${id}">${TAKINGS[verb].title}: ${choiceText(which)}</a>`,
     `${count(done)}${of === undefined ? '' : ` of ${count(of)}`}`,
     by,
     when(beganAt, now),

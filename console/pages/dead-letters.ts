@@ -11,17 +11,15 @@ import { html } from 'hono/html';
 import { factsOf, nameOf } from '../../src/dead-letters/facts.ts';
 import { lookAtNewest, type Look, type ReasonTimes, type Times } from '../../src/dead-letters/look.ts';
 import type { Run } from '../../src/dead-letters/runs.ts';
-import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import type { DeadLetterFilter, FoundDeadLetter } from '../../src/dead-letters/take.ts';
-import { PLATFORMS } from '../../src/notification/notification.ts';
-import { DEAD_LETTER_REASONS } from '../../src/notification/outcome.ts';
-import { readClock } from '../../src/redis/connection.ts';
-import type { ConsoleParts, Page } from '../parts.ts';
+import { fieldsOf } from '../../src/operations/fields.ts';
+import { FILTER, filterFields, pickText } from '../../src/operations/taking.ts';
+import type { Page } from '../parts.ts';
 import { badge, count, exact, notice, page, recipientLink, section, table, when, withQuery } from '../layout.ts';
 import type { Html } from '../layout.ts';
 import type { ConsoleEnv } from '../session.ts';
-import { deadLettersText, filterOf, pickText, previewPath, queryOf } from './dead-letter-choice.ts';
-import { addRunPages, runsTable, type Opened } from './dead-letter-runs.ts';
+import { deadLettersText, filterIn, previewPath } from './dead-letter-choice.ts';
+import { addRunPages, runsTable } from './dead-letter-runs.ts';
 import { letterPage, REASONS, shortened } from './dead-letter.ts';
 
 const PER_PAGE = 50;
@@ -31,17 +29,16 @@ const MOST_LOOKED_AT = 5_000;
 const MOST_PAGES = MOST_LOOKED_AT / PER_PAGE;
 
 export const deadLetterPages: Page = (app, parts) => {
-  const { showTexts } = parts;
-  const open = () => openDeadLetters(parts);
-  const runs = addRunPages(app, parts, open);
+  const { showTexts, takes } = parts;
+  addRunPages(app, parts);
 
   app.get('/dead-letters', async (c) => {
     const query = new URL(c.req.url).searchParams;
     // A form sends the fields that are left empty too; without them the address is short.
     const empty = [...query].flatMap(([name, value]) => (value === '' ? [[name, undefined] as const] : []));
     if (empty.length > 0) return c.redirect(withQuery(c, Object.fromEntries(empty)), 303);
-    const { shards, now } = await open();
-    const filter = filterOf(query, now);
+    const { shards, now } = await takes.open();
+    const filter = filterIn(query, now);
     const number = pageNumberOf(query.get('page'));
     const look = await lookAtNewest(shards, {
       ...{ filter, now, offset: (number - 1) * PER_PAGE, limit: PER_PAGE, most: MOST_LOOKED_AT },
@@ -51,14 +48,14 @@ export const deadLetterPages: Page = (app, parts) => {
       section: '/dead-letters',
       body: html`<h1>Dead letters</h1>
         <p>${summaryOf(look, filter, now)}</p>
-        ${goingOn(runs.list(), now)}
+        ${goingOn(takes.list(), now)}
         ${look.of === 0 ? html`<p class="empty">${NONE}</p>` : overview(c, { look, filter, now, number })}`,
     });
   });
 
   app.get('/dead-letters/one', async (c) => {
     const { id = '', shard } = c.req.query();
-    const { shards, now } = await open();
+    const { shards, now } = await takes.open();
     for (const [place, deadLetters] of shards.entries()) {
       const stored = shard === undefined || shard === String(place) ? await deadLetters.find(id) : undefined;
       if (stored === undefined) continue;
@@ -70,12 +67,6 @@ export const deadLetterPages: Page = (app, parts) => {
     });
   });
 };
-
-/** Waits for Redis, if it comes back soon. */
-async function openDeadLetters({ shards, connection }: Pick<ConsoleParts, 'shards' | 'connection'>): Promise<Opened> {
-  const opened = (await shards.open()).map((queues) => createDeadLetters(queues));
-  return { shards: opened, now: await readClock(connection) };
-}
 
 function pageNumberOf(text: string | null): number {
   const number = /^[1-9]\d{0,4}$/.test(text ?? '') ? Number(text) : 1;
@@ -91,7 +82,7 @@ function summaryOf(look: Look, filter: DeadLetterFilter, now: number): Html {
   if (lookedBackTo === undefined) {
     return html`${isFiltered ? `${count(matched)} of ${deadLettersText(of)}` : deadLettersText(of)}`;
   }
-  const older = `/dead-letters?${new URLSearchParams(queryOf({ ...filter, untilMs: lookedBackTo })).toString()}`;
+  const older = `/dead-letters?${new URLSearchParams(filterFields({ ...filter, untilMs: lookedBackTo })).toString()}`;
   return html`${deadLettersText(of)}. ${isFiltered ? `${count(matched)} match of` : 'Below are'} the
     ${filter.untilMs === undefined ? 'newest' : 'newest until then,'} ${count(lookedAt)}, back to
     ${when(lookedBackTo, now)}. <a href="${older}">Look at older ones</a>`;
@@ -194,23 +185,19 @@ function bars(counts: readonly number[], options: BarsOptions): Html {
 /** The fields have the names of the flags, and what was typed. */
 function filterForm(c: Context<ConsoleEnv>, filter: DeadLetterFilter): Html {
   const given = c.req.query();
-  const select = (name: string, values: readonly string[]): Html =>
-    html`<label
-      >${name}
-      <select name="${name}">
-        <option value="">any</option>
-        ${values.map((each) => html`<option ${each === given[name] ? html`selected` : ''}>${each}</option>`)}
-      </select></label
-    >`;
-  const input = (name: string, hint: string): Html =>
-    html`<label
-      >${name} <input name="${name}" value="${given[name] ?? ''}" placeholder="${hint}" maxlength="300"
-    /></label>`;
+  const fields = fieldsOf({ fields: FILTER }).map(({ name, choices, example }) => {
+    const value = given[name] ?? '';
+    const input = html`<input name="${name}" value="${value}" placeholder="${example ?? ''}" maxlength="300" />`;
+    const options = choices?.map((each) => html`<option ${each === value ? html`selected` : ''}>${each}</option>`);
+    const select = html`<select name="${name}">
+      <option value="">any</option>
+      ${options}
+    </select>`;
+    return html`<label>${name} ${options === undefined ? input : select}</label>`;
+  });
   const isFiltered = Object.keys(filter).length > 0;
   return html`<form class="fields" action="/dead-letters">
-    ${select('reason', DEAD_LETTER_REASONS)} ${select('platform', PLATFORMS)} ${input('recipient', 'teacher-42')}
-    ${input('category', 'any')} ${input('app', "any; '' for none")} ${input('id', 'msg-8841')}
-    ${input('since', '2h, RFC 3339')} ${input('until', '10m, RFC 3339')}
+    ${fields}
     <p><button>Filter</button> ${isFiltered ? html`<a class="button quiet" href="/dead-letters">Clear</a>` : ''}</p>
   </form>`;
 }

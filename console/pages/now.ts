@@ -3,7 +3,7 @@ import type { Account, Service } from '../../src/notification/device.ts';
 import { namesOf } from '../../src/notification/device.ts';
 import { parseRules } from '../../src/domain/limits.ts';
 import { seldom } from '../../src/domain/time.ts';
-import { breakerText, readStatus, unreachableText, type StatusResult } from '../../src/operations/status.ts';
+import { breakerText, unreachableText, type StatusResult } from '../../src/operations/status.ts';
 import type { SeenWorker } from '../../src/queue/workers.ts';
 import { createRedisQuota } from '../../src/quota/redis-quota.ts';
 import type { QuotaUse } from '../../src/quota/quota.ts';
@@ -47,8 +47,8 @@ interface UsedQuota {
   readonly used: readonly QuotaUse[];
 }
 
-async function lookAt({ connection, limiterConnection, shards, queue }: ConsoleParts): Promise<Seen> {
-  const status = await readStatus(await shards.open(), connection, queue.prefix, await shards.layout());
+async function lookAt({ limiterConnection, status: look, queue }: ConsoleParts): Promise<Seen> {
+  const status = await look();
   const rules = new Map(
     status.workers
       .filter(({ alive }) => alive)

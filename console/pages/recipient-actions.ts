@@ -2,20 +2,14 @@ import { html } from 'hono/html';
 import type { Context } from 'hono';
 import { InputError, formatFault } from '../../src/domain/faults.ts';
 import { notificationSchema } from '../../src/notification/notification.ts';
-import { DAYS } from '../../src/domain/quiet-hours.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
 import { operationOf, OPERATIONS } from '../../src/operations/catalogue.ts';
-import {
-  ask,
-  fieldsOf,
-  type Asked,
-  type FieldOf,
-  type FormValues,
-  type Operation,
-} from '../../src/operations/operation.ts';
+import { fieldsOf } from '../../src/operations/fields.ts';
+import { ask, type Asked, type Operation } from '../../src/operations/operation.ts';
 import type { CancelPreview, Preview } from '../../src/operations/preview.ts';
 import { previewOperation, runOperation, type Foreseen } from '../../src/operations/run.ts';
 import { instantFrom } from '../../src/terminal/text.ts';
+import { fieldHtml, givenIn } from '../fields.ts';
 import {
   badge,
   count,
@@ -67,20 +61,6 @@ export const recipientActions: Page = (app, parts) => {
     }),
   );
 };
-
-/** The fields of a form as the operation wants them: what may be left out, and is empty, is not given. */
-function givenIn(operation: Operation, form: FormData | URLSearchParams): Record<string, unknown> {
-  const fields = new Map(fieldsOf(operation).map((field) => [field.name, field]));
-  const given: Record<string, unknown> = {};
-  for (const name of new Set([...form.keys(), ...fields.keys()])) {
-    const { kind, isOptional = true } = fields.get(name) ?? {};
-    const texts = form.getAll(name).flatMap((value) => (typeof value === 'string' ? [value.trim()] : []));
-    const [first = ''] = texts;
-    if (first === '' && isOptional) continue;
-    given[name] = kind === 'flag' ? first === 'true' : texts.length > 1 ? texts : first;
-  }
-  return given;
-}
 
 /** What is wrong with the fields stands on a page that leads back to the recipient. */
 async function answering(
@@ -211,27 +191,4 @@ export function actionForms(id: string, recipient: Inspection): Html {
   });
   return html`<p class="hint">Each shows first what it would move. Nothing is done before you confirm.</p>
     <div class="acts">${forms}</div>`;
-}
-
-function fieldHtml({ name, label, description, kind, isOptional }: FieldOf, values: FormValues): Html {
-  const value = values[name] ?? '';
-  if (kind === 'days') {
-    return html`<fieldset class="field">
-      <legend>${label}</legend>
-      ${DAYS.map(
-        (day) =>
-          html`<label class="day"
-            ><input type="checkbox" name="${name}" value="${day}" ${value.includes(day) ? 'checked' : ''} />
-            ${day}</label
-          >`,
-      )}
-    </fieldset>`;
-  }
-  if (kind !== undefined && kind !== 'time') return html``;
-  const [type, required] = [kind ?? 'text', isOptional ? '' : 'required'];
-  return html`<label class="field"
-    ><span>${label}</span>
-    <input name="${name}" type="${type}" value="${value}" maxlength="500" ${required} />
-    <span class="hint">${description}</span></label
-  >`;
 }

@@ -4,7 +4,7 @@ import { policyText, ruleName, type Policy } from '../../src/domain/limits.ts';
 import { notificationSchema } from '../../src/notification/notification.ts';
 import { formatDuration } from '../../src/domain/time.ts';
 import { readMinGap, readRules } from '../../src/operations/catalogue.ts';
-import type { Read } from '../../src/operations/operation.ts';
+import type { Read } from '../../src/operations/fields.ts';
 import {
   tryOnRecipient,
   tryOnSample,

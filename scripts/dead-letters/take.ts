@@ -1,145 +1,60 @@
-import { Option, type Command } from 'commander';
+import type { Command } from 'commander';
 import { loadQueueConfig } from '../../src/config/config.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
-import type { Outlook } from '../../src/dead-letters/outlook.ts';
+import { createOutlook } from '../../src/dead-letters/outlook.ts';
+import { createPace, rateText } from '../../src/dead-letters/pace.ts';
 import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
 import {
   type DeadLetterFilter,
+  isList,
   takeFromAll,
   type TakeCounts,
   type TakeFromAllOptions,
 } from '../../src/dead-letters/take.ts';
 import { printable } from '../../src/domain/faults.ts';
 import type { Policy } from '../../src/domain/limits.ts';
-import { PLATFORMS, type Platform } from '../../src/notification/notification.ts';
-import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../../src/notification/outcome.ts';
-import { parseDuration } from '../../src/domain/time.ts';
+import { createAudit, type Audit } from '../../src/operations/audit.ts';
+import { fieldsOf, type FieldOf, type Given } from '../../src/operations/fields.ts';
+import { takeEntry } from '../../src/operations/take-runs.ts';
+import {
+  askToTake,
+  FILTER,
+  filterFrom,
+  newerText,
+  outlookSentences,
+  TAKE,
+  type Taking,
+  toWhomText,
+  type Wish,
+} from '../../src/operations/taking.ts';
 import { findLayout, prefixesOf } from '../../src/queue/shards/layout.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { readWorkers, sharedPolicy } from '../../src/queue/workers.ts';
 import { readClock, type Connection } from '../../src/redis/connection.ts';
-import { callOf, UsageError, parseInstant, CommandError, printJson } from '../../src/terminal/command.ts';
+import { callOf, CommandError, createCommand, printJson, runCommand, UsageError } from '../../src/terminal/command.ts';
 import { canAsk, confirm, createProgress, say } from '../../src/terminal/progress.ts';
 import { breakdown, columnsOf, deadLetters, wrapText } from '../../src/terminal/text.ts';
-import { atQueueRedis, openQueue, readEnvironment } from '../support/queue.ts';
+import { addFields, flagOf, namesOf, usage } from '../support/flags.ts';
+import { atQueueRedis, openQueue, readEnvironment, whoAmI } from '../support/queue.ts';
 
-/** The flags that choose dead letters, the same for every command. */
-export interface FilterFlags {
-  readonly reason?: DeadLetterReason;
-  readonly recipient?: string;
-  readonly platform?: Platform;
-  readonly app?: string;
-  readonly category?: string;
-  readonly id?: string;
-  /** Epoch milliseconds. */
-  readonly since?: number;
-  readonly until?: number;
-  readonly limit?: number;
-}
+/** The flags that choose dead letters, as they were written: those of `FILTER`, and `--limit`. */
+export type FilterFlags = Readonly<Partial<Record<keyof typeof FILTER.shape, string>>> & { readonly limit?: number };
+
+const FILTER_FIELDS = fieldsOf({ fields: FILTER });
 
 /** `what` is the help text of `--limit`. */
 export function addFilterFlags(command: Command, what: string): Command {
-  return command
-    .addOption(new Option('--reason <reason>', 'only those with this reason').choices(DEAD_LETTER_REASONS))
-    .option('--recipient <id>', 'only those to this recipient')
-    .addOption(
-      new Option('--platform <name>', 'only those with a device on this platform that was not alerted').choices(
-        PLATFORMS,
-      ),
-    )
-    .option('--app <name>', "only those with such a device of this app; '' is the app of the environment")
-    .option('--category <name>', 'only those of this category')
-    .option('--id <id>', 'only the notification, or the dead letter, with this id')
-    .option('--since <time>', 'only those that died then or later', time('--since'))
-    .option('--until <time>', 'only those that died then or before', time('--until'))
-    .option('--limit <n>', what, limit);
+  return addFields(command, FILTER_FIELDS).option('--limit <n>', what, limit);
 }
 
-export const TIME_HELP = 'Times are RFC 3339, epoch milliseconds, or a duration ago: 2h.';
-export const QUEUE_HELP =
-  'REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME and QUEUE_PREFIX say where the queue is. How many shards there are is read from Redis.';
-
-/** The flags of a command that takes dead letters away. */
-export interface TakeFlags extends FilterFlags {
-  readonly all?: boolean;
-  readonly dryRun?: boolean;
-  readonly yes?: boolean;
-  readonly json?: boolean;
+/** What the flags choose. */
+export function chosenBy(flags: FilterFlags): Promise<DeadLetterFilter> {
+  return usage(() => filterFrom(givenIn(flags, FILTER_FIELDS), Date.now(), namesOf(FILTER_FIELDS)));
 }
 
-/** What such a command does, as a verb: `replay`. It is the command's name too. */
-type Verb = 'replay' | 'discard';
-
-/** The flags that all such commands have; `fields` are those of its JSON. */
-export function addTakeFlags(command: Command, verb: Verb, fields: string): Command {
-  return addFilterFlags(command, `the most to ${verb}; takes the oldest`)
-    .option('--all', 'all dead letters, without a filter')
-    .option('--dry-run', 'only count')
-    .option('-y, --yes', 'do not ask')
-    .option('--json', `one JSON object as the last line: ${fields}`);
-}
-
-/** What their help says of the flags. */
-export const takeHelp = (verb: Verb): string => {
-  const elsewhere = verb === 'discard' ? 'without a terminal --yes is required' : 'without a terminal it goes on';
-  return (
-    `On a terminal the command says what it would ${verb}, and asks; ${elsewhere}. Without a filter --all is required; ` +
-    '--limit is not a filter.'
-  );
-};
-
-const EXAMPLES: Readonly<Record<Verb, string>> = {
-  replay: '--reason provider-auth --dry-run',
-  discard: '--reason unregistered --dry-run',
-};
-
-/** One word may concern all dead letters, so the caller must choose a filter or --all; what is lost for good must be confirmed. */
-export function checkTakeFlags(flags: TakeFlags, verb: Verb): void {
-  const isFiltered = Object.keys(filterOf(flags)).length > 0;
-  if (!isFiltered && flags.all !== true) {
-    throw new UsageError(
-      `say which dead letters to ${verb}: with --reason, --recipient, --platform, --app, --category, --id, --since or ` +
-        `--until, or all of them with --all.
-Example, which only counts: ${callOf(verb)} ${EXAMPLES[verb]}`,
-    );
-  }
-  if (isFiltered && flags.all === true) {
-    throw new UsageError('--all: expected no filter beside it, since it means all dead letters; found one');
-  }
-  if (verb === 'discard' && flags.dryRun !== true && flags.yes !== true && !canAsk()) {
-    throw new UsageError(
-      'there is no terminal to ask on: add --yes to discard them without a question, or --dry-run to count them',
-    );
-  }
-}
-
-export function filterOf(flags: FilterFlags): DeadLetterFilter {
-  const { reason, recipient, platform, app, category, id, since, until } = flags;
-  if (since !== undefined && until !== undefined && since > until) {
-    const [expected, found] = [until, since].map((at) => new Date(at).toISOString());
-    throw new UsageError(`--since: expected an instant before --until, ${expected ?? ''}, found ${found ?? ''}`);
-  }
-  return {
-    ...(reason !== undefined && { reason }),
-    ...(recipient !== undefined && { recipientId: recipient }),
-    ...(platform !== undefined && { platform }),
-    ...(app !== undefined && { app }),
-    ...(category !== undefined && { category }),
-    ...(id !== undefined && { id }),
-    ...(since !== undefined && { sinceMs: since }),
-    ...(until !== undefined && { untilMs: until }),
-  };
-}
-
-function time(flag: string): (text: string) => number {
-  return (text) => {
-    const agoMs = parseDuration(text);
-    if (agoMs !== undefined) return Date.now() - agoMs;
-    const at = parseInstant(text);
-    if (at !== undefined) return at;
-    const expected = 'an RFC 3339 date-time, epoch milliseconds or a duration ago such as 2h';
-    throw new UsageError(`${flag}: expected ${expected}, found ${JSON.stringify(text)}`);
-  };
+function givenIn(flags: object, fields: readonly FieldOf[]): Given {
+  const given = new Map(Object.entries(flags));
+  return Object.fromEntries(fields.flatMap(({ name }) => (given.has(name) ? [[name, given.get(name)]] : [])));
 }
 
 function limit(text: string): number {
@@ -147,8 +62,13 @@ function limit(text: string): number {
   throw new UsageError(`--limit: expected an integer of 1 or more, found ${JSON.stringify(text)}`);
 }
 
+export const TIME_HELP = 'Times are RFC 3339, epoch milliseconds, or a duration ago: 2h.';
+export const QUEUE_HELP =
+  'REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME and QUEUE_PREFIX say where the queue is. How many shards there are is read from Redis.';
+
 /** What the commands about dead letters need. */
 export interface OpenDeadLetters {
+  readonly audit: Audit;
   /** One for each shard. */
   readonly shards: readonly DeadLetters[];
   /** Epoch milliseconds on Redis's clock, when the command began. */
@@ -168,7 +88,8 @@ export async function atDeadLetters(advice: string, work: (opened: OpenDeadLette
     const now = await readClock(connection);
     const count = async () => (await Promise.all(shards.map((shard) => shard.count()))).reduce((a, b) => a + b, 0);
     const workersPolicy = async () => sharedPolicy(await readWorkers(connection, queue.prefix))?.policy.policy;
-    await work({ shards, now, count, workersPolicy });
+    const audit = createAudit(connection, queue.prefix);
+    await work({ shards, audit, now, count, workersPolicy });
   };
   await atQueueRedis(redis, open, advice);
 }
@@ -181,7 +102,7 @@ async function openShard(connection: Connection, prefix: string): Promise<DeadLe
 /** Goes through one shard after the other, oldest first in each, with a progress bar on a terminal. */
 async function takeWithProgress(
   opened: OpenDeadLetters,
-  flags: FilterFlags,
+  { filter, limit }: { readonly filter: DeadLetterFilter; readonly limit: number | undefined },
   { label, ...options }: LookOptions,
 ): Promise<TakeCounts> {
   const progress = createProgress(label, await opened.count());
@@ -189,9 +110,7 @@ async function takeWithProgress(
   const onSeen = (): void => {
     progress.update(++shown);
   };
-  const { limit } = flags;
   try {
-    const filter = filterOf(flags);
     return await takeFromAll(opened.shards, {
       ...{ ...options, filter, buriedUntilMs: opened.now, onSeen },
       ...(limit !== undefined && { limit }),
@@ -206,75 +125,154 @@ interface LookOptions extends Pick<TakeFromAllOptions<DeadLetters>, 'take' | 'pa
   readonly label: string;
 }
 
-/** How a command takes dead letters. */
-interface TakeCommand extends Required<Pick<LookOptions, 'take'>>, Pick<LookOptions, 'pace'> {
-  readonly verb: Verb;
-  readonly past: 'replayed' | 'discarded';
-  /** After `120 dead letters (…)`, on a terminal. */
-  readonly question: string;
-  /** Makes an outlook for one walk through the dead letters. Absent: only the counts by reason are shown. */
-  readonly outlook?: () => ShownOutlook;
+/* Replay and discard */
+
+/** The flags of a command that takes dead letters away. */
+interface TakeFlags extends FilterFlags {
+  readonly all?: boolean;
+  readonly rate?: string;
+  readonly dryRun?: boolean;
+  readonly yes?: boolean;
+  readonly json?: boolean;
 }
 
-/** What a command says before it takes them, beside the counts. */
-export interface ShownOutlook extends Pick<Outlook, 'add'> {
-  /** `, to 12 recipients (40 to teacher-42)`: the end of the line with the counts. */
-  suffix(): string;
-  /** Whole sentences. */
-  lines(): readonly string[];
-  /** For the JSON. */
-  fields(): Readonly<Record<string, unknown>>;
+/** How a command takes dead letters. */
+interface TakeCommand extends Required<Pick<LookOptions, 'take'>> {
+  readonly taking: Taking;
+  readonly help: string;
+  readonly example: string;
+  /** The fields of its JSON that it alone has. */
+  readonly answers: readonly string[];
+  /** The limits that the outlook reckons with if no worker lives. Absent: only the counts by reason are shown, and no rate holds. */
+  readonly policy?: () => Policy;
+}
+
+/** Runs the command. */
+export async function takeMain(argv: readonly string[], command: TakeCommand): Promise<void> {
+  const { taking, answers, policy, help, example } = command;
+  const { name: verb, does, past } = taking;
+  const left = ['pick', 'before', ...(policy === undefined ? ['rate'] : [])];
+  const fields = fieldsOf({ fields: TAKE }).filter(({ name }) => !left.includes(name));
+  const elsewhere = verb === 'discard' ? 'without a terminal --yes is required' : 'without a terminal it goes on';
+  const all = ['seen', 'matched', past, 'newer', 'byReason', ...answers, 'left', 'dryRun'];
+  const definition = addFields(createCommand(verb, does), fields)
+    .option('--limit <n>', `the most to ${verb}; takes the oldest`, limit)
+    .option('--dry-run', 'only count')
+    .option('-y, --yes', 'do not ask')
+    .option('--json', `one JSON object as the last line: ${all.join(', ')}`)
+    .addHelpText(
+      'after',
+      `
+${help}On a terminal the command says what it would ${verb}, and asks; ${elsewhere}. Without a filter --all is
+required, but for --dry-run; --limit is not a filter.
+
+${TIME_HELP} Dead letters that come while the command runs are not ${past}. If the command ends half-way, start it again.
+Its begin and its end are in the audit.
+
+${QUEUE_HELP}`,
+    )
+    .action(async (flags: TakeFlags) => {
+      const given = givenIn(flags, fields);
+      const isChosen = Object.keys(given).some((name) => name !== 'rate');
+      if (!isChosen && flags.dryRun !== true) {
+        throw new UsageError(`say which dead letters to ${verb}: with ${filterFlags()}, or all of them with --all.
+Example, which only counts: ${callOf(verb)} ${example} --dry-run`);
+      }
+      const rest = { ...(!isChosen && { all: true }), ...(policy === undefined && { rate: 'off' }) };
+      const wish = await usage(() => askToTake(verb, { ...given, ...rest }, Date.now(), namesOf(fields)));
+      if (verb === 'discard' && flags.dryRun !== true && flags.yes !== true && !canAsk()) {
+        throw new UsageError(
+          'there is no terminal to ask on: add --yes to discard them without a question, or --dry-run to count them',
+        );
+      }
+      const own = policy?.();
+      await atDeadLetters('; start again to go on', (opened) => takeChosen(opened, flags, wish, { ...command, own }));
+    });
+  await runCommand(definition, argv);
+}
+
+/** `--reason, --recipient, … or --until` */
+function filterFlags(): string {
+  const flags = FILTER_FIELDS.map(flagOf);
+  return `${flags.slice(0, -1).join(', ')} or ${flags.at(-1) ?? ''}`;
 }
 
 /**
  * Says which dead letters it would take, and asks on a terminal, unless --yes or --dry-run is given. Then it takes them and prints
  * the counts. Dead letters that come while the operator decides are not taken: the question was not about them.
  */
-export async function takeChosen(opened: OpenDeadLetters, flags: TakeFlags, command: TakeCommand): Promise<void> {
+async function takeChosen(
+  opened: OpenDeadLetters,
+  flags: TakeFlags,
+  wish: Wish,
+  { taking, take, own }: TakeCommand & { readonly own: Policy | undefined },
+): Promise<void> {
   const { dryRun = false, yes = false, json = false } = flags;
-  const { verb, past, take, pace, question } = command;
+  const { name: verb, past, question } = taking;
+  const { perSecond } = wish;
+  const filter = isList(wish.which) ? {} : wish.which; // no flag chooses single ones
+  const policy = own && ((await opened.workersPolicy()) ?? own);
   const look = async (label: string, options?: Pick<LookOptions, 'take' | 'pace'>) => {
-    const outlook = command.outlook?.();
+    const terms = policy && { perSecond, policy, now: opened.now };
+    const outlook = terms && createOutlook(terms);
     const onMatched = (stored: StoredDeadLetter) => outlook?.add(stored);
-    const counts = await takeWithProgress(opened, flags, { ...options, label, onMatched });
-    return { ...counts, outlook };
+    const counts = await takeWithProgress(opened, { filter, limit: flags.limit }, { ...options, label, onMatched });
+    const forecast = outlook?.forecast();
+    const toWhom = forecast === undefined ? '' : toWhomText(forecast);
+    const sentences = forecast === undefined || terms === undefined ? [] : outlookSentences(forecast, terms);
+    return { ...counts, forecast, said: [`${breakdown(counts.byReason)}${toWhom}`, ...sentences] };
   };
   if (!dryRun && !yes) {
-    const { matched, byReason, outlook } = await look('counted');
+    const { matched, said } = await look('counted');
     // With none there is nothing to ask about, and the result says so.
     if (matched > 0) {
-      const counts = `${deadLetters(matched)}${breakdown(byReason)}${outlook?.suffix() ?? ''}`;
       const columns = columnsOf(process.stderr) ?? Infinity;
-      say([counts, ...(outlook?.lines() ?? [])].flatMap((line) => wrapText(line, columns)).join('\n'));
+      say(
+        [`${deadLetters(matched)}${said[0] ?? ''}`, ...said.slice(1)]
+          .flatMap((each) => wrapText(each, columns))
+          .join('\n'),
+      );
       if (canAsk() && !(await confirm(question))) throw new CommandError(`nothing was ${past}`);
     }
   }
-  const { seen, matched, taken, newer, byReason, outlook } = dryRun
+  const note = (facts: Readonly<Record<string, string | number>>): Promise<void> =>
+    opened.audit.write({ ...takeEntry(wish, whoAmI()), facts });
+  if (!dryRun) await note({ state: 'began', rate: rateText(perSecond) }); // nothing is done that nobody can look up
+  let done = 0;
+  const counted = async (shard: DeadLetters, stored: StoredDeadLetter): Promise<boolean> => {
+    const isTaken = await take(shard, stored);
+    if (isTaken) done++;
+    return isTaken;
+  };
+  const pace = createPace(perSecond);
+  const taken = dryRun
     ? await look('counted')
-    : await look(past, { take, ...(pace && { pace }) });
+    : await look(past, { take: counted, ...(perSecond < Infinity && { pace }) }).catch(async (error: unknown) => {
+        await note({ state: 'failed', done }).catch(() => undefined);
+        throw error;
+      });
+  const { seen, matched, newer, byReason, forecast, said } = taken;
+  if (!dryRun) await note({ state: 'done', done, of: matched });
   const left = await opened.count();
   const isUnknown = flags.id !== undefined && matched === 0 && newer === 0;
   if (json) {
-    printJson({ seen, matched, [past]: taken, newer, byReason, ...outlook?.fields(), left, dryRun });
+    const { recipients, expired, lastAfterMs } = forecast ?? {};
+    printJson({ seen, matched, [past]: done, newer, byReason, recipients, expired, lastAfterMs, left, dryRun });
   } else if (isUnknown) {
     // said below
   } else if (dryRun) {
-    const counts = `would ${verb} ${matched} of ${deadLetters(seen)}${breakdown(byReason)}${outlook?.suffix() ?? ''}`;
-    process.stdout.write(`${[counts, ...(outlook?.lines() ?? [])].join('\n')}\n`);
+    const [counts = '', ...sentences] = said;
+    process.stdout.write([`would ${verb} ${matched} of ${deadLetters(seen)}${counts}`, ...sentences, ''].join('\n'));
   } else {
-    process.stdout.write(`${past} ${taken} of ${deadLetters(seen)}${breakdown(byReason)}; ${left} there now\n`);
+    process.stdout.write(`${past} ${done} of ${deadLetters(seen)}${breakdown(byReason)}; ${left} there now\n`);
   }
   if (isUnknown) throw new CommandError(noneText(flags));
-  if (newer > 0) throw new CommandError(newerText(newer, past));
+  const text = newerText(newer, past);
+  if (text !== undefined) throw new CommandError(text);
 }
 
 /** An id is of one that somebody has seen: that there is none is no success. */
 function noneText({ id = '', ...flags }: TakeFlags): string {
-  const others = Object.keys(filterOf(flags)).length > 0 ? ' and fits the other flags' : '';
+  const others = Object.keys(givenIn(flags, FILTER_FIELDS)).length > 0 ? ' and fits the other flags' : '';
   return `no dead letter has the id ${JSON.stringify(printable(id))}${others}`;
-}
-
-function newerText(count: number, past: string): string {
-  const were = count === 1 ? 'was' : 'were';
-  return `${deadLetters(count)} ${were} written by a newer version of pushpacer, and not ${past}: use the newer version`;
 }

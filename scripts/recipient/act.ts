@@ -1,14 +1,15 @@
 import { readFile } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import type { Command } from 'commander';
-import { formatFault, InputError } from '../../src/domain/faults.ts';
 import { createAudit } from '../../src/operations/audit.ts';
 import { OPERATIONS } from '../../src/operations/catalogue.ts';
-import { ask, fieldsOf, type Asked, type FieldOf, type Names, type Operation } from '../../src/operations/operation.ts';
+import { fieldsOf, type FieldOf, type Names } from '../../src/operations/fields.ts';
+import { ask, type Asked, type Operation } from '../../src/operations/operation.ts';
 import { runOperation } from '../../src/operations/run.ts';
 import { createCommand, printJson, UsageError } from '../../src/terminal/command.ts';
 import { createProgress } from '../../src/terminal/progress.ts';
 import { waitingText, whoAmI } from '../support/queue.ts';
+import { addFields, flagOf, namesOf, usage } from '../support/flags.ts';
 import { atLimiter, atQueue, recipientId } from './open.ts';
 
 /** One command for each operation; an operation that only takes back another one is a flag of that one's command. */
@@ -24,11 +25,7 @@ function commandOf(operation: Operation): Command {
   const back = OPERATIONS.find(({ flagOf }) => flagOf?.operation === operation.name);
   const answers = ['recipientId', ...operation.answers, 'waiting', 'lastAt', 'moved'].join(', ');
   const command = createCommand(operation.name, operation.does).argument('<id>', 'the recipient', recipientId);
-  for (const field of fieldsOf(operation)) {
-    const description = field.kind === 'file' ? `${field.description}${IN_A_FILE}` : field.description;
-    if (field.isOptional) command.option(flagText(field), description);
-    else command.requiredOption(flagText(field), description);
-  }
+  addFields(command, fieldsOf(operation));
   if (back?.flagOf !== undefined) command.option(back.flagOf.flag, back.flagOf.does);
   command.option('--json', `one JSON object as the last line: ${answers}`);
   if (operation.help !== '') command.addHelpText('after', operation.help);
@@ -36,16 +33,6 @@ function commandOf(operation: Operation): Command {
     const asked = await usage(() => askedBy(operation, back, id, flags));
     await run(asked, json === true);
   });
-}
-
-const IN_A_FILE = ' as JSON, in place of the flags; - reads standard input';
-
-function flagOf({ name, kind }: Pick<FieldOf, 'name' | 'kind'>): string {
-  return kind === 'file' ? '--file' : `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-}
-
-function flagText(field: FieldOf): string {
-  return field.kind === 'flag' ? flagOf(field) : `${flagOf(field)} <${field.value}>`;
 }
 
 /** What the flags ask for. */
@@ -83,11 +70,6 @@ function checkAlone(flag: string, given: readonly FieldOf[]): void {
   if (other !== undefined) throw new UsageError(`${flag}: expected no other flag, found ${flagOf(other)}`);
 }
 
-function namesOf(fields: readonly FieldOf[], others: readonly string[]): Names {
-  const known = new Map(fields.map((field) => [field.name, flagOf(field)]));
-  return { word: 'flag', of: (name) => known.get(name) ?? name, others };
-}
-
 async function readJson(path: string): Promise<unknown> {
   let content: string;
   try {
@@ -100,16 +82,6 @@ async function readJson(path: string): Promise<unknown> {
     return JSON.parse(content) as unknown;
   } catch {
     throw new UsageError(`--file: expected JSON, found text that is not JSON`);
-  }
-}
-
-/** What is wrong with the fields comes from flags. */
-async function usage<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    if (error instanceof InputError) throw new UsageError(error.faults.map(formatFault).join('\n'));
-    throw error;
   }
 }
 

@@ -73,7 +73,7 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   redis: { does: 'a Redis on the loopback, for development', load: () => import('../redis.ts') },
   completion: {
     does: 'completes commands and flags in bash, zsh or fish',
-    load: async () => ({ main: (await import('../completion.ts')).completionOf(COMMANDS) }),
+    load: async () => ({ main: (await import('./completion.ts')).completionOf(COMMANDS) }),
   },
 };
 

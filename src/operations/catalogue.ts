@@ -7,16 +7,8 @@ import { DURATION_FORMAT, formatDuration, INSTANT_FORMAT, parseDuration } from '
 import { MAX_BLOCK_MS } from '../limiter/checks.ts';
 import { parseInstant } from '../terminal/command.ts';
 import { instantFrom } from '../terminal/text.ts';
-import {
-  defineOperation,
-  unfit,
-  written,
-  type FieldLook,
-  type Names,
-  type Operation,
-  type PlanContext,
-  type Read,
-} from './operation.ts';
+import { unfit, written, type FieldLook, type Names, type Read } from './fields.ts';
+import { defineOperation, type Operation, type PlanContext } from './operation.ts';
 
 /* Ends */
 

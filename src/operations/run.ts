@@ -5,7 +5,8 @@ import type { Inspection, Limiter } from '../limiter/limiter.ts';
 import { findCancelable, type CancelParts } from '../producer/cancel.ts';
 import { act, limitersOf, type ActionParts } from './actions.ts';
 import type { Audit } from './audit.ts';
-import type { Asked, Did, Names, Plan } from './operation.ts';
+import type { Names } from './fields.ts';
+import type { Asked, Did, Plan } from './operation.ts';
 import { preview, previewCancel, type CancelPreview, type Preview, type PreviewParts } from './preview.ts';
 
 /** What a cancel needs beside the recipient's own queues. */

@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { operationOf, OPERATIONS } from '../../src/operations/catalogue.ts';
-import { ask, fieldsOf, type Operation, type Plan } from '../../src/operations/operation.ts';
+import { fieldsOf } from '../../src/operations/fields.ts';
+import { ask, type Operation, type Plan } from '../../src/operations/operation.ts';
 
 const NOW = 1_795_269_600_000;
 const POLICY = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };

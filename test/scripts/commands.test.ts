@@ -2,7 +2,7 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test, onTestFinished } from 'vitest';
 import { main as cancelCommand } from '../../scripts/cancel.ts';
-import { completionOf } from '../../scripts/completion.ts';
+import { completionOf } from '../../scripts/support/completion.ts';
 import { main as discard } from '../../scripts/discard.ts';
 import { main as enqueue } from '../../scripts/enqueue.ts';
 import { main as recipient } from '../../scripts/recipient.ts';

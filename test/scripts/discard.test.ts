@@ -4,6 +4,7 @@ import { main } from '../../scripts/discard.ts';
 import type { DeadLetter } from '../../src/notification/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { shardPrefixes } from '../../src/queue/names.ts';
+import { createAudit } from '../../src/operations/audit.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
@@ -111,7 +112,7 @@ test.each([
   [['--limit', '5', '--yes'], 'pushpacer discard --reason unregistered --dry-run'],
   [
     ['--all', '--reason', 'stalled', '--yes'],
-    '--all: expected no filter beside it, since it means all dead letters; found one',
+    '--all: expected no filter beside it, since it means all dead letters, found one',
   ],
   [['--all'], 'there is no terminal to ask on: add --yes'],
   [['--reason', 'bored', '--yes'], "'bored' is invalid. Allowed choices are invalid"],
@@ -130,6 +131,20 @@ test.each([
   [{ npm_command: undefined, npm_lifecycle_event: undefined }, ' pushpacer discard --reason'],
 ])('the example is called as the command was: %j', async (env, call) => {
   expect((await runMain(main, [], env)).stderr).toContain(`counts: ${call}`.replace(':  ', ': '));
+});
+
+test('its begin and its end are in the audit; a count is not', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addDead(deadQueue, named(3));
+  expect((await run(prefix, ['--dry-run'])).stdout).toMatch(/^would discard 3 of 3 dead letters/);
+  const audit = createAudit(connectRedis(), prefix);
+  expect(await audit.read({ count: 9 })).toEqual([]);
+  await run(prefix, ['--id', 'n1', '--yes']);
+  const entry = { who: expect.stringMatching(/ \(terminal\)$/) as string, action: 'dead-letters discard', on: 'id n1' };
+  expect(await audit.read({ count: 9 })).toMatchObject([
+    { ...entry, facts: { state: 'done', done: 1, of: 1 } },
+    { ...entry, facts: { state: 'began', rate: 'off' } },
+  ]);
 });
 
 test('Redis away is reported at once', async () => {

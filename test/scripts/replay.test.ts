@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { main, outlookText } from '../../scripts/replay.ts';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { main } from '../../scripts/replay.ts';
 import type { DeadLetter } from '../../src/notification/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { shardPrefixes } from '../../src/queue/names.ts';
@@ -212,58 +212,6 @@ test('fifty go in a second, if no rate is given', async () => {
   expect(performance.now() - began).toBeGreaterThan(1_190);
 });
 
-describe('what a replay comes to', () => {
-  const now = Date.UTC(2026, 10, 21, 12);
-  const policy = { rules: [{ max: 2, perMs: 60_000 }], minGapMs: 3_000 };
-  const outlookOf = (perSecond: number, notifications: readonly unknown[]) => {
-    const outlook = outlookText({ perSecond, policy, now });
-    for (const each of notifications)
-      outlook.add({ id: 'x', buriedAt: now, letter: letter('x', { notification: each }) });
-    return outlook;
-  };
-  const to = (recipientId: string, fields: object = {}) => ({ ...notification({ recipientId }), ...fields });
-
-  test('the last goes out when the recipient with the most has room for it', () => {
-    const outlook = outlookOf(50, [...Array.from({ length: 5 }, () => to('busy')), to('a'), to('b')]);
-    expect(outlook.fields()).toEqual({ recipients: 3, expired: 0, lastAfterMs: 120_000 });
-    expect(outlook.suffix()).toBe(', to 3 recipients (5 to busy)');
-    expect(outlook.lines()).toEqual(['At 50/s, and under 2/1m, gap 3s, the last goes out in about 2m.']);
-  });
-
-  test('or when the rate has come to it', () => {
-    const many = Array.from({ length: 31 }, (_, n) => to(`r${n}`));
-    expect(outlookOf(0.5, many).lines()).toEqual(['At 30/m, and under 2/1m, gap 3s, the last goes out in about 1m.']);
-    expect(outlookOf(0.5, many).suffix()).toBe(', to 31 recipients');
-    expect(outlookOf(Infinity, many).lines()).toEqual([
-      'Without a rate, and under 2/1m, gap 3s, the last goes out at once.',
-    ]);
-  });
-
-  test('what will have expired is not sent, and makes nobody wait', () => {
-    const gone = to('busy', { expiresAt: now - 1 });
-    const soon = to('busy', { expiresAt: new Date(now + 2_000).toISOString() });
-    expect(outlookOf(50, [gone, to('busy'), soon, to('busy')]).fields()).toEqual({
-      ...{ recipients: 1, expired: 2, lastAfterMs: 3_020 },
-    });
-    expect(
-      outlookOf(50, [gone, to('busy')])
-        .lines()
-        .at(-1),
-    ).toBe('About 1 will have expired by then, and will not be sent.');
-    expect(outlookOf(50, [gone]).lines()).toEqual(['All of them have expired: none will be sent.']);
-    expect(outlookOf(50, [gone]).fields()).toEqual({ recipients: 1, expired: 1 });
-  });
-
-  test('what is not sent before an instant makes it later; any value is taken', () => {
-    const later = to('a', { sendAfter: now + 3_600_000 });
-    expect(outlookOf(50, [later, 'text', null, { recipientId: 7 }]).fields()).toEqual({
-      ...{ recipients: 1, expired: 0, lastAfterMs: 3_600_000 },
-    });
-    expect(outlookOf(50, ['text']).suffix()).toBe('');
-    expect(outlookOf(50, []).lines()).toEqual([]);
-  });
-});
-
 test('Redis away is reported at once, without the password', async () => {
   const exit = await run('{unused}', ['--all', '--yes'], 'redis://:s3cret@127.0.0.1:1');
   expect(exit.code).toBe(1);
@@ -272,10 +220,13 @@ test('Redis away is reported at once, without the password', async () => {
 
 test.each([
   [['--reason', 'bored'], "'bored' is invalid. Allowed choices are invalid"],
-  [['--since', 'yesterday'], '--since: expected an RFC 3339 date-time, epoch milliseconds or a duration ago'],
+  [
+    ['--since', 'yesterday'],
+    '--since: expected an RFC 3339 date-time or epoch milliseconds, or a duration ago such as 2h',
+  ],
   [['--until', '2026-13-01T00:00:00Z'], '--until: expected'],
   [['--limit', '0'], '--limit: expected an integer of 1 or more, found "0"'],
-  [['--rate', 'fast'], '--rate: expected a rate such as 50/s, or off, found "fast"'],
+  [['--all', '--rate', 'fast'], '--rate: expected a rate such as 50/s, 30/m or 500/h, or off, found "fast"'],
   [[], 'say which dead letters to replay: with --reason, --recipient, --platform, --app, --category, --id, --since or'],
   [['--limit', '5', '--yes'], 'pushpacer replay --reason provider-auth --dry-run'],
   [['--rate', '5/s', '--json', '--yes'], 'or all of them with --all.'],

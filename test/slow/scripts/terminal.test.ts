@@ -83,7 +83,7 @@ test.each([
 test.each([
   ['scripts/pushpacer.ts --help'],
   ['scripts/enqueue.ts --help'],
-  ['scripts/completion.ts bash'],
+  ['scripts/pushpacer.ts completion bash'],
   ['chaos/chaos.ts --plan --seconds 3600'],
   ['workers/notifications.ts --help'],
 ])('%s ends quietly when its reader goes away', async (command) => {

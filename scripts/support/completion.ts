@@ -1,6 +1,6 @@
 import { Argument, type Command, type Option } from 'commander';
-import { createCommand, runCommand, definitionOf } from '../src/terminal/command.ts';
-import { shellQuoted as quoted } from '../src/terminal/text.ts';
+import { createCommand, runCommand, definitionOf } from '../../src/terminal/command.ts';
+import { shellQuoted as quoted } from '../../src/terminal/text.ts';
 
 const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript };
 type Shell = keyof typeof SCRIPTS;

@@ -1,0 +1,131 @@
+import type { Context, Hono, MiddlewareHandler } from 'hono';
+import type { Run, Verb } from '../src/dead-letters/runs.ts';
+import { describeFound, InputError } from '../src/domain/faults.ts';
+import { notificationSchema } from '../src/notification/notification.ts';
+import type { Logger } from '../src/observe/log.ts';
+import { OPERATIONS } from '../src/operations/catalogue.ts';
+import type { StatusResult } from '../src/operations/status.ts';
+import type { TakeRuns } from '../src/operations/take-runs.ts';
+import { askToTake, choiceFields, outlookSentences, TAKINGS, toWhomText } from '../src/operations/taking.ts';
+import { breakdown, deadLetters } from '../src/terminal/text.ts';
+import { json, parseJson, readBody, TOO_LARGE, typeOf, unsupported } from './bodies.ts';
+import type { Operations } from './operations.ts';
+import { problemResponse, type Problem } from './problems.ts';
+import type { ApiEnv } from './serve.ts';
+import type { Scope } from './tokens.ts';
+
+export interface OperatorParts {
+  readonly operations: Operations;
+  readonly takes: TakeRuns;
+  readonly status: () => Promise<StatusResult>;
+  readonly log: Logger;
+  /** A check that the token has the scope. */
+  readonly needs: (scope: Scope) => MiddlewareHandler<ApiEnv>;
+}
+
+/** How long a preview of dead letters looks before it answers with what it has seen so far. */
+const LOOK_MS = 10_000;
+
+/** What operators look at and do, from the catalogue of operations. */
+export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void {
+  const { operations, takes, status, log, needs } = parts;
+
+  app.get('/v1/status', needs('read'), async () => json(200, await status()));
+
+  for (const operation of OPERATIONS) {
+    app.post(`/v1/recipients/:id/${operation.name}`, needs(operation.scope), async (c) => {
+      const [recipientId, isPreview] = [recipientOf(c), isPreviewed(c)];
+      const body = await fieldsIn(c);
+      if ('problem' in body) return problemResponse(body.problem);
+      if (isPreview) return json(200, await operations.preview(operation, recipientId, body.value));
+      const by = c.get('token').name;
+      const done = await operations.run(operation, recipientId, body.value, by);
+      log.info({ by, recipientId, operation: operation.name, moved: done.moved }, 'an operator acted');
+      return json(200, done);
+    });
+  }
+
+  for (const { name: verb, scope } of Object.values(TAKINGS)) {
+    app.post(`/v1/dead-letters/${verb}`, needs(scope), async (c) => {
+      const isPreview = isPreviewed(c);
+      const body = await fieldsIn(c);
+      if ('problem' in body) return problemResponse(body.problem);
+      return isPreview ? json(200, await previewOf(verb, body.value)) : begin(verb, body.value, c.get('token').name);
+    });
+  }
+
+  async function previewOf(verb: Verb, fields: unknown): Promise<object> {
+    const opened = await takes.open();
+    const wish = askToTake(verb, fields, opened.now);
+    const { policy, now, ...seen } = await takes.preview(wish, opened, LOOK_MS);
+    const which = `${seen.isWhole ? '' : 'more than '}${deadLetters(seen.count)}${breakdown(seen.byReason)}`;
+    const whole = { would: `${verb} ${which}`, before: now, count: seen.count, byReason: seen.byReason };
+    const { newer, isWhole } = seen;
+    if (verb === 'discard') return { ...whole, newer, isWhole };
+    const sentences = outlookSentences(seen, { perSecond: wish.perSecond, policy });
+    return { ...whole, would: [`${whole.would}${toWhomText(seen)}.`, ...sentences].join(' '), ...seen };
+  }
+
+  async function begin(verb: Verb, fields: unknown, by: string): Promise<Response> {
+    const started = await takes.start(askToTake(verb, fields, (await takes.open()).now), by);
+    if (started.kind === 'full') return problemResponse(tooMany(started.most));
+    const { run } = started;
+    log.info({ by, run: run.id, verb }, 'a run began');
+    const answer = json(202, viewOf(run));
+    answer.headers.set('location', `/v1/dead-letters/runs/${run.id}`);
+    return answer;
+  }
+
+  app.get('/v1/dead-letters/runs', needs('read'), () => json(200, { runs: takes.list().map(viewOf) }));
+  app.get('/v1/dead-letters/runs/:id', needs('read'), (c) => found(c.req.param('id')));
+  app.post('/v1/dead-letters/runs/:id/stop', needs('operate'), (c) => {
+    const id = c.req.param('id');
+    takes.stop(id, c.get('token').name);
+    return found(id);
+  });
+
+  function found(id: string): Response {
+    const run = takes.find(id);
+    return run === undefined ? problemResponse(UNKNOWN_RUN) : json(200, viewOf(run));
+  }
+}
+
+/** A run, with what it takes as the fields that say so. */
+function viewOf({ which, perSecond, buriedUntilMs, ...run }: Run): object {
+  return { ...run, ...(perSecond < Infinity && { perSecond }), before: buriedUntilMs, chosen: choiceFields(which) };
+}
+
+/** The fields in the body; without a body there are none. */
+async function fieldsIn(c: Context<ApiEnv>): Promise<{ readonly value: unknown } | { readonly problem: Problem }> {
+  const body = await readBody(c.req.raw);
+  if (body === undefined) return { problem: TOO_LARGE };
+  const type = typeOf(c);
+  if (body !== '' && type !== 'application/json') return { problem: unsupported(type, ['application/json']) };
+  return body === '' ? { value: {} } : parseJson(body);
+}
+
+/** The id in the path. Throws InputError if no recipient can have it. */
+export function recipientOf(c: Context): string {
+  const checked = notificationSchema.shape.recipientId.safeParse(c.req.param('id'));
+  if (checked.success) return checked.data;
+  const expected = checked.error.issues[0]?.message ?? 'a recipient';
+  throw new InputError('the path', [{ path: 'id', expected, found: 'something else' }]);
+}
+
+function isPreviewed(c: Context<ApiEnv>): boolean {
+  const text = c.req.query('preview');
+  if (text === undefined || text === 'true' || text === 'false') return text === 'true';
+  throw new InputError('the address', [{ path: 'preview', expected: 'true or false', found: describeFound(text) }]);
+}
+
+const UNKNOWN_RUN: Problem = {
+  ...{ status: 404, code: 'not-found' },
+  detail: 'no run has this id: this process began none of it, or it ended long ago; the audit has what it did',
+};
+
+function tooMany(most: number): Problem {
+  return {
+    ...{ status: 409, code: 'conflict' },
+    detail: `${most} runs go on in this process already: wait until one has ended, or stop one`,
+  };
+}

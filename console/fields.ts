@@ -1,0 +1,46 @@
+import { html } from 'hono/html';
+import type { z } from 'zod';
+import { DAYS } from '../src/domain/quiet-hours.ts';
+import { fieldsOf, type FieldOf, type Given } from '../src/operations/fields.ts';
+import type { FormValues } from '../src/operations/operation.ts';
+import type { Html } from './layout.ts';
+
+// Forms from the fields of operations, and what they send.
+
+/** The fields of a form as they are read: what may be left out, and is empty, is not given. Other names are kept, to be refused. */
+export function givenIn(schema: { readonly fields: z.ZodObject }, form: FormData | URLSearchParams): Given {
+  const fields = new Map(fieldsOf(schema).map((field) => [field.name, field]));
+  const given: Record<string, unknown> = {};
+  for (const name of new Set([...form.keys(), ...fields.keys()])) {
+    const { kind, isOptional = true } = fields.get(name) ?? {};
+    const texts = form.getAll(name).flatMap((value) => (typeof value === 'string' ? [value.trim()] : []));
+    const [first = ''] = texts;
+    if (first === '' && isOptional) continue;
+    given[name] = kind === 'flag' ? ['true', 'yes'].includes(first) : texts.length > 1 ? texts : first;
+  }
+  return given;
+}
+
+/** A field of a form, with its value. */
+export function fieldHtml({ name, label, description, kind, isOptional }: FieldOf, values: FormValues): Html {
+  const value = values[name] ?? '';
+  if (kind === 'days') {
+    return html`<fieldset class="field">
+      <legend>${label}</legend>
+      ${DAYS.map(
+        (day) =>
+          html`<label class="day"
+            ><input type="checkbox" name="${name}" value="${day}" ${value.includes(day) ? 'checked' : ''} />
+            ${day}</label
+          >`,
+      )}
+    </fieldset>`;
+  }
+  if (kind !== undefined && kind !== 'time') return html``;
+  const [type, required] = [kind ?? 'text', isOptional ? '' : 'required'];
+  return html`<label class="field"
+    ><span>${label}</span>
+    <input name="${name}" type="${type}" value="${value}" maxlength="500" ${required} />
+    <span class="hint">${description}</span></label
+  >`;
+}

@@ -1,0 +1,42 @@
+import { Option, type Command } from 'commander';
+import { formatFault, InputError } from '../../src/domain/faults.ts';
+import type { FieldOf, Names } from '../../src/operations/fields.ts';
+import { UsageError } from '../../src/terminal/command.ts';
+
+// The flags of a command from the fields of an operation.
+
+const IN_A_FILE = ' as JSON, in place of the flags; - reads standard input';
+
+export function addFields(command: Command, fields: readonly FieldOf[]): Command {
+  for (const field of fields) {
+    const description = field.kind === 'file' ? `${field.description}${IN_A_FILE}` : field.description;
+    const option = new Option(flagText(field), description).makeOptionMandatory(!field.isOptional);
+    command.addOption(field.choices === undefined ? option : option.choices(field.choices));
+  }
+  return command;
+}
+
+/** `minGap` → `--min-gap` */
+export function flagOf({ name, kind }: Pick<FieldOf, 'name' | 'kind'>): string {
+  return kind === 'file' ? '--file' : `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+function flagText(field: FieldOf): string {
+  return field.kind === 'flag' ? flagOf(field) : `${flagOf(field)} <${field.value}>`;
+}
+
+/** @param others what may be given in place of the fields, such as `--clear` */
+export function namesOf(fields: readonly FieldOf[], others: readonly string[] = []): Names {
+  const known = new Map(fields.map((field) => [field.name, flagOf(field)]));
+  return { word: 'flag', of: (name) => known.get(name) ?? name, others };
+}
+
+/** What is wrong with the fields comes from flags. */
+export async function usage<T>(work: () => T | Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof InputError) throw new UsageError(error.faults.map(formatFault).join('\n'));
+    throw error;
+  }
+}

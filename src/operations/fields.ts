@@ -1,0 +1,119 @@
+import { z } from 'zod';
+import { describeFound, formatPath, InputError, nearest, zodFaults, type Fault } from '../domain/faults.ts';
+
+// The fields of what an operator does: as people write them, with what a command's flags, a form and OpenAPI say of each.
+
+/** How a field is shown. */
+export interface FieldLook {
+  /** In forms. */
+  readonly label: string;
+  /** In a command's help: `--for <duration>`. */
+  readonly value: string;
+  /**
+   * In forms it is a text if it is left out. `none`: it is in no form. `flag`: `true` or nothing, in no form. `file`: several
+   * values as JSON, which a command reads from a file; in no form.
+   */
+  readonly kind?: 'time' | 'days' | 'none' | 'flag' | 'file';
+  /** All that it may be. */
+  readonly choices?: readonly string[];
+  /** In a form's empty field. */
+  readonly example?: string;
+}
+
+const LOOKS = z.registry<FieldLook>();
+
+/** What a text means, or what is wrong with it; paths are below the field. */
+export type Read<T> = { readonly value: T } | { readonly faults: readonly Fault[] };
+
+export function unfit(expected: string, found: unknown): { readonly faults: readonly Fault[] } {
+  return { faults: [{ path: '', expected, found: describeFound(found) }] };
+}
+
+/** A field as people write it. `description`: for people, in a command's help, beside a form's field, and in OpenAPI. */
+export function written<Input, Value>(
+  schema: z.ZodType<Input, Input>,
+  look: FieldLook & { readonly description: string },
+  read: (input: Input) => Read<Value>,
+): z.ZodType<Value, Input> {
+  const { description, ...rest } = look;
+  return schema
+    .transform((input, context) => {
+      const result = read(input);
+      if ('value' in result) return result.value;
+      context.addIssue({ code: 'custom', message: 'unfit', params: { faults: result.faults } });
+      return z.NEVER;
+    })
+    .describe(description)
+    .register(LOOKS, rest);
+}
+
+/** A field, as the faces need it. */
+export interface FieldOf extends FieldLook {
+  readonly name: string;
+  readonly description: string;
+  readonly isOptional: boolean;
+}
+
+export function fieldsOf({ fields }: { readonly fields: z.ZodObject }): readonly FieldOf[] {
+  return Object.entries(fields.shape).map(([name, schema]) => {
+    const isOptional = schema instanceof z.ZodOptional;
+    const inner = (isOptional ? schema.unwrap() : schema) as z.ZodType;
+    const look = LOOKS.get(inner);
+    if (look === undefined) throw new TypeError(`expected a field that written() made, found another one: ${name}`);
+    return { name, ...look, description: inner.description ?? '', isOptional };
+  });
+}
+
+/** Fields as they were written. */
+export type Given = Readonly<Record<string, unknown>>;
+
+/** What the fields are called where they were given. */
+export interface Names {
+  readonly word: 'field' | 'flag';
+  /** `minGap` → `--min-gap` */
+  readonly of: (field: string) => string;
+  /** What may be given in place of the fields, such as `--clear`. */
+  readonly others: readonly string[];
+}
+
+export const PLAIN_NAMES: Names = { word: 'field', of: (field) => field, others: [] };
+
+export interface ReadOptions {
+  readonly names?: Names;
+  /** What is wrong with the fields together. `given`: as they were written. */
+  readonly faults?: ((given: Given, names: Names) => readonly Fault[]) | undefined;
+}
+
+/**
+ * What the fields mean. Throws InputError with every fault, by the names that the fields have where they were given. `what` begins its
+ * message: `cannot block`.
+ */
+export function readFields<Fields extends z.ZodObject>(
+  what: string,
+  fields: Fields,
+  input: unknown,
+  { names = PLAIN_NAMES, faults }: ReadOptions = {},
+): z.output<Fields> {
+  const checked = fields.safeParse(input);
+  const single = checked.success ? [] : checked.error.issues.flatMap((issue) => faultsOf(issue, input, fields));
+  const all = single.map((fault) => ({ ...fault, path: pathOf(fault.path, names) }));
+  if (typeof input === 'object' && input !== null && !Array.isArray(input)) {
+    all.push(...(faults?.(input as Given, names) ?? []));
+  }
+  if (!checked.success || all.length > 0) throw new InputError(what, all);
+  return checked.data;
+}
+
+/** `rules[1].max` → `--rules[1].max` */
+function pathOf(path: string, names: Names): string {
+  return path.replace(/^\w*/, (field) => names.of(field));
+}
+
+function faultsOf(issue: z.core.$ZodIssue, input: unknown, fields: z.ZodObject): readonly Fault[] {
+  if (issue.code === 'custom') {
+    const { faults } = issue.params as { readonly faults: readonly Fault[] };
+    return faults.map((fault) => ({ ...fault, path: `${formatPath(issue.path)}${fault.path}` }));
+  }
+  const meant = (_: readonly PropertyKey[], name: string) => nearest(name, Object.keys(fields.shape));
+  return zodFaults(new z.ZodError([issue]), input, undefined, meant);
+}

@@ -1,0 +1,92 @@
+import { preview, type Preview } from '../dead-letters/outlook.ts';
+import { rateText } from '../dead-letters/pace.ts';
+import { createRuns, type Run, type Runs, type RunsOptions, type Started } from '../dead-letters/runs.ts';
+import type { DeadLetters } from '../dead-letters/store.ts';
+import type { Policy } from '../domain/limits.ts';
+import type { Logger } from '../observe/log.ts';
+import type { Audit } from './audit.ts';
+import { choiceText, type Wish } from './taking.ts';
+
+/** The dead letters of each shard, and Redis's clock. */
+export interface OpenedDeadLetters {
+  readonly shards: readonly DeadLetters[];
+  /** Epoch milliseconds. */
+  readonly now: number;
+}
+
+export interface TakeRunsParts extends Pick<RunsOptions, 'explain'> {
+  readonly open: () => Promise<OpenedDeadLetters>;
+  /** The limits that a preview reckons with: those of the living workers. */
+  readonly policy: () => Promise<Policy>;
+  readonly audit: Pick<Audit, 'write'>;
+  readonly log: Pick<Logger, 'info' | 'warn'>;
+}
+
+/** What a run would do: the terms are those that it was reckoned with. */
+export interface TakePreview extends Preview {
+  readonly policy: Policy;
+  /** Redis's clock when it looked: epoch milliseconds. */
+  readonly now: number;
+}
+
+/** Replays and discards that go on while nobody waits. Their begin and end are in the audit. */
+export interface TakeRuns extends Pick<Runs, 'list' | 'find' | 'close'> {
+  readonly open: TakeRunsParts['open'];
+  /** Writes nothing. Ends after `lookMs` with what it has seen by then. */
+  preview(wish: Wish, opened: OpenedDeadLetters, lookMs: number): Promise<TakePreview>;
+  /** Rejects, and takes nothing, if the audit cannot be written. @param by who did it, as the audit shows it */
+  start(wish: Wish, by: string): Promise<Started>;
+  /** False if it has ended already, or never was. */
+  stop(id: string, by: string): boolean;
+}
+
+export function openTakeRuns({ open, policy, explain, audit, log }: TakeRunsParts): TakeRuns {
+  const shards = async () => (await open()).shards;
+  const runs = createRuns({ shards, explain, onEnd: (run) => void noteEnd(run) });
+
+  /** What the run did is in the log if it cannot be written to the audit. */
+  async function noteEnd(run: Run): Promise<void> {
+    const { id, verb, by, state, done, of, gone, error } = run;
+    const counts = { done, ...(of !== undefined && { of }), gone };
+    log.info({ run: id, verb, by, state, ...counts, ...(error !== undefined && { error }) }, 'dead letters taken');
+    try {
+      await audit.write({ ...takeEntry(run, by), facts: { run: id, state, ...counts } });
+    } catch (failed) {
+      log.warn({ err: explain(failed), run: id }, 'the end of a run could not be written to the audit');
+    }
+  }
+
+  return {
+    open,
+    async preview(wish, { shards: all, now }, lookMs) {
+      const terms = { perSecond: wish.perSecond, policy: await policy(), now };
+      const seen = await preview(all, wish, { ...terms, signal: AbortSignal.timeout(lookMs) });
+      return { ...seen, policy: terms.policy, now };
+    },
+    async start(wish, by) {
+      const started = runs.start({ ...wish, by });
+      if (started.kind === 'full') return started;
+      const { id, perSecond } = started.run;
+      try {
+        await audit.write({ ...takeEntry(wish, by), facts: { run: id, state: 'began', rate: rateText(perSecond) } });
+      } catch (error) {
+        runs.stop(id); // nothing is done that nobody can look up
+        throw error;
+      }
+      return started;
+    },
+    stop(id, by) {
+      const isStopped = runs.stop(id);
+      if (isStopped) log.info({ run: id, by }, 'a run was stopped');
+      return isStopped;
+    },
+    list: () => runs.list(),
+    find: (id) => runs.find(id),
+    close: () => runs.close(),
+  };
+}
+
+/** What an entry of the audit says of a replay or discard, without its facts. */
+export function takeEntry({ verb, which }: Pick<Wish, 'verb' | 'which'>, who: string) {
+  return { who, action: `dead-letters ${verb}`, on: choiceText(which) };
+}

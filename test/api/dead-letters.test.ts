@@ -1,0 +1,126 @@
+import { Queue } from 'bullmq';
+import { expect, it, onTestFinished } from 'vitest';
+import { openApiDocument } from '../../api/openapi.ts';
+import { createAudit } from '../../src/operations/audit.ts';
+import { DEAD_LETTERS } from '../../src/queue/names.ts';
+import { deadLetter } from '../dead-letters/letters.ts';
+import { openApi } from '../support/api.ts';
+import { documentOf } from '../support/openapi.ts';
+import { connectRedis } from '../support/redis.ts';
+
+const { faultsOf } = documentOf(openApiDocument());
+
+/** The API beside dead letters, and calls whose answers must be as described. */
+async function open(count: number) {
+  const api = await openApi({}, { olga: { scopes: ['operate'] }, reader: { scopes: ['read', 'send'] } });
+  const deadQueue = new Queue(DEAD_LETTERS, { connection: connectRedis(), prefix: api.prefix });
+  onTestFinished(() => deadQueue.close());
+  const ids = Array.from({ length: count }, (_, n) => `n${n}`);
+  await deadQueue.addBulk(ids.map((jobId) => ({ name: 'push', data: deadLetter(jobId), opts: { jobId } })));
+  const call = async (
+    method: 'get' | 'post',
+    path: string,
+    described: string,
+    body?: unknown,
+    by: 'olga' | 'reader' = 'olga',
+  ) => {
+    const answer = await api.call(method.toUpperCase(), path, {
+      secret: api.secrets[by],
+      ...(body !== undefined && { body }),
+    });
+    const type = answer.headers.get('content-type') ?? '';
+    expect(faultsOf(method, described, answer.status, type, answer.body)).toEqual([]);
+    return answer;
+  };
+  const take = (verb: string, body: unknown, query = '') =>
+    call('post', `/v1/dead-letters/${verb}${query}`, `/v1/dead-letters/${verb}`, body);
+  const run = (id: unknown) =>
+    call('get', `/v1/dead-letters/runs/${String(id)}`, '/v1/dead-letters/runs/{id}', undefined, 'reader');
+  const stop = (id: unknown) =>
+    call('post', `/v1/dead-letters/runs/${String(id)}/stop`, '/v1/dead-letters/runs/{id}/stop');
+  const left = () => deadQueue.getJobCountByTypes('wait');
+  return { api, call, take, run, stop, left, deadQueue, audit: createAudit(connectRedis(), api.prefix) };
+}
+
+it('previews and replays what a filter chooses, and only what had come by then', async () => {
+  const { api, take, run, left, deadQueue, audit } = await open(5);
+  const { body: would } = await take('replay', { reason: 'rejected', rate: 'off' }, '?preview=true');
+  expect(would).toMatchObject({
+    count: 5,
+    byReason: { rejected: 5 },
+    recipients: 5,
+    expired: 0,
+    newer: 0,
+    isWhole: true,
+  });
+  expect(would['would']).toMatch(/^replay 5 dead letters \(5 rejected\), to 5 recipients\. Without a rate, and under /);
+  expect([await left(), await audit.read({ count: 9 })]).toEqual([5, []]);
+
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  await deadQueue.add('push', deadLetter('later'), { jobId: 'later' });
+  const began = await take('replay', { reason: 'rejected', rate: 'off', before: would['before'] });
+  const { id } = began.body;
+  expect(began).toMatchObject({ status: 202, body: { verb: 'replay', by: 'olga', chosen: { reason: 'rejected' } } });
+  expect(began.headers.get('location')).toBe(`/v1/dead-letters/runs/${String(id)}`);
+  await expect.poll(async () => (await run(id)).body).toMatchObject({ state: 'done', of: 5, done: 5, gone: 0 });
+  expect(await left()).toBe(1);
+  expect((await api.queue.getPrioritized()).map((job) => job.id).toSorted()).toEqual([
+    'n0#r1',
+    'n1#r1',
+    'n2#r1',
+    'n3#r1',
+    'n4#r1',
+  ]);
+  const entry = { who: 'olga', action: 'dead-letters replay', on: 'reason rejected' };
+  await expect
+    .poll(() => audit.read({ count: 9 }))
+    .toMatchObject([
+      { ...entry, facts: { run: id, state: 'done', done: 5, of: 5, gone: 0 } },
+      { ...entry, facts: { run: id, state: 'began', rate: 'off' } },
+    ]);
+});
+
+it('discards single ones, and stops a run that goes on', async () => {
+  const { call, take, run, stop, left } = await open(40);
+  const { body: would } = await take('discard', { pick: ['0:n1', '0:none'] }, '?preview=true');
+  expect(would).toMatchObject({ would: 'discard 1 dead letter (1 rejected)', count: 1 });
+  expect(would).not.toHaveProperty('recipients');
+  const { body: single } = await take('discard', { pick: ['0:n1', '0:none'] });
+  await expect.poll(async () => (await run(single['id'])).body).toMatchObject({ state: 'done', done: 1 });
+
+  const { body: slow } = await take('discard', { all: true, rate: '10/s' });
+  await expect.poll(async () => (await run(slow['id'])).body['done']).toBeGreaterThan(0);
+  expect((await stop(slow['id'])).status).toBe(200);
+  await expect
+    .poll(async () => (await run(slow['id'])).body)
+    .toMatchObject({ state: 'stopped', chosen: { all: true } });
+  expect(await left()).toBeGreaterThan(20);
+  const { body } = await call('get', '/v1/dead-letters/runs', '/v1/dead-letters/runs', undefined, 'reader');
+  expect(body['runs']).toMatchObject([{ id: slow['id'] }, { id: single['id'] }]);
+  expect((await run('none')).status).toBe(404);
+});
+
+it.each([
+  [{}, 'all'],
+  [{ reason: 'bored' }, 'reason'],
+  [{ all: true, rate: 'fast' }, 'rate'],
+  [{ all: true, reasn: 'rejected' }, 'reasn'],
+  [{ since: '1h', until: '2h' }, 'since'],
+])('refuses %j by name, and takes nothing', async (body, path) => {
+  const { take, left, audit } = await open(1);
+  for (const query of ['', '?preview=true']) {
+    expect((await take('replay', body, query)).body).toMatchObject({ status: 422, faults: [{ path }] });
+  }
+  expect([await left(), await audit.read({ count: 9 })]).toEqual([1, []]);
+});
+
+it('is for tokens with operate, and the status for those that read', async () => {
+  const { api, call, left } = await open(1);
+  const all = { body: { all: true }, secret: api.secrets.reader };
+  expect((await api.call('POST', '/v1/dead-letters/replay', all)).status).toBe(403);
+  expect((await api.call('GET', '/v1/dead-letters/replay')).headers.get('allow')).toBe('POST');
+  expect(await left()).toBe(1);
+  const { body } = await call('get', '/v1/status', '/v1/status', undefined, 'reader');
+  expect(body).toMatchObject({ workersAlive: 0, deadLetters: { total: 1 } });
+  expect((await api.call('GET', '/v1/status', { secret: api.secrets.olga })).status).toBe(403);
+});
