@@ -85,6 +85,7 @@ export function openBackend(
       const [queues, ownQueues] = [open, homes].map((some) => some.map((shard) => shard.queue));
       return {
         ...{ limiters: all, foresights, policy: general, queues: ownQueues ?? [], audit },
+        store: { connection, prefix: queue.prefix },
         canceling: {
           find: { connection, queues: queues ?? [], homes: (id) => homesOf(id, layout) },
           cancel: (target) => producer.cancel(target),

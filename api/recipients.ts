@@ -3,6 +3,7 @@ import { countedAs } from '../src/domain/limits.ts';
 import { parseNotification } from '../src/notification/notification.ts';
 import type { Inspection } from '../src/limiter/limiter.ts';
 import { jobIdOf, notificationIdOf } from '../src/queue/names.ts';
+import { keptAbout, keptFields } from '../src/operations/catalogue.ts';
 import { findDelayed, findNotTaken, type DelayedJob, type WaitingJob } from '../src/operations/jobs.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import type { Queue } from 'bullmq';
@@ -23,6 +24,8 @@ export interface RecipientView extends Omit<Inspection, 'reserved'> {
 
 export interface RecipientsParts {
   readonly redis: Connection;
+  /** QUEUE_PREFIX. */
+  readonly prefix: string;
   readonly limiters: () => Promise<Pick<OpenLimiters, 'limiters'>>;
   /** The queues that may have a recipient's notifications. */
   readonly homes: (recipientId: string) => Promise<readonly Queue[]>;
@@ -39,7 +42,7 @@ export interface Recipients {
 
 const MOST_SHOWN = 1_000;
 
-export function createRecipients({ redis, homes, limiters }: RecipientsParts): Recipients {
+export function createRecipients({ redis, prefix, homes, limiters }: RecipientsParts): Recipients {
   return {
     async look(recipientId) {
       const queues = await homes(recipientId);
@@ -55,7 +58,8 @@ export function createRecipients({ redis, homes, limiters }: RecipientsParts): R
         return { ...slot, ...(jobId !== undefined && { id: notificationIdOf(jobId) }) };
       });
       const lists = { waitingCount: reserved.length, waiting, delayed: delayed.found, notTaken: notTaken.found };
-      return { recipientId, ...inspection, ...lists };
+      const kept = await keptAbout(recipientId, { connection: redis, prefix });
+      return { recipientId, ...inspection, ...lists, ...keptFields(kept) };
     },
     async estimate(data) {
       const parsed = parseNotification(data);

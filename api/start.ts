@@ -38,7 +38,7 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Program>
     tell: (id) => backend.tell(id),
     explain: (error) => backend.explain(error),
     enqueuer: createEnqueuer({ producer, homes, redis: connection, prefix: queue.prefix, backlog }),
-    recipients: createRecipients({ redis: connection, homes, limiters: backend.limiters }),
+    recipients: createRecipients({ redis: connection, prefix: queue.prefix, homes, limiters: backend.limiters }),
     operations: createOperations(backend),
     takes: backend.takes,
     status: backend.status,

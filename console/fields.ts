@@ -36,8 +36,8 @@ export function fieldHtml({ name, label, description, kind, isOptional }: FieldO
       )}
     </fieldset>`;
   }
-  if (kind !== undefined && kind !== 'time') return html``;
-  const [type, required] = [kind ?? 'text', isOptional ? '' : 'required'];
+  if (kind !== undefined && kind !== 'time' && kind !== 'argument') return html``;
+  const [type, required] = [kind === 'time' ? kind : 'text', isOptional ? '' : 'required'];
   return html`<label class="field"
     ><span>${label}</span>
     <input name="${name}" type="${type}" value="${value}" maxlength="500" ${required} />

@@ -35,7 +35,7 @@ export async function startConsole(
     {
       ...backend,
       ...{ queue, showTexts, hasBoard, sampler, log, signal: stopping.signal },
-      recipients: createRecipients({ redis: connection, homes, limiters: backend.limiters }),
+      recipients: createRecipients({ redis: connection, prefix: queue.prefix, homes, limiters: backend.limiters }),
     },
     sessions,
   );

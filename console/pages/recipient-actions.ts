@@ -5,7 +5,7 @@ import { notificationSchema } from '../../src/notification/notification.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
 import { operationOf, OPERATIONS } from '../../src/operations/catalogue.ts';
 import { fieldsOf } from '../../src/operations/fields.ts';
-import { ask, type Asked, type Operation } from '../../src/operations/operation.ts';
+import { ask, type Asked, type Kept, type Operation } from '../../src/operations/operation.ts';
 import type { CancelPreview, Preview } from '../../src/operations/preview.ts';
 import { previewOperation, runOperation, type Foreseen } from '../../src/operations/run.ts';
 import { instantFrom } from '../../src/terminal/text.ts';
@@ -177,8 +177,8 @@ export function doneText({ name, done }: Operation, moved: number): string {
 /* The forms */
 
 /** Each leads to a preview. Only what makes sense now is offered. */
-export function actionForms(id: string, recipient: Inspection): Html {
-  const forms = OPERATIONS.filter((operation) => operation.isOffered(recipient)).map((operation) => {
+export function actionForms(id: string, recipient: Inspection, kept: readonly Kept[]): Html {
+  const forms = OPERATIONS.filter((operation) => operation.isOffered(recipient, kept)).map((operation) => {
     const values = operation.initial?.(recipient) ?? {};
     return html`<details name="action">
       <summary>${operation.title}</summary>

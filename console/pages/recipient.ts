@@ -5,7 +5,7 @@ import { EXEMPTIONS, policyText, type CategoryPolicy, type CountedApart } from '
 import { quietHoursText, quietWindows } from '../../src/domain/quiet-hours.ts';
 import type { Cause } from '../../src/limiter/limiter.ts';
 import { GRACE_MS, paceOf } from '../../src/limiter/pace.ts';
-import { operationOf } from '../../src/operations/catalogue.ts';
+import { keptAbout, operationOf } from '../../src/operations/catalogue.ts';
 import type { SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
 import { lookAtRecipient, type RecipientLook, type WaitingSlot } from '../../src/operations/recipient.ts';
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
@@ -41,6 +41,7 @@ export const recipientPages: Page = (app, parts) => {
     if (id === undefined) return noRecipient(c);
     const limiters = await parts.limiters();
     const seen = await lookAt(id, limiters, parts);
+    const kept = await keptAbout(id, { connection: parts.connection, prefix: parts.queue.prefix });
     const isOperator = c.get('user').role === 'operator';
     return page(c, {
       title: id,
@@ -48,8 +49,9 @@ export const recipientPages: Page = (app, parts) => {
       body: html`<h1>Recipient <span class="id">${id}</span></h1>
         ${done(c)}
         <div id="live-state" data-live class="badges">${state(seen)}</div>
+        ${kept.length === 0 ? '' : facts(kept.map(({ label, text }) => [label, text] as const))}
         ${section('Timeline', drawing(seen), 'timeline')}
-        ${isOperator ? section('Act', actionForms(id, seen.inspection)) : ''}
+        ${isOperator ? section('Act', actionForms(id, seen.inspection, kept)) : ''}
         ${section('Waiting for a slot', waiting(seen, id, isOperator), 'waiting')}
         ${section('Not waiting for a slot', withoutSlot(seen), 'others')}
         ${section('Limits', limitFacts(seen, limiters), 'limits')}`,

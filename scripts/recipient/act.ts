@@ -29,8 +29,12 @@ function commandOf(operation: Operation): Command {
   if (back?.flagOf !== undefined) command.option(back.flagOf.flag, back.flagOf.does);
   command.option('--json', `one JSON object as the last line: ${answers}`);
   if (operation.help !== '') command.addHelpText('after', operation.help);
-  return command.action(async (id: string, { json, ...flags }: Flags) => {
-    const asked = await usage(() => askedBy(operation, back, id, flags));
+  const named = fieldsOf(operation).filter(({ kind }) => kind === 'argument');
+  return command.action(async (id: string, ...rest: unknown[]) => {
+    const { json, ...flags } = rest.at(-2) as Flags;
+    const given = named.flatMap(({ name }, place) => (rest[place] === undefined ? [] : [[name, rest[place]]]));
+    const all = { ...flags, ...(Object.fromEntries(given) as object) };
+    const asked = await usage(() => askedBy(operation, back, id, all));
     await run(asked, json === true);
   });
 }
@@ -92,7 +96,8 @@ async function run(asked: Asked, json: boolean): Promise<void> {
     const done = await atQueue(config, id, async (queues, connection) => {
       const progress = createProgress('moved');
       const audit = createAudit(connection, config.queue.prefix);
-      const parts = { limiters: { alert: limiter, ...apart }, policy: config.policy, queues, audit };
+      const store = { connection, prefix: config.queue.prefix };
+      const parts = { limiters: { alert: limiter, ...apart }, policy: config.policy, queues, audit, store };
       try {
         const onMoved = (moved: number, waited: number): void => progress.update(moved, Math.max(moved, waited));
         return await usage(() => runOperation(asked, parts, whoAmI(), onMoved));

@@ -7,6 +7,7 @@ import type { Cause, Inspection, QuietView, ReservedView } from '../../src/limit
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
 import { table, heading, fromNow, instant, instantFrom, span } from '../../src/terminal/text.ts';
 import type { DelayedJob, DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
+import type { Kept } from '../../src/operations/operation.ts';
 import type { WaitingSlot } from '../../src/operations/recipient.ts';
 import type { LimitsOf } from './open.ts';
 
@@ -28,6 +29,8 @@ interface Described {
   readonly notTaken?: FoundJobs<WaitingJob>;
   /** Notifications that workers have now. */
   readonly sending?: readonly SendingJob[];
+  /** What operations keep about the recipient. */
+  readonly kept?: readonly Kept[];
   readonly categories: Config['categories'];
   /** How many workers have these limits; undefined: they are from this command's own variables. */
   readonly limitsOf?: LimitsOf | undefined;
@@ -46,12 +49,14 @@ export function describe(described: Described): string[] {
     delayed,
     notTaken = NONE,
     sending = [],
+    kept = [],
     categories,
     limitsOf,
     columns,
   } = described;
   const { now } = inspection;
   const facts = [
+    ...kept.map(({ label, text }) => [label.toLowerCase(), text]),
     ['policy', policyLine(inspection, limitsOf)],
     ...Object.entries(categories).map(([name, policy]) => [
       '',
@@ -69,7 +74,12 @@ export function describe(described: Described): string[] {
   ];
   const name = heading(`${printable(recipientId)} at ${instant(inspection.now)}`);
   const parts = [
-    [name, ...(others.length === 0 && sending.length === 0 ? strangerLines(inspection, delayed, notTaken) : [])],
+    [
+      name,
+      ...([others, sending, kept].every(({ length }) => length === 0)
+        ? strangerLines(inspection, delayed, notTaken)
+        : []),
+    ],
     table(facts, { columns, wrap: true }),
     renderTimeline(inspection, columns),
     waitingLines(described),

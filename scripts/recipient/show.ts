@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { CountedApart } from '../../src/domain/limits.ts';
+import { keptAbout, keptFields } from '../../src/operations/catalogue.ts';
 import { createCommand, printJson } from '../../src/terminal/command.ts';
 import { columnsOf } from '../../src/terminal/text.ts';
 import { describe } from './describe.ts';
@@ -36,11 +37,13 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
   await atLimiter(async ({ limiter, apart, config, limitsOf }) => {
     const most = all ? Infinity : MOST_SHOWN;
     const { categories } = config;
-    const { inspection, waiting, others, delayed, notTaken, sending } = await atQueue(
-      config,
-      id,
-      (queues, connection) => lookAtRecipient(id, { limiters: { alert: limiter, ...apart }, queues, connection, most }),
+    const [look, kept] = await atQueue(config, id, (queues, connection) =>
+      Promise.all([
+        lookAtRecipient(id, { limiters: { alert: limiter, ...apart }, queues, connection, most }),
+        keptAbout(id, { connection, prefix: config.queue.prefix }),
+      ]),
     );
+    const { inspection, waiting, others, delayed, notTaken, sending } = look;
     if (json) {
       const shown = others.map(({ kind, policy, sent, reserved }) => [
         APART_FIELDS[kind],
@@ -50,10 +53,11 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
         ...{ recipientId: id, ...inspection, categories, sending, reserved: waiting, delayed: delayed.found, notTaken },
         limitsOf: { workers: limitsOf?.workers ?? 0, others: limitsOf?.others ?? 0 },
         ...(Object.fromEntries(shown) as object),
+        ...keptFields(kept),
       });
     } else {
       const columns = columnsOf();
-      const found = { waiting, others, delayed, notTaken, sending };
+      const found = { waiting, others, delayed, notTaken, sending, kept };
       const lines = describe({ recipientId: id, inspection, ...found, categories, limitsOf, most, columns });
       process.stdout.write(`${lines.join('\n')}\n`);
     }

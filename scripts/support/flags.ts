@@ -10,14 +10,19 @@ const IN_A_FILE = ' as JSON, in place of the flags; - reads standard input';
 export function addFields(command: Command, fields: readonly FieldOf[]): Command {
   for (const field of fields) {
     const description = field.kind === 'file' ? `${field.description}${IN_A_FILE}` : field.description;
+    if (field.kind === 'argument') {
+      command.argument(field.isOptional ? `[${field.name}]` : `<${field.name}>`, description);
+      continue;
+    }
     const option = new Option(flagText(field), description).makeOptionMandatory(!field.isOptional);
     command.addOption(field.choices === undefined ? option : option.choices(field.choices));
   }
   return command;
 }
 
-/** `minGap` → `--min-gap` */
+/** `minGap` → `--min-gap`; an argument is `TEXT` */
 export function flagOf({ name, kind }: Pick<FieldOf, 'name' | 'kind'>): string {
+  if (kind === 'argument') return name.toUpperCase();
   return kind === 'file' ? '--file' : `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 

@@ -13,7 +13,7 @@ export interface AuditEntry {
   readonly action: string;
   /** What it was done to: a recipient, a notification, a filter. */
   readonly on: string;
-  /** Counts and settings, such as `{ moved: 14, until: 1795… }`. Never a token, nor a text of an alert; a block's reason is here. */
+  /** Counts and settings, such as `{ moved: 14, until: 1795… }`. Never a token, nor a text of an alert; a block's reason and a note are here. */
   readonly facts: Readonly<Record<string, string | number | boolean>>;
 }
 

@@ -1,73 +1,17 @@
 import { z } from 'zod';
-import { didYouMean, InputError, printable, type Fault } from '../domain/faults.ts';
+import { didYouMean, printable, type Fault } from '../domain/faults.ts';
 import { limitedText, MAX_WINDOW_MS, parseRules, policyText, ruleName, type Rule } from '../domain/limits.ts';
 import { parseCancelTarget } from '../notification/notification.ts';
 import { DAYS, meantDay, quietFaults, quietHoursText, type Day, type QuietHours } from '../domain/quiet-hours.ts';
-import { DURATION_FORMAT, formatDuration, INSTANT_FORMAT, parseDuration } from '../domain/time.ts';
+import { DURATION_FORMAT, formatDuration, parseDuration } from '../domain/time.ts';
 import { MAX_BLOCK_MS } from '../limiter/checks.ts';
-import { parseInstant } from '../terminal/command.ts';
 import { instantFrom } from '../terminal/text.ts';
+import { endFaults, endOf, forField, noneFaults, textField, untilField } from './common-fields.ts';
 import { unfit, written, type FieldLook, type Names, type Read } from './fields.ts';
-import { defineOperation, type Operation, type PlanContext } from './operation.ts';
-
-/* Ends */
-
-type End = Readonly<Partial<Record<'for' | 'until', number | undefined>>>;
-
-function forField(description: string) {
-  return written(z.string(), { label: 'For', value: 'duration', description }, (text): Read<number> => {
-    const ms = parseDuration(text);
-    if (ms !== undefined && ms > 0 && ms <= MAX_BLOCK_MS) return { value: ms };
-    return unfit(`${DURATION_FORMAT}, at most ${formatDuration(MAX_BLOCK_MS)}`, text);
-  });
-}
-
-const untilField = written(
-  z.union([z.string(), z.number()], { error: INSTANT_FORMAT }),
-  { label: 'Until', value: 'time', kind: 'none', description: 'RFC 3339 or epoch milliseconds' },
-  (input): Read<number> => {
-    const at = parseInstant(String(input));
-    return at === undefined ? unfit(INSTANT_FORMAT, input) : { value: at };
-  },
-);
-
-function endFaults(given: Readonly<Record<string, unknown>>, { of }: Names): readonly Fault[] {
-  if (given['for'] === undefined || given['until'] === undefined) return [];
-  return [{ path: of('until'), expected: `${of('until')} or ${of('for')}`, found: 'both' }];
-}
-
-/** Epoch milliseconds; undefined without an end. An instant may be at most `mostMs` ahead of the limiter's clock. */
-function endOf(end: End, { now, names }: PlanContext, mostMs = Infinity): number | undefined {
-  const { until, for: forMs } = end;
-  if (until === undefined) return forMs === undefined ? undefined : now + forMs;
-  if (until > now && until <= now + mostMs) return until;
-  const bound = mostMs === Infinity ? '' : `, by ${formatDuration(mostMs)} at most`;
-  const expected = `an instant ahead of now, which is ${new Date(now).toISOString()}${bound}`;
-  const found = JSON.stringify(new Date(until).toISOString());
-  throw new InputError('unusable end', [{ path: names.of('until'), expected, found }]);
-}
-
-/** A fault if none of these fields, one of which is wanted, is given. */
-function noneFaults(given: Readonly<Record<string, unknown>>, fields: readonly string[], names: Names): Fault[] {
-  if (fields.some((field) => given[field] !== undefined)) return [];
-  const all = [...fields.map(names.of), ...names.others];
-  const expected = `${all.slice(0, -1).join(', ')} or ${all.at(-1) ?? ''}`;
-  return [{ path: all[0] ?? '', expected, found: all.length === 2 ? 'neither' : 'none of them' }];
-}
+import { note, unnote } from './note.ts';
+import { defineOperation, type Kept, type Operation, type OperatorStore } from './operation.ts';
 
 /* A block */
-
-const MAX_REASON = 500;
-
-const reasonField = written(
-  z.string(),
-  { label: 'Reason', value: 'text', description: 'for people to read' },
-  (text): Read<string> => {
-    const length = Array.from(text).length;
-    if (length >= 1 && length <= MAX_REASON && printable(text) === text) return { value: text };
-    return unfit(`1 to ${MAX_REASON} printable characters`, text);
-  },
-);
 
 const block = defineOperation({
   ...{ name: 'block', title: 'Block', scope: 'operate', done: 'the recipient is blocked' },
@@ -80,7 +24,7 @@ first expire. An earlier block is replaced.`,
   fields: z.strictObject({
     for: forField('from now, such as 2h').optional(),
     until: untilField.optional(),
-    reason: reasonField,
+    reason: textField({ label: 'Reason', value: 'text', description: 'for people to read' }),
   }),
   isOffered: () => true,
   initial: () => ({ for: '2h' }),
@@ -414,8 +358,22 @@ function readTarget(target: object, text: string): Read<string> {
 }
 
 /** All that an operator may do to one recipient, in the order in which it is offered. A new one is a value here. */
-export const OPERATIONS: readonly Operation[] = [block, unblock, limit, unlimit, quiet, unquiet, reset, cancel];
+export const OPERATIONS: readonly Operation[] = [
+  ...[block, unblock, limit, unlimit, quiet, unquiet, reset, cancel],
+  ...[note, unnote],
+];
 
 export function operationOf(name: string | undefined): Operation | undefined {
   return OPERATIONS.find((operation) => operation.name === name);
+}
+
+/** What operations keep about a recipient, in their order. */
+export async function keptAbout(recipientId: string, store: OperatorStore): Promise<readonly Kept[]> {
+  const all = await Promise.all(OPERATIONS.map(async (operation) => operation.kept?.(recipientId, store)));
+  return all.filter((each) => each !== undefined);
+}
+
+/** As fields of the JSON that shows the recipient. */
+export function keptFields(kept: readonly Kept[]): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(kept.flatMap(({ fields }) => Object.entries(fields)));
 }

@@ -11,9 +11,9 @@ export interface FieldLook {
   readonly value: string;
   /**
    * In forms it is a text if it is left out. `none`: it is in no form. `flag`: `true` or nothing, in no form. `file`: several
-   * values as JSON, which a command reads from a file; in no form.
+   * values as JSON, which a command reads from a file; in no form. `argument`: a command has it without a flag.
    */
-  readonly kind?: 'time' | 'days' | 'none' | 'flag' | 'file';
+  readonly kind?: 'time' | 'days' | 'none' | 'flag' | 'file' | 'argument';
   /** All that it may be. */
   readonly choices?: readonly string[];
   /** In a form's empty field. */

@@ -4,6 +4,7 @@ import type { Policy } from '../domain/limits.ts';
 import type { CancelTarget } from '../notification/notification.ts';
 import type { Action } from '../limiter/foresee.ts';
 import type { Inspection } from '../limiter/limiter.ts';
+import type { Connection } from '../redis/connection.ts';
 import type { Acted } from './actions.ts';
 import { PLAIN_NAMES, readFields, type Given, type Names } from './fields.ts';
 
@@ -34,12 +35,14 @@ export interface Operation<Fields extends z.ZodObject = z.ZodObject> {
   readonly answers: readonly string[];
   /** Texts and JSON values as people write them. Each is made by `written`. */
   readonly fields: Fields;
-  /** Whether a form makes sense for the recipient as it is. */
-  isOffered(recipient: Inspection): boolean;
+  /** Whether a form makes sense for the recipient as it is, with what is kept about it. */
+  isOffered(recipient: Inspection, kept: readonly Kept[]): boolean;
   /** With what a form begins. */
   initial?(recipient: Inspection): FormValues;
   /** What is wrong with the fields together. `given`: as they were written. */
   faults?(given: Given, names: Names): readonly Fault[];
+  /** What it keeps about the recipient, beside the limiters: shown wherever the recipient is. */
+  kept?(recipientId: string, store: OperatorStore): Promise<Kept | undefined>;
   /** What is to be done. Throws InputError, such as for an end that has passed. */
   plan(fields: z.output<Fields>, at: PlanContext): Plan;
 }
@@ -56,8 +59,30 @@ export interface PlanContext {
   readonly names: Names;
 }
 
-/** What is done: an action of the limiter, or a cancel. */
-export type Deed = Action | { readonly kind: 'cancel'; readonly target: CancelTarget };
+/** Where operations keep what is not the limiter's: the queue's Redis, under QUEUE_PREFIX. */
+export interface OperatorStore {
+  readonly connection: Connection;
+  readonly prefix: string;
+}
+
+/** What an operation keeps about a recipient. */
+export interface Kept {
+  /** `Note`; safe for a terminal, as `text`. */
+  readonly label: string;
+  readonly text: string;
+  /** For the JSON that shows the recipient. */
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+/** What an operation does by itself. It moves nothing that waits. */
+export interface OwnDeed {
+  readonly kind: 'own';
+  /** @param who did it, as the audit shows it. Resolves to what `Result.wasThere` is. It is safe to repeat */
+  run(store: OperatorStore, who: string): Promise<boolean>;
+}
+
+/** What is done: an action of the limiter, a cancel, or something of the operation's own. */
+export type Deed = Action | { readonly kind: 'cancel'; readonly target: CancelTarget } | OwnDeed;
 
 export interface Plan {
   readonly deed: Deed;

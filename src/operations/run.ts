@@ -6,7 +6,7 @@ import { findCancelable, type CancelParts } from '../producer/cancel.ts';
 import { act, limitersOf, type ActionParts } from './actions.ts';
 import type { Audit } from './audit.ts';
 import type { Names } from './fields.ts';
-import type { Asked, Did, Plan } from './operation.ts';
+import type { Asked, Did, OperatorStore, Plan } from './operation.ts';
 import { preview, previewCancel, type CancelPreview, type Preview, type PreviewParts } from './preview.ts';
 
 /** What a cancel needs beside the recipient's own queues. */
@@ -19,6 +19,7 @@ export interface CancelingParts {
 export interface OperationParts extends ActionParts {
   readonly limiters: Readonly<Record<CountedAs, ActionParts['limiters'][CountedAs] & Pick<Limiter, 'inspect'>>>;
   readonly audit: Pick<Audit, 'write'>;
+  readonly store: OperatorStore;
   /** Absent where there is no cancel. */
   readonly canceling?: CancelingParts;
 }
@@ -33,10 +34,11 @@ export async function previewOperation(
   asked: Asked,
   parts: OperationParts & Pick<PreviewParts, 'foresights'>,
 ): Promise<Foreseen> {
-  const { plan } = await planOf(asked, parts);
+  const { plan, alerts } = await planOf(asked, parts);
   const { deed, would, settled } = plan;
   const { foresights, queues: own } = parts;
   const { recipientId } = asked;
+  if (deed.kind === 'own') return { would, settled, preview: nothingMoves(alerts) };
   if (deed.kind !== 'cancel') return { would, settled, preview: await preview(recipientId, deed, { foresights, own }) };
   const found = { ...cancelingOf(parts).find, foresights, own };
   return { would, settled, preview: await previewCancel(recipientId, deed.target, found) };
@@ -81,6 +83,9 @@ export async function runOperation(
     if ('id' in deed.target) await checkOwn(recipientId, deed.target.id, find, names);
     result = { ...result, ...(await cancel(deed.target)) };
     await write({ canceled: result.canceled, tooLate: result.tooLate });
+  } else if (deed.kind === 'own') {
+    result.wasThere = await deed.run(parts.store, who);
+    await write({});
   } else {
     const waited = (await waitingOf(recipientId, plan, before, parts)).length;
     onMoved(0, waited);
@@ -103,6 +108,14 @@ export async function runOperation(
   return { ...plan.did({ ...result, before, after }), now, moved: result.moved, count, reserved };
 }
 
+function nothingMoves({ now, reserved }: Inspection): Preview {
+  const lastAt = reserved.at(-1)?.at;
+  return {
+    ...{ now, waiting: reserved.length, moves: 0, earlier: 0, later: 0, expiring: 0, expiryKnown: 0, slots: [] },
+    ...(lastAt !== undefined && { lastAtBefore: lastAt, lastAtAfter: lastAt }),
+  };
+}
+
 /** The end of an operation counts from the limiter's clock, so it is planned when that is known. */
 async function planOf(
   { operation, recipientId, fields, names }: Asked,
@@ -119,6 +132,7 @@ async function waitingOf(
   alerts: Inspection,
   { limiters }: Pick<OperationParts, 'limiters'>,
 ): Promise<Inspection['reserved']> {
+  if (deed.kind === 'own') return alerts.reserved;
   const concerned = deed.kind === 'cancel' ? Object.values(limiters) : limitersOf(deed, limiters);
   const others = concerned.filter((each) => each !== limiters.alert);
   const apart = await Promise.all(others.map((each) => each.inspect(recipientId)));

@@ -100,6 +100,11 @@ export function auditKey(prefix: string): string {
   return `${prefix}:audit`;
 }
 
+/** `{pushpacer}:note:teacher-42`: what an operator noted about a recipient. `prefix` is QUEUE_PREFIX itself. */
+export function noteKey(prefix: string, recipientId: string): string {
+  return `${prefix}:note:${recipientId}`;
+}
+
 /** `{pushpacer}:broadcast:term-start`: how much of a broadcast was enqueued. */
 export function broadcastKey(prefix: string, broadcastId: string): string {
   return `${prefix}:broadcast:${broadcastId}`;
