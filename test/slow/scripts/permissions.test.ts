@@ -77,7 +77,10 @@ test('with no more rights than listed everything works; the list has nothing tha
   });
 
   const found: Readonly<Record<RedisRole, readonly string[]>> = {
-    queue: [...ownCommands('src/{queue,producer,dead-letters,delivery,operations}'), ...(await commandsOfBullmq(queue.scripts))],
+    queue: [
+      ...ownCommands('src/{queue,producer,dead-letters,delivery,operations}'),
+      ...(await commandsOfBullmq(queue.scripts)),
+    ],
     limiter: ownCommands('src/{limiter,quota,breaker}'),
   };
   for (const [role, { admin, seen }] of [
