@@ -237,9 +237,11 @@ async function takeChosen(
   }
   const note = (facts: Readonly<Record<string, string | number>>): Promise<void> =>
     opened.audit.write({ ...takeEntry(wish, whoAmI()), facts });
-  if (!dryRun) await note({ state: 'began', rate: rateText(perSecond) }); // nothing is done that nobody can look up
+  // Before the first one: nothing is done that nobody can look up, and a command that finds nothing leaves no entry.
+  let began: Promise<void> | undefined;
   let done = 0;
   const counted = async (shard: DeadLetters, stored: StoredDeadLetter): Promise<boolean> => {
+    await (began ??= note({ state: 'began', rate: rateText(perSecond) }));
     const isTaken = await take(shard, stored);
     if (isTaken) done++;
     return isTaken;
@@ -248,11 +250,11 @@ async function takeChosen(
   const taken = dryRun
     ? await look('counted')
     : await look(past, { take: counted, ...(perSecond < Infinity && { pace }) }).catch(async (error: unknown) => {
-        await note({ state: 'failed', done }).catch(() => undefined);
+        if (began !== undefined) await note({ state: 'failed', done }).catch(() => undefined);
         throw error;
       });
   const { seen, matched, newer, byReason, forecast, said } = taken;
-  if (!dryRun) await note({ state: 'done', done, of: matched });
+  if (began !== undefined) await note({ state: 'done', done, of: matched });
   const left = await opened.count();
   const isUnknown = flags.id !== undefined && matched === 0 && newer === 0;
   if (json) {

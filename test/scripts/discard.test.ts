@@ -133,10 +133,11 @@ test.each([
   expect((await runMain(main, [], env)).stderr).toContain(`counts: ${call}`.replace(':  ', ': '));
 });
 
-test('its begin and its end are in the audit; a count is not', async () => {
+test('its begin and its end are in the audit; what takes nothing is not', async () => {
   const { prefix, deadQueue } = openQueues();
   await addDead(deadQueue, named(3));
   expect((await run(prefix, ['--dry-run'])).stdout).toMatch(/^would discard 3 of 3 dead letters/);
+  expect((await run(prefix, ['--reason', 'stalled', '--yes'])).stdout).toMatch(/^discarded 0 of 3/);
   const audit = createAudit(connectRedis(), prefix);
   expect(await audit.read({ count: 9 })).toEqual([]);
   await run(prefix, ['--id', 'n1', '--yes']);
