@@ -57,13 +57,13 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
   async function previewOf(verb: Verb, fields: unknown): Promise<object> {
     const opened = await takes.open();
     const wish = askToTake(verb, fields, opened.now);
-    const { policy, now, ...seen } = await takes.preview(wish, opened, LOOK_MS);
-    const which = `${seen.isWhole ? '' : 'more than '}${deadLetters(seen.count)}${breakdown(seen.byReason)}`;
-    const whole = { would: `${verb} ${which}`, before: now, count: seen.count, byReason: seen.byReason };
-    const { newer, isWhole } = seen;
-    if (verb === 'discard') return { ...whole, newer, isWhole };
+    const { policy, ...seen } = await takes.preview(wish, opened, LOOK_MS);
+    const { count, byReason, newer, isWhole } = seen;
+    const which = `${verb} ${isWhole ? '' : 'more than '}${deadLetters(count)}${breakdown(byReason)}`;
+    const chosen = { ...choiceFields(wish.which), before: wish.buriedUntilMs };
+    if (verb === 'discard') return { would: `${which}.`, chosen, now: seen.now, count, byReason, newer, isWhole };
     const sentences = outlookSentences(seen, { perSecond: wish.perSecond, policy });
-    return { ...whole, would: [`${whole.would}${toWhomText(seen)}.`, ...sentences].join(' '), ...seen };
+    return { would: [`${which}${toWhomText(seen)}.`, ...sentences].join(' '), chosen, ...seen };
   }
 
   async function begin(verb: Verb, fields: unknown, by: string): Promise<Response> {
@@ -92,7 +92,8 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
 
 /** A run, with what it takes as the fields that say so. */
 function viewOf({ which, perSecond, buriedUntilMs, ...run }: Run): object {
-  return { ...run, ...(perSecond < Infinity && { perSecond }), before: buriedUntilMs, chosen: choiceFields(which) };
+  const chosen = { ...choiceFields(which), before: buriedUntilMs };
+  return { ...run, ...(perSecond < Infinity && { perSecond }), chosen };
 }
 
 /** The fields in the body; without a body there are none. */

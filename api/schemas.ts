@@ -150,27 +150,24 @@ export function schemas(): Schema {
       {
         ...{ id: text, verb: { enum: Object.keys(TAKINGS) }, by: text, beganAt: instant, endedAt: instant },
         state: { enum: ['running', 'done', 'stopped', 'failed'] },
-        chosen: { type: 'object', description: 'the fields that chose: a filter, pick, or all' },
-        ...{ before: instant, perSecond: { type: 'number', description: 'absent: without a pause' } },
+        chosen: { type: 'object', description: 'the fields that chose, with fixed times and before' },
+        perSecond: { type: 'number', description: 'absent: without a pause' },
         of: { ...integer, description: 'how many were chosen; absent while they are counted' },
         ...{ done: integer, gone: { ...integer, description: 'others had taken them' }, byReason: { type: 'object' } },
         ...{ awaySince: instant, unsure: text, error: text },
       },
-      ['id', 'verb', 'by', 'beganAt', 'state', 'chosen', 'before', 'done', 'gone', 'byReason'],
+      ['id', 'verb', 'by', 'beganAt', 'state', 'chosen', 'done', 'gone', 'byReason'],
     ),
     WouldTake: object(
       {
-        ...{
-          would: { ...text, description: 'sentences' },
-          before: instant,
-          count: integer,
-          byReason: { type: 'object' },
-        },
+        would: { ...text, description: 'sentences' },
+        chosen: { type: 'object', description: 'the fields that choose the same later: with fixed times and before' },
+        ...{ now: instant, count: integer, byReason: { type: 'object' } },
         newer: { ...integer, description: 'written by a newer version: they stay' },
         isWhole: { type: 'boolean', description: 'false: the look took too long, and counted the oldest' },
         ...{ recipients: integer, busiest: { type: 'object' }, expired: integer, lastAfterMs: ms },
       },
-      ['would', 'before', 'count', 'byReason', 'newer', 'isWhole'],
+      ['would', 'chosen', 'count', 'byReason', 'newer', 'isWhole'],
     ),
     Overview: object(
       {
