@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { fieldsOf } from '../src/operations/fields.ts';
 import { ask, type Operation } from '../src/operations/operation.ts';
 import type { CancelPreview, Preview } from '../src/operations/preview.ts';
 import { previewOperation, runOperation, type Done } from '../src/operations/run.ts';
@@ -49,6 +50,11 @@ export function createOperations({ operating }: Pick<Backend, 'operating'>): Ope
 
 /** The JSON Schema of an operation's fields, as they are sent. */
 export function fieldsSchema(fields: z.ZodObject): Readonly<Record<string, unknown>> {
-  const schema = z.toJSONSchema(fields, { io: 'input' });
-  return { ...schema, $schema: undefined };
+  const { properties, ...schema } = z.toJSONSchema(fields, { io: 'input' });
+  const choices = new Map(fieldsOf({ fields }).map((field) => [field.name, field.choices]));
+  const all = Object.entries(properties ?? {}).map(([name, each]) => {
+    const allowed = choices.get(name);
+    return [name, allowed === undefined ? each : { ...(each as object), enum: allowed }];
+  });
+  return { ...schema, $schema: undefined, properties: Object.fromEntries(all) as object };
 }

@@ -1,4 +1,5 @@
 import type { Context, Hono, MiddlewareHandler } from 'hono';
+import { rateText } from '../src/dead-letters/pace.ts';
 import type { Run, Verb } from '../src/dead-letters/runs.ts';
 import { describeFound, InputError } from '../src/domain/faults.ts';
 import { notificationSchema } from '../src/notification/notification.ts';
@@ -6,7 +7,7 @@ import type { Logger } from '../src/observe/log.ts';
 import { OPERATIONS } from '../src/operations/catalogue.ts';
 import type { StatusResult } from '../src/operations/status.ts';
 import type { TakeRuns } from '../src/operations/take-runs.ts';
-import { askToTake, choiceFields, outlookSentences, TAKINGS, toWhomText } from '../src/operations/taking.ts';
+import { askToTake, choiceFields, outlookSentences, TAKINGS, toWhomText, type Wish } from '../src/operations/taking.ts';
 import { breakdown, deadLetters } from '../src/terminal/text.ts';
 import { json, parseJson, readBody, TOO_LARGE, typeOf, unsupported } from './bodies.ts';
 import type { Operations } from './operations.ts';
@@ -55,18 +56,21 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
   }
 
   async function previewOf(verb: Verb, fields: unknown): Promise<object> {
+    askToTake(verb, fields, Date.now()); // what is wrong is said also while Redis is away
     const opened = await takes.open();
     const wish = askToTake(verb, fields, opened.now);
     const { policy, ...seen } = await takes.preview(wish, opened, LOOK_MS);
     const { count, byReason, newer, isWhole } = seen;
     const which = `${verb} ${isWhole ? '' : 'more than '}${deadLetters(count)}${breakdown(byReason)}`;
-    const chosen = { ...choiceFields(wish.which), before: wish.buriedUntilMs };
-    if (verb === 'discard') return { would: `${which}.`, chosen, now: seen.now, count, byReason, newer, isWhole };
+    const rest = isWhole ? [] : ['There are more than could be counted: all of them are meant.'];
+    const said = { chosen: chosenBy(wish), now: seen.now, count, byReason, newer, isWhole };
+    if (verb === 'discard') return { ...said, would: [`${which}.`, ...rest].join(' ') };
     const sentences = outlookSentences(seen, { perSecond: wish.perSecond, policy });
-    return { would: [`${which}${toWhomText(seen)}.`, ...sentences].join(' '), chosen, ...seen };
+    return { ...seen, ...said, would: [`${which}${toWhomText(seen)}.`, ...sentences, ...rest].join(' ') };
   }
 
   async function begin(verb: Verb, fields: unknown, by: string): Promise<Response> {
+    askToTake(verb, fields, Date.now());
     const started = await takes.start(askToTake(verb, fields, (await takes.open()).now), by);
     if (started.kind === 'full') return problemResponse(tooMany(started.most));
     const { run } = started;
@@ -90,10 +94,15 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
   }
 }
 
-/** A run, with what it takes as the fields that say so. */
-function viewOf({ which, perSecond, buriedUntilMs, ...run }: Run): object {
-  const chosen = { ...choiceFields(which), before: buriedUntilMs };
-  return { ...run, ...(perSecond < Infinity && { perSecond }), chosen };
+/** The fields that mean the same later: with fixed times. */
+function chosenBy({ which, perSecond, buriedUntilMs }: Omit<Wish, 'verb'>): object {
+  return { ...choiceFields(which), rate: rateText(perSecond), before: buriedUntilMs };
+}
+
+/** A run, with what it takes as the fields that say so. An error may name Redis's address: the log has it. */
+function viewOf({ which, perSecond, buriedUntilMs, error, ...run }: Run): object {
+  const chosen = chosenBy({ which, perSecond, buriedUntilMs });
+  return { ...run, chosen, ...(error !== undefined && { error: 'it could not go on; the log of the API says why' }) };
 }
 
 /** The fields in the body; without a body there are none. */
@@ -121,12 +130,12 @@ function isPreviewed(c: Context<ApiEnv>): boolean {
 
 const UNKNOWN_RUN: Problem = {
   ...{ status: 404, code: 'not-found' },
-  detail: 'no run has this id: this process began none of it, or it ended long ago; the audit has what it did',
+  detail: 'no run has this id: this process did not begin it, or it ended long ago; the audit has what it did',
 };
 
 function tooMany(most: number): Problem {
   return {
     ...{ status: 409, code: 'conflict' },
-    detail: `${most} runs go on in this process already: wait until one has ended, or stop one`,
+    detail: `${most} runs go on in this API already: wait until one has ended, or stop one`,
   };
 }

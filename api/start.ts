@@ -56,6 +56,7 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Program>
   const served = await listen({ name: 'API', variables: 'API' }, app.fetch, api, log);
   starting.defer(() => served.close());
   starting.defer(() => stopping.abort());
+  stopping.signal.addEventListener('abort', () => void backend.takes.close());
   const opened = starting.move();
   return { url: served.url, ready: backend.reached, close: () => opened.disposeAsync() };
 }

@@ -12,8 +12,10 @@ export function givenIn(schema: { readonly fields: z.ZodObject }, form: FormData
   const fields = new Map(fieldsOf(schema).map((field) => [field.name, field]));
   const given: Record<string, unknown> = {};
   for (const name of new Set([...form.keys(), ...fields.keys()])) {
-    const { kind, isOptional = true } = fields.get(name) ?? {};
-    const texts = form.getAll(name).flatMap((value) => (typeof value === 'string' ? [value.trim()] : []));
+    const { kind, isExact, isOptional = true } = fields.get(name) ?? {};
+    const texts = form
+      .getAll(name)
+      .flatMap((value) => (typeof value === 'string' ? [isExact === true ? value : value.trim()] : []));
     const [first = ''] = texts;
     if (first === '' && isOptional) continue;
     given[name] = kind === 'flag' ? ['true', 'yes'].includes(first) : texts.length > 1 ? texts : first;

@@ -42,6 +42,7 @@ export async function startConsole(
   const served = await listen({ name: 'console', variables: 'CONSOLE' }, app.fetch, own, log);
   starting.defer(() => served.close());
   starting.defer(() => stopping.abort());
+  stopping.signal.addEventListener('abort', () => void backend.takes.close());
   const opened = starting.move();
   return { url: served.url, ready: backend.reached, close: () => opened.disposeAsync() };
 }

@@ -82,10 +82,12 @@ function watched(limiter: WaitingLimiter, { slots }: Pick<Metrics, 'slots'>): Wa
 const SLOWEST_MS = 5_000;
 
 /**
- * The same limiter, that admits only what replicas have too: an admission that a failover forgot would be given twice.
+ * The same limiter, which answers `admitted` only when replicas of Redis have the slot too. Without that a failover could lose the slot,
+ * and it would be given again.
  *
- * It asks for a slot that lies as far ahead as confirmations take. Otherwise the slot is over when it is confirmed, and another one is
- * asked for and confirmed. A new id is admitted without a lead (admit.lua), so where confirmations are slow it asks twice.
+ * To confirm takes time, in which the slot could pass: then another slot has to be asked for and confirmed. So each ask is for a slot that
+ * lies as far ahead as the slowest confirmation took lately. admit.lua ignores that for a new id: where confirmations are slow, a new
+ * id asks twice.
  */
 export function confirmed(limiter: WaitingLimiter, confirmOf: (recipientId: string) => Confirm): WaitingLimiter {
   let slowest = { tookMs: 0, at: -Infinity };

@@ -21,8 +21,8 @@ export const auditPage: Page = (app, { audit }) => {
       section: '/audit',
       body: html`<h1>Audit</h1>
         <p>
-          What operators did in consoles, and to recipients in the terminal and by the HTTP API, the newest first. The
-          last 10,000 actions are kept.
+          What operators did in consoles, in the terminal and by the HTTP API, the newest first. The last 10,000 actions
+          are kept.
         </p>
         ${table(
           ['When', 'Who', 'What', 'To', 'Facts'],

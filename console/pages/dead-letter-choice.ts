@@ -11,11 +11,12 @@ import { counted } from '../layout.ts';
  */
 
 /** What the page, and nothing else, reads. */
-const OF_THE_PAGE = ['verb', 'count', 'typed', 'page'];
+const OF_THE_PAGE = ['verb', 'count', 'typed'];
 
 /** @param now epoch milliseconds, for times such as `2h`. Throws InputError. */
 export function filterIn(params: URLSearchParams, now: number): DeadLetterFilter {
-  return filterFrom(givenIn({ fields: FILTER }, withoutThose(params)), now);
+  const known = [...params].filter(([name]) => name in FILTER.shape); // links may bring other names
+  return filterFrom(givenIn({ fields: FILTER }, new URLSearchParams(known)), now);
 }
 
 /** @param now epoch milliseconds on Redis's clock. Throws InputError. */

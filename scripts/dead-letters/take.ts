@@ -15,7 +15,7 @@ import { printable } from '../../src/domain/faults.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { createAudit, type Audit } from '../../src/operations/audit.ts';
 import { fieldsOf, type FieldOf, type Given } from '../../src/operations/fields.ts';
-import { takeEntry } from '../../src/operations/take-runs.ts';
+import { noteBegin, takeEntry } from '../../src/operations/take-runs.ts';
 import {
   askToTake,
   FILTER,
@@ -31,7 +31,15 @@ import { findLayout, prefixesOf } from '../../src/queue/shards/layout.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { readWorkers, sharedPolicy } from '../../src/queue/workers.ts';
 import { readClock, type Connection } from '../../src/redis/connection.ts';
-import { callOf, CommandError, createCommand, printJson, runCommand, UsageError } from '../../src/terminal/command.ts';
+import {
+  callOf,
+  CommandError,
+  createCommand,
+  printJson,
+  runCommand,
+  UsageError,
+  warn,
+} from '../../src/terminal/command.ts';
 import { canAsk, confirm, createProgress, say } from '../../src/terminal/progress.ts';
 import { breakdown, columnsOf, deadLetters, wrapText } from '../../src/terminal/text.ts';
 import { addFields, flagOf, namesOf, usage } from '../support/flags.ts';
@@ -143,7 +151,10 @@ interface TakeCommand extends Required<Pick<LookOptions, 'take'>> {
   readonly example: string;
   /** The fields of its JSON that it alone has. */
   readonly answers: readonly string[];
-  /** The limits that the outlook reckons with if no worker lives. Absent: only the counts by reason are shown, and no rate holds. */
+  /**
+   * The overall limits for the forecast of when the last one is sent, where no worker is alive. Absent: there is no forecast, only
+   * the counts by reason, and nothing bounds how many are taken in a second.
+   */
   readonly policy?: () => Policy;
 }
 
@@ -164,10 +175,10 @@ export async function takeMain(argv: readonly string[], command: TakeCommand): P
       'after',
       `
 ${help}On a terminal the command says what it would ${verb}, and asks; ${elsewhere}. Without a filter --all is
-required, but for --dry-run; --limit is not a filter.
+required, except with --dry-run; --limit is not a filter.
 
 ${TIME_HELP} Dead letters that come while the command runs are not ${past}. If the command ends half-way, start it again.
-Its begin and its end are in the audit.
+The audit has its begin and its end; if it is interrupted, its begin alone.
 
 ${QUEUE_HELP}`,
     )
@@ -235,13 +246,18 @@ async function takeChosen(
       if (canAsk() && !(await confirm(question))) throw new CommandError(`nothing was ${past}`);
     }
   }
-  const note = (facts: Readonly<Record<string, string | number>>): Promise<void> =>
-    opened.audit.write({ ...takeEntry(wish, whoAmI()), facts });
-  // Before the first one: nothing is done that nobody can look up, and a command that finds nothing leaves no entry.
+  const facts = { state: 'began', rate: rateText(perSecond), ...(flags.limit !== undefined && { limit: flags.limit }) };
+  const noteEnd = async (end: Readonly<Record<string, string | number>>): Promise<void> => {
+    if (began === undefined) return;
+    await opened.audit.write({ ...takeEntry(wish, whoAmI()), facts: end }).catch(() => {
+      warn('that it has ended could not be written to the audit');
+    });
+  };
+  // Before the first one, so that a command that finds nothing leaves no entry.
   let began: Promise<void> | undefined;
   let done = 0;
   const counted = async (shard: DeadLetters, stored: StoredDeadLetter): Promise<boolean> => {
-    await (began ??= note({ state: 'began', rate: rateText(perSecond) }));
+    await (began ??= noteBegin(opened.audit, wish, whoAmI(), facts));
     const isTaken = await take(shard, stored);
     if (isTaken) done++;
     return isTaken;
@@ -250,11 +266,11 @@ async function takeChosen(
   const taken = dryRun
     ? await look('counted')
     : await look(past, { take: counted, ...(perSecond < Infinity && { pace }) }).catch(async (error: unknown) => {
-        if (began !== undefined) await note({ state: 'failed', done }).catch(() => undefined);
+        await noteEnd({ state: 'failed', done });
         throw error;
       });
   const { seen, matched, newer, byReason, forecast, said } = taken;
-  if (began !== undefined) await note({ state: 'done', done, of: matched });
+  await noteEnd({ state: 'done', done, of: matched });
   const left = await opened.count();
   const isUnknown = flags.id !== undefined && matched === 0 && newer === 0;
   if (json) {

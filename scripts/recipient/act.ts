@@ -25,7 +25,7 @@ function commandOf(operation: Operation): Command {
   const back = OPERATIONS.find(({ flagOf }) => flagOf?.operation === operation.name);
   const answers = ['recipientId', ...operation.answers, 'waiting', 'lastAt', 'moved'].join(', ');
   const command = createCommand(operation.name, operation.does).argument('<id>', 'the recipient', recipientId);
-  addFields(command, fieldsOf(operation));
+  addFields(command, fieldsOf(operation), back !== undefined);
   if (back?.flagOf !== undefined) command.option(back.flagOf.flag, back.flagOf.does);
   command.option('--json', `one JSON object as the last line: ${answers}`);
   if (operation.help !== '') command.addHelpText('after', operation.help);
@@ -68,10 +68,10 @@ async function askedBy(
   return ask(operation, id, isObject ? { ...whole, ...content } : content, names);
 }
 
-/** A flag may have no other one beside it. */
+/** A flag may have nothing beside it. */
 function checkAlone(flag: string, given: readonly FieldOf[]): void {
   const [other] = given;
-  if (other !== undefined) throw new UsageError(`${flag}: expected no other flag, found ${flagOf(other)}`);
+  if (other !== undefined) throw new UsageError(`${flag}: expected nothing beside it, found ${flagOf(other)}`);
 }
 
 async function readJson(path: string): Promise<unknown> {

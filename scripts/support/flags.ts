@@ -7,11 +7,12 @@ import { UsageError } from '../../src/terminal/command.ts';
 
 const IN_A_FILE = ' as JSON, in place of the flags; - reads standard input';
 
-export function addFields(command: Command, fields: readonly FieldOf[]): Command {
+/** @param isInstead another flag may be given in place of the arguments */
+export function addFields(command: Command, fields: readonly FieldOf[], isInstead = false): Command {
   for (const field of fields) {
     const description = field.kind === 'file' ? `${field.description}${IN_A_FILE}` : field.description;
     if (field.kind === 'argument') {
-      command.argument(field.isOptional ? `[${field.name}]` : `<${field.name}>`, description);
+      command.argument(field.isOptional || isInstead ? `[${field.name}]` : `<${field.name}>`, description);
       continue;
     }
     const option = new Option(flagText(field), description).makeOptionMandatory(!field.isOptional);

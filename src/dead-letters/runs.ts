@@ -47,7 +47,8 @@ export type Started =
   | { readonly kind: 'full'; readonly most: number };
 
 export interface Runs {
-  start(request: RunRequest): Started;
+  /** It takes nothing before `ready` resolves, which must not reject. */
+  start(request: RunRequest, ready?: Promise<unknown>): Started;
   /** The newest first: those that go on, and the last ones that ended. */
   list(): readonly Run[];
   find(id: string): Run | undefined;
@@ -76,7 +77,7 @@ const AGAIN_MS = 500;
 const REMEMBERED = 50;
 
 /**
- * Runs that a console starts. Each lives in the process that started it: if that ends, the run ends with it, and what it has not taken
+ * Runs that a console or the HTTP API starts. Each lives in the process that started it: if that ends, the run ends with it, and what it has not taken
  * is still there. Dead letters are taken one by one, each in a step of its own in Redis, so of two runs over the same ones each is
  * taken by one. If Redis goes away, a run waits, then goes on from the beginning of what is left.
  */
@@ -85,9 +86,11 @@ export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = P
 
   const going = () => [...all.values()].filter(({ run }) => run.state === 'running');
 
-  async function go(each: Going): Promise<void> {
+  async function go(each: Going, ready: Promise<unknown>): Promise<void> {
     const { run, stopping } = each;
     const { signal } = stopping;
+    await ready;
+    if (signal.aborted) return;
     const attend = <T>(work: () => Promise<T>) => untilAnswered(each, work);
     const opened = await attend(shards);
     run.of = await attend(async () => {
@@ -142,10 +145,10 @@ export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = P
     }
   }
 
-  async function goToEnd(each: Going): Promise<void> {
+  async function goToEnd(each: Going, ready: Promise<unknown>): Promise<void> {
     const { run, stopping } = each;
     try {
-      await go(each);
+      await go(each, ready);
       run.state = stopping.signal.aborted ? 'stopped' : 'done';
     } catch (error) {
       run.state = stopping.signal.aborted ? 'stopped' : 'failed';
@@ -159,7 +162,7 @@ export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = P
   }
 
   return {
-    start(request) {
+    start(request, ready: Promise<unknown> = Promise.resolve()) {
       if (going().length >= most) return { kind: 'full', most };
       const run: Going['run'] = {
         ...request,
@@ -168,7 +171,7 @@ export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = P
       };
       const each: Going = { run, byReason: new Map(), stopping: new AbortController(), ended: Promise.resolve() };
       all.set(run.id, each);
-      each.ended = goToEnd(each);
+      each.ended = goToEnd(each, ready);
       return { kind: 'started', run: shown(each) };
     },
     list: () => [...all.values()].reverse().map(shown),

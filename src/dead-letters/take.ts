@@ -190,7 +190,9 @@ export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: T
       onMatched?.(stored);
     }
     chosen += batch.length;
-    await Promise.all(batch.map(takeOne));
+    const taking = await Promise.allSettled(batch.map(takeOne)); // all that began have ended, also if one failed
+    const failed = taking.find((each) => each.status === 'rejected');
+    if (failed !== undefined) throw failed.reason;
     for (let others = page.length - batch.length; others > 0; others--) onSeen?.();
     seen += page.length;
     if (page.length < all.length || chosen >= limit) break;

@@ -129,7 +129,7 @@ export interface Slot {
   readonly at: number;
   /** The same instant on `performance.now()`. */
   readonly sendAt: number;
-  /** After this instant of `performance.now()` nothing may be sent in it: the next alert could follow too closely. */
+  /** After this instant of `performance.now()` nothing may be sent in the slot: the next alert could follow too closely. */
   readonly sendBy: number;
   /** A job that waits for such a slot is due this much before it, in milliseconds. */
   readonly leadMs: number;

@@ -65,7 +65,7 @@ export type SlotAnswer =
  * from this send. A person does not notice so little. The tests allow 50 ms, and half of that is left for the way to the provider.
  */
 const MAX_LATE_MS = 25;
-/** Of a gap that is short, at most this share. */
+/** Where the gap is short, a request is late by at most this share of the gap. */
 const MAX_LATE_SHARE = 0.25;
 /** How often a missed slot is asked for anew: that helps after a short standstill, not on a machine that is always late. */
 const MAX_RENEWALS = 5;

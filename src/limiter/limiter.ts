@@ -8,7 +8,10 @@ export interface SlotId {
   readonly recipientId: string;
   /** Names the ask. One id never has two slots. A retry after a failed attempt is a new ask, under a new id. */
   readonly id: string;
-  /** The category of the ask. If it has a policy of its own, the slot is taken and given back in both scopes. */
+  /**
+   * The category of the ask. If it has a policy of its own, the slot is taken and given back twice: in the recipient's overall limits
+   * and in those of the category.
+   */
   readonly category?: string;
 }
 

@@ -45,7 +45,10 @@ export interface SlotBefore {
   readonly entry?: string;
 }
 
-/** A slot counts as fixed by what ends this much before it: sends are late by some milliseconds, and a line then stays as it is. */
+/**
+ * What ends within this much of a slot, before or after it, counts as the reason of the slot. The two need not be equal: a send may be late
+ * by some milliseconds, and what waits behind it keeps its slots.
+ */
 const NEAR_MS = 1_000;
 
 /** The reservation that is stored as `entry`; undefined if there is none. */

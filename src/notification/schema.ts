@@ -9,7 +9,7 @@ import type { Alert, DigestFields, Notification } from './types.ts';
 import { INSTANT_FORMAT } from '../domain/time.ts';
 
 /**
- * What a notification may contain. The types of the fields, with their descriptions, are in notification-types.ts; `npm run schema`
+ * What a notification may contain. The types of the fields, with their descriptions, are in types.ts; `npm run schema`
  * makes docs/notification.schema.json of both.
  */
 

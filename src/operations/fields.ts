@@ -16,6 +16,8 @@ export interface FieldLook {
   readonly kind?: 'time' | 'days' | 'none' | 'flag' | 'file' | 'argument';
   /** All that it may be. */
   readonly choices?: readonly string[];
+  /** Spaces at its ends count: it is a name. */
+  readonly isExact?: true;
   /** In a form's empty field. */
   readonly example?: string;
 }

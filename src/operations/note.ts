@@ -3,7 +3,7 @@ import { printable } from '../domain/faults.ts';
 import { parseObject } from '../domain/json.ts';
 import { noteKey } from '../queue/names.ts';
 import { instant } from '../terminal/text.ts';
-import { noneFaults, textField } from './common-fields.ts';
+import { textField } from './common-fields.ts';
 import { defineOperation, type Kept } from './operation.ts';
 
 /** A note that nobody writes anew goes after so long. */
@@ -18,10 +18,9 @@ One note, which replaces an earlier one. It is kept for a year. Nothing that wai
   hint: 'Shown with the recipient, to all who may look. It replaces an earlier note.',
   answers: ['note', 'wasNoted'],
   fields: z.strictObject({
-    text: textField({ label: 'Text', value: 'text', kind: 'argument', description: 'for people to read' }).optional(),
+    text: textField({ label: 'Text', value: 'text', kind: 'argument', description: 'for people to read' }),
   }),
   isOffered: () => true,
-  faults: (given, names) => noneFaults(given, ['text'], names),
   async kept(recipientId, { connection, prefix }): Promise<Kept | undefined> {
     const stored = await connection.get(noteKey(prefix, recipientId));
     if (stored === null) return undefined;
@@ -29,7 +28,7 @@ One note, which replaces an earlier one. It is kept for a year. Nothing that wai
     const said = `${String(text)} (${String(by)}, ${instant(Number(at))})`;
     return { label: 'Note', text: printable(said), fields: { note: { text, by, at } } };
   },
-  plan: ({ text = '' }, { recipientId, now }) => ({
+  plan: ({ text }, { recipientId, now }) => ({
     deed: {
       kind: 'own',
       async run({ connection, prefix }, by) {

@@ -27,7 +27,7 @@ export interface Operation<Fields extends z.ZodObject = z.ZodObject> {
   readonly done: string;
   /** The scope that a token needs for it. */
   readonly scope: 'operate';
-  /** It only takes back what an operator did. */
+  /** It takes back what an operator did, or changes nothing that is sent. */
   readonly isGentle?: true;
   /** The terminal has it as a flag of another operation, alone: `--clear` of `limit`. */
   readonly flagOf?: { readonly operation: string; readonly flag: string; readonly does: string };

@@ -4,6 +4,7 @@ import { createRuns, type Run, type Runs, type RunsOptions, type Started } from 
 import type { DeadLetters } from '../dead-letters/store.ts';
 import type { Policy } from '../domain/limits.ts';
 import type { Logger } from '../observe/log.ts';
+import { notNowWord } from '../redis/deadline.ts';
 import type { Audit } from './audit.ts';
 import { choiceText, type Wish } from './taking.ts';
 
@@ -42,12 +43,27 @@ export interface TakeRuns extends Pick<Runs, 'list' | 'find' | 'close'> {
 
 export function openTakeRuns({ open, policy, explain, audit, log }: TakeRunsParts): TakeRuns {
   const shards = async () => (await open()).shards;
-  const runs = createRuns({ shards, explain, onEnd: (run) => void noteEnd(run) });
+  const ends = new Set<Promise<void>>();
+  const stoppedBy = new Map<string, string>();
+  const runs = createRuns({
+    ...{ shards, explain },
+    onEnd(run) {
+      const end = noteEnd(run).finally(() => ends.delete(end));
+      ends.add(end);
+    },
+  });
 
   /** What the run did is in the log if it cannot be written to the audit. */
   async function noteEnd(run: Run): Promise<void> {
     const { id, verb, by, state, done, of, gone, error } = run;
-    const counts = { done, ...(of !== undefined && { of }), gone };
+    const stopper = stoppedBy.get(id);
+    stoppedBy.delete(id);
+    const counts = {
+      done,
+      ...(of !== undefined && { of }),
+      gone,
+      ...(stopper !== undefined && { stoppedBy: stopper }),
+    };
     log.info({ run: id, verb, by, state, ...counts, ...(error !== undefined && { error }) }, 'dead letters taken');
     try {
       await audit.write({ ...takeEntry(run, by), facts: { run: id, state, ...counts } });
@@ -64,26 +80,50 @@ export function openTakeRuns({ open, policy, explain, audit, log }: TakeRunsPart
       return { ...seen, policy: terms.policy, now };
     },
     async start(wish, by) {
-      const started = runs.start({ ...wish, by });
+      const ready = Promise.withResolvers<undefined>();
+      const started = runs.start({ ...wish, by }, ready.promise);
       if (started.kind === 'full') return started;
       const { id, perSecond } = started.run;
       try {
-        await audit.write({ ...takeEntry(wish, by), facts: { run: id, state: 'began', rate: rateText(perSecond) } });
+        await noteBegin(audit, wish, by, { run: id, state: 'began', rate: rateText(perSecond) });
       } catch (error) {
-        runs.stop(id); // nothing is done that nobody can look up
+        runs.stop(id);
         throw error;
+      } finally {
+        ready.resolve(undefined);
       }
       return started;
     },
     stop(id, by) {
       const isStopped = runs.stop(id);
-      if (isStopped) log.info({ run: id, by }, 'a run was stopped');
+      if (isStopped) {
+        stoppedBy.set(id, by);
+        log.info({ run: id, by }, 'a run was stopped');
+      }
       return isStopped;
     },
     list: () => runs.list(),
     find: (id) => runs.find(id),
-    close: () => runs.close(),
+    async close() {
+      await runs.close();
+      await Promise.all(ends);
+    },
   };
+}
+
+/**
+ * Writes that it begins, before the first one is taken: nothing is done that nobody can look up. Rejects if that is not possible, but for
+ * a discard while Redis's memory is full: it makes room, and then the audit has its end alone.
+ */
+export async function noteBegin(
+  audit: Pick<Audit, 'write'>,
+  wish: Pick<Wish, 'verb' | 'which'>,
+  who: string,
+  facts: Readonly<Record<string, string | number>>,
+): Promise<void> {
+  await audit.write({ ...takeEntry(wish, who), facts }).catch((error: unknown) => {
+    if (wish.verb !== 'discard' || notNowWord(String(error)) !== 'OOM') throw error;
+  });
 }
 
 /** What an entry of the audit says of a replay or discard, without its facts. */

@@ -49,9 +49,12 @@ const RATE_FORMAT = 'a rate such as 50/s, 30/m or 500/h, or off';
 const NO_APP = "''";
 /** At least as many as a page of a list has. */
 const MOST_PICKED = 200;
+const PICK_FORMAT = 'a shard and an id, such as 0:msg-1, or several of these';
 
 const text = (label: string, value: string, example: string, description: string) =>
-  written(z.string(), { label, value, example, description }, (given): Read<string> => ({ value: given }));
+  written(z.string(), { label, value, example, description, isExact: true }, (given): Read<string> => ({
+    value: given,
+  }));
 
 function oneOf<T extends string>(label: string, value: string, choices: readonly T[], description: string) {
   return written(z.string(), { label, value, choices, description }, (given): Read<T> => {
@@ -83,7 +86,7 @@ const which = {
   app: written(
     z.string(),
     {
-      ...{ label: 'App', value: 'name', example: "any; '' for none" },
+      ...{ label: 'App', value: 'name', isExact: true, example: "any; '' for none" },
       description: "only those with such a device of this app; '' is the app of the environment",
     },
     (name): Read<string> => ({ value: name === NO_APP ? '' : name }),
@@ -106,8 +109,14 @@ export const TAKE = z.strictObject({
     (all): Read<boolean> => ({ value: all }),
   ).optional(),
   pick: written(
-    z.union([z.string(), z.array(z.string())]),
-    { label: 'Pick', value: 'shard:id', kind: 'none', description: 'these ones, such as 0:msg-1, and no others' },
+    z.union([z.string(), z.array(z.string())], { error: PICK_FORMAT }),
+    {
+      label: 'Pick',
+      value: 'shard:id',
+      kind: 'none',
+      isExact: true,
+      description: 'these ones, such as 0:msg-1, and no others',
+    },
     readPicks,
   ).optional(),
   rate: written(
@@ -124,7 +133,7 @@ export const TAKE = z.strictObject({
   ).optional(),
   before: written(
     z.union([z.string(), z.number()], { error: INSTANT_FORMAT }),
-    { label: 'Before', value: 'time', kind: 'none', description: 'none that came later; a preview answers it' },
+    { label: 'Before', value: 'time', kind: 'none', description: 'none that came later; a preview gives it' },
     (given): Read<number> => {
       const at = parseInstant(String(given));
       return at === undefined ? unfit(INSTANT_FORMAT, given) : { value: at };
@@ -136,9 +145,9 @@ type Picked = Exclude<Choice['which'], DeadLetterFilter>;
 
 function readPicks(given: string | readonly string[]): Read<Picked> {
   const picked = [given].flat().map((one) => [one, /^(\d{1,4}):([^]+)$/.exec(one)] as const);
-  if (picked.length > MOST_PICKED) return unfit(`${MOST_PICKED} at most`, given);
+  if (picked.length === 0 || picked.length > MOST_PICKED) return unfit(`1 to ${MOST_PICKED} of them`, given);
   const wrong = picked.find(([, match]) => match === null);
-  if (wrong !== undefined) return unfit('a shard and an id, such as 0:msg-1', wrong[0]);
+  if (wrong !== undefined) return unfit(PICK_FORMAT, wrong[0]);
   return { value: picked.map(([, match]) => ({ shard: Number(match?.[1]), id: match?.[2] ?? '' })) };
 }
 

@@ -95,7 +95,7 @@ export function writeProbeKey(prefix: string): string {
   return `${prefix}:write-probe`;
 }
 
-/** `{pushpacer}:audit`: what operators did in the console. One for all shards: `prefix` is QUEUE_PREFIX itself. */
+/** `{pushpacer}:audit`: what operators did. One for all shards: `prefix` is QUEUE_PREFIX itself. */
 export function auditKey(prefix: string): string {
   return `${prefix}:audit`;
 }

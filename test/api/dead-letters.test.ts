@@ -46,7 +46,7 @@ it('previews and replays what a filter chooses, and only what had come by then',
   const { api, take, run, left, deadQueue, audit } = await open(5);
   const { body: would } = await take('replay', { since: '1h', rate: 'off' }, '?preview=true');
   const since = expect.stringMatching(/^20\d\d-.*Z$/) as string;
-  expect(would['chosen']).toEqual({ since, before: expect.any(Number) as number });
+  expect(would['chosen']).toEqual({ since, rate: 'off', before: expect.any(Number) as number });
   expect(would).toMatchObject({
     count: 5,
     byReason: { rejected: 5 },
@@ -60,7 +60,7 @@ it('previews and replays what a filter chooses, and only what had come by then',
 
   await new Promise((resolve) => setTimeout(resolve, 5));
   await deadQueue.add('push', deadLetter('later'), { jobId: 'later' });
-  const began = await take('replay', { rate: 'off', ...(would['chosen'] as object) });
+  const began = await take('replay', would['chosen']);
   const { id } = began.body;
   expect(began).toMatchObject({ status: 202, body: { verb: 'replay', by: 'olga', chosen: would['chosen'] } });
   expect(began.headers.get('location')).toBe(`/v1/dead-letters/runs/${String(id)}`);
@@ -83,7 +83,7 @@ it('previews and replays what a filter chooses, and only what had come by then',
 });
 
 it('discards single ones, and stops a run that goes on', async () => {
-  const { call, take, run, stop, left } = await open(40);
+  const { call, take, run, stop, left, audit } = await open(40);
   const { body: would } = await take('discard', { pick: ['0:n1', '0:none'] }, '?preview=true');
   expect(would).toMatchObject({ would: 'discard 1 dead letter (1 rejected).', count: 1 });
   expect(would).not.toHaveProperty('recipients');
@@ -95,8 +95,10 @@ it('discards single ones, and stops a run that goes on', async () => {
   expect((await stop(slow['id'])).status).toBe(200);
   await expect
     .poll(async () => (await run(slow['id'])).body)
-    .toMatchObject({ state: 'stopped', chosen: { all: true } });
+    .toMatchObject({ state: 'stopped', chosen: { all: true, rate: '10/s' } });
   expect(await left()).toBeGreaterThan(20);
+  const stopped = { who: 'olga', facts: { run: slow['id'], state: 'stopped', stoppedBy: 'olga' } };
+  await expect.poll(() => audit.read({ count: 1 })).toMatchObject([stopped]);
   const { body } = await call('get', '/v1/dead-letters/runs', '/v1/dead-letters/runs', undefined, 'reader');
   expect(body['runs']).toMatchObject([{ id: slow['id'] }, { id: single['id'] }]);
   expect((await run('none')).status).toBe(404);
@@ -108,6 +110,8 @@ it.each([
   [{ all: true, rate: 'fast' }, 'rate'],
   [{ all: true, reasn: 'rejected' }, 'reasn'],
   [{ since: '1h', until: '2h' }, 'since'],
+  [{ pick: [] }, 'pick'],
+  [{ pick: 5 }, 'pick'],
 ])('refuses %j by name, and takes nothing', async (body, path) => {
   const { take, left, audit } = await open(1);
   for (const query of ['', '?preview=true']) {

@@ -89,6 +89,8 @@ describe('the list', () => {
       expect({ query, found: text.includes('1 of 61 dead letters') }).toEqual({ query, found: true });
       expect(text).not.toContain('recipient-n1"');
     }
+    expect((await get('/dead-letters?recipient=teacher-7%20')).text).toContain('Take something out of the filter');
+    expect((await get('/dead-letters?utm_source=chat&recipient=teacher-7')).text).toContain('1 of 61 dead letters');
     expect((await get('/dead-letters?app=%27%27')).text).toContain('61 of 61 dead letters');
     expect((await get('/dead-letters?app=teacher')).text).toContain('Take something out of the filter');
     expect((await get('/dead-letters')).text).toContain('Page 1 of 2');

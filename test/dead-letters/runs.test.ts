@@ -77,6 +77,26 @@ test('a run replays what the filter matches, the oldest of all shards first, and
   expect(await first.deadQueue.getJobCountByTypes('wait')).toBe(1);
 });
 
+test('it takes nothing before it may, and nothing at all if it is stopped by then', async () => {
+  const { runs, queues } = await open();
+  const [queue] = queues;
+  await bury(present(queue).deadQueue, many(3));
+  const ready = Promise.withResolvers<undefined>();
+  const ids = [0, 1].map(() => {
+    const started = runs.start(request(), ready.promise);
+    return started.kind === 'started' ? started.run.id : '';
+  });
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  expect(runs.list()).toMatchObject([
+    { state: 'running', done: 0 },
+    { state: 'running', done: 0 },
+  ]);
+  runs.stop(ids[0] ?? '');
+  ready.resolve(undefined);
+  expect(await ended(runs, ids[1] ?? '')).toMatchObject({ state: 'done', done: 3 });
+  expect(await ended(runs, ids[0] ?? '')).toMatchObject({ state: 'stopped', done: 0 });
+});
+
 test('a choice of single ones takes these, in their shard', async () => {
   const { queues, runs } = await open(2);
   for (const { deadQueue } of queues) await bury(deadQueue, { a: deadLetter('a'), b: deadLetter('b') });

@@ -41,7 +41,12 @@ it('a note is written in one place and seen in all, until it is removed', async 
   expect(JSON.parse((await recipient('show', ID, '--json')).stdout)).not.toHaveProperty('note');
   expect(await look()).toBeUndefined();
   expect((await recipient('note', ID, '--clear', '--json')).stdout).toContain('"wasNoted":false');
-  expect((await recipient('note', ID)).stderr).toContain('TEXT: expected TEXT or --clear, found neither');
+  expect((await recipient('note', ID)).stderr).toContain('TEXT: expected');
+  expect((await call('POST', `/v1/${PATH}/note`, { body: {} })).body).toMatchObject({
+    status: 422,
+    faults: [{ path: 'text' }],
+  });
+  expect((await get(`/${PATH}`)).text).toMatch(/<input name="text"[^>]* required/);
   expect(await audit.read({ count: 9 })).toMatchObject([
     { action: 'recipient unnote', on: ID },
     { who: 'local', action: 'recipient unnote' },

@@ -1,9 +1,11 @@
-import type { Queue } from 'bullmq';
-import { expect, test, vi } from 'vitest';
+import { Queue } from 'bullmq';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { main } from '../../scripts/discard.ts';
+import { main as replay } from '../../scripts/replay.ts';
 import type { DeadLetter } from '../../src/notification/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
-import { shardPrefixes } from '../../src/queue/names.ts';
+import { DEAD_LETTERS, shardPrefixes } from '../../src/queue/names.ts';
 import { createAudit } from '../../src/operations/audit.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { openQueues } from '../queue/support.ts';
@@ -146,6 +148,25 @@ test('its begin and its end are in the audit; what takes nothing is not', async 
     { ...entry, facts: { state: 'done', done: 1, of: 1 } },
     { ...entry, facts: { state: 'began', rate: 'off' } },
   ]);
+});
+
+test('makes room in a Redis that is full; a replay does not begin in it', async () => {
+  await using redis = await startEmbeddedRedis();
+  const admin = connectRedis(redis.url);
+  const [prefix, env] = [testPrefix(), { REDIS_URL: redis.url }];
+  const deadQueue = new Queue(DEAD_LETTERS, { connection: connectRedis(redis.url), prefix });
+  onTestFinished(() => deadQueue.close());
+  await addDead(deadQueue, named(40));
+  await run(prefix, ['--dry-run'], env); // scripts are loaded
+  await run(prefix, ['--id', 'n0', '--yes'], env);
+  await admin.config('SET', 'maxmemory', 1_000_000);
+  const replayed = await runMain(replay, ['--all', '--yes'], { ...queueEnv(prefix), ...env });
+  expect([replayed.code, await deadQueue.getWaitingCount()]).toEqual([1, 39]);
+  expect(replayed.stderr).toContain('OOM');
+  const exit = await run(prefix, ['--all', '--yes'], env);
+  expect(exit.stdout).toBe('discarded 39 of 39 dead letters (39 rejected); 0 there now\n');
+  expect(exit.stderr).toContain('warning: that it has ended could not be written to the audit\n');
+  expect(exit.code).toBe(0);
 });
 
 test('Redis away is reported at once', async () => {

@@ -14,7 +14,7 @@ export interface ScopeKeys {
 
 /** The keys of a category. */
 export interface CategoryKeys extends ScopeKeys {
-  /** Slots that the category holds back: reserved in the category, but not in the overall line yet. */
+  /** Slots that wait for the category's own limits: reserved in the category, and not yet in the recipient's overall limits. */
   readonly heldBack: string;
 }
 
