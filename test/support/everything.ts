@@ -87,6 +87,7 @@ export async function doEverything({ env, target, outcomesRead }: EverythingOpti
   await run('recipient', 'unquiet', 'blocked');
   await run('recipient', 'unblock', 'blocked');
   await run('recipient', 'reset', 'blocked');
+  await run('recipient', 'note', 'blocked', 'call first');
   await run('cancel', '--id', 'held');
   // Dead letters, more than are kept; a job that lasts longer than half of its lock.
   bench.sandbox.setAnswers([{ platform: 'apns', reason: 'BadDeviceToken' }]);
