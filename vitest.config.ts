@@ -18,9 +18,9 @@ const PROPERTIES = [
 
 /** Suites of the fast run that run on a Redis Cluster too: all that is about Redis, but for what starts servers of its own. */
 const ON_CLUSTER = [
-  'test/{breaker,console,dead-letters,limiter,operations,queue,quota,scripts,workers}/**/*.test.ts',
+  'test/{breaker,console,dead-letters,limiter,operations,producer,queue,quota,scripts,workers}/**/*.test.ts',
   'test/delivery/{blocked,processor}.test.ts',
-  'test/api/{notifications,reading}.test.ts',
+  'test/api/{dead-letters,notifications,reading}.test.ts',
 ];
 const NOT_ON_CLUSTER = [
   'test/limiter/{clock,fallback}.test.ts',
