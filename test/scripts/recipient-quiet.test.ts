@@ -102,7 +102,7 @@ describe('recipient quiet', () => {
     ],
     [['--timezone', 'UTC', '--from', '07:00', '--until', '07:00'], '--until: expected another time than from'],
     [[...NIGHT, '--none'], '--none: expected no other flag, found --timezone'],
-    [['--file', 'x.json', '--none'], '--file: expected no other flag, found --none'],
+    [['--file', 'x.json', '--none'], '--file: expected nothing beside it, found --none'],
     [['--file', '/nowhere.json'], '--file: expected a file that can be read, found "/nowhere.json" (ENOENT)'],
     [['--file', 'package.json'], '--file: timezone: expected a time zone such as Europe/Paris, found nothing'],
     [['--file', 'README.md'], '--file: expected JSON, found text that is not JSON'],

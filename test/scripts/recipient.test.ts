@@ -369,7 +369,7 @@ describe('bad usage', () => {
     [['limit', ID], '--rules: expected --rules, --min-gap or --clear, found none of them'],
     [['limit', ID, '--rules', '5/1m,0/1h'], '--rules[1].max: expected an integer from 1 to 100000, found 0'],
     [['limit', ID, '--min-gap', '32d'], '--min-gap: expected 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most'],
-    [['limit', ID, '--clear', '--rules', '5/1m'], '--clear: expected no other flag, found --rules'],
+    [['limit', ID, '--clear', '--rules', '5/1m'], '--clear: expected nothing beside it, found --rules'],
   ])('%j', async (args, message) => {
     const nobody = { ...UNSET, REDIS_URL: 'redis://127.0.0.1:1' }; // reported without asking Redis
     const { code, stderr, stdout } = await recipient(nobody, ...args);
