@@ -55,10 +55,15 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
     });
   }
 
-  async function previewOf(verb: Verb, fields: unknown): Promise<object> {
-    askToTake(verb, fields, Date.now()); // what is wrong is said also while Redis is away
+  /** Rejects with InputError for what is wrong with the fields, also while Redis is away. */
+  async function wanted(verb: Verb, fields: unknown) {
+    askToTake(verb, fields, Date.now());
     const opened = await takes.open();
-    const wish = askToTake(verb, fields, opened.now);
+    return { opened, wish: askToTake(verb, fields, opened.now) };
+  }
+
+  async function previewOf(verb: Verb, fields: unknown): Promise<object> {
+    const { opened, wish } = await wanted(verb, fields);
     const { policy, ...seen } = await takes.preview(wish, opened, LOOK_MS);
     const { count, byReason, newer, isWhole } = seen;
     const which = `${verb} ${isWhole ? '' : 'more than '}${deadLetters(count)}${breakdown(byReason)}`;
@@ -70,8 +75,7 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
   }
 
   async function begin(verb: Verb, fields: unknown, by: string): Promise<Response> {
-    askToTake(verb, fields, Date.now());
-    const started = await takes.start(askToTake(verb, fields, (await takes.open()).now), by);
+    const started = await takes.start((await wanted(verb, fields)).wish, by);
     if (started.kind === 'full') return problemResponse(tooMany(started.most));
     const { run } = started;
     log.info({ by, run: run.id, verb }, 'a run began');

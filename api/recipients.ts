@@ -49,16 +49,16 @@ export function createRecipients({ redis, prefix, homes, limiters }: RecipientsP
       const { reserved, ...inspection } = await (await limiters()).limiters.alert.inspect(recipientId);
       const jobIds = reserved.map(({ id }) => id && jobIdOfAsk(id));
       const known = new Set(jobIds.filter((id) => id !== undefined));
-      const [delayed, notTaken] = await Promise.all([
+      const [delayed, notTaken, kept] = await Promise.all([
         findDelayed(queues, redis, { recipientId, known }),
         findNotTaken(queues, { recipientId, known }),
+        keptAbout(recipientId, { connection: redis, prefix }),
       ]);
       const waiting = reserved.slice(0, MOST_SHOWN).map((slot, index) => {
         const jobId = jobIds[index];
         return { ...slot, ...(jobId !== undefined && { id: notificationIdOf(jobId) }) };
       });
       const lists = { waitingCount: reserved.length, waiting, delayed: delayed.found, notTaken: notTaken.found };
-      const kept = await keptAbout(recipientId, { connection: redis, prefix });
       return { recipientId, ...inspection, ...lists, ...keptFields(kept) };
     },
     async estimate(data) {

@@ -29,14 +29,17 @@ export function forField(description: string) {
   });
 }
 
-export const untilField = written(
-  z.union([z.string(), z.number()], { error: INSTANT_FORMAT }),
-  { label: 'Until', value: 'time', kind: 'none', description: 'RFC 3339 or epoch milliseconds' },
-  (input): Read<number> => {
+/** An instant, as epoch milliseconds. */
+export function instantField(look: FieldLook & { readonly description: string }) {
+  return written(z.union([z.string(), z.number()], { error: INSTANT_FORMAT }), look, (input): Read<number> => {
     const at = parseInstant(String(input));
     return at === undefined ? unfit(INSTANT_FORMAT, input) : { value: at };
-  },
-);
+  });
+}
+
+export const untilField = instantField({
+  ...{ label: 'Until', value: 'time', kind: 'none', description: 'RFC 3339 or epoch milliseconds' },
+});
 
 export function endFaults(given: Readonly<Record<string, unknown>>, { of }: Names): readonly Fault[] {
   if (given['for'] === undefined || given['until'] === undefined) return [];

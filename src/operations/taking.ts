@@ -10,6 +10,7 @@ import { PLATFORMS } from '../notification/notification.ts';
 import { DEAD_LETTER_REASONS } from '../notification/outcome.ts';
 import { parseInstant } from '../terminal/command.ts';
 import { deadLetters, instant, span } from '../terminal/text.ts';
+import { instantField } from './common-fields.ts';
 import { PLAIN_NAMES, readFields, unfit, written, type Given, type Names, type Read } from './fields.ts';
 
 // Which dead letters an operator means, and what may be done with them. The terminal, the console and the HTTP API make their flags, forms
@@ -131,14 +132,9 @@ export const TAKE = z.strictObject({
       return perSecond === undefined ? unfit(RATE_FORMAT, rate) : { value: perSecond };
     },
   ).optional(),
-  before: written(
-    z.union([z.string(), z.number()], { error: INSTANT_FORMAT }),
-    { label: 'Before', value: 'time', kind: 'none', description: 'none that came later; a preview gives it' },
-    (given): Read<number> => {
-      const at = parseInstant(String(given));
-      return at === undefined ? unfit(INSTANT_FORMAT, given) : { value: at };
-    },
-  ).optional(),
+  before: instantField({
+    ...{ label: 'Before', value: 'time', kind: 'none', description: 'none that came later; a preview gives it' },
+  }).optional(),
 });
 
 type Picked = Exclude<Choice['which'], DeadLetterFilter>;
