@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { onTestFinished } from 'vitest';
 
 /** Runs a program to its end and gives its standard output; rejects with all of its output where it fails. */
@@ -23,5 +23,15 @@ export function runProgram(program: string, args: readonly string[], cwd: string
 export async function temporaryFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'pushpacer-test-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
+  return folder;
+}
+
+/** A project of a user for an example: what pushpacer needs is installed above it, and the frameworks of test/slow in it. */
+export async function exampleFolder(): Promise<string> {
+  const above = await temporaryFolder();
+  const folder = join(above, 'project');
+  await mkdir(folder);
+  await symlink(resolve('node_modules'), join(above, 'node_modules'));
+  await symlink(resolve('test/slow/node_modules'), join(folder, 'node_modules'));
   return folder;
 }

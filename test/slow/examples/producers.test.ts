@@ -1,9 +1,9 @@
-import { cp, readFile, symlink, writeFile } from 'node:fs/promises';
+import { cp, readFile, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
 import { startProcess } from '../../support/process.ts';
-import { runProgram, temporaryFolder } from '../../support/program.ts';
+import { exampleFolder, runProgram, temporaryFolder } from '../../support/program.ts';
 import { openSandbox } from '../../support/sandbox.ts';
 
 const ROOT = process.cwd();
@@ -76,9 +76,8 @@ async function compiled(source: string): Promise<string> {
 }
 
 async function emptyProject(): Promise<string> {
-  const folder = await temporaryFolder();
+  const folder = await exampleFolder();
   await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
-  await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
   return folder;
 }
 
