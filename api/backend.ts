@@ -1,8 +1,11 @@
 import { hasOwnLimiter, type ApiConfig } from '../src/config/config.ts';
-import { createSparing, type Logger } from '../src/observe/log.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
+import { createSparing, type Logger } from '../src/observe/log.ts';
 import { createAudit, type Audit } from '../src/operations/audit.ts';
+import { keptAbout } from '../src/operations/catalogue.ts';
+import type { Kept } from '../src/operations/operation.ts';
 import type { PreviewParts } from '../src/operations/preview.ts';
+import { lookAtRecipient, type LookParts, type RecipientLook } from '../src/operations/recipient.ts';
 import type { OperationParts } from '../src/operations/run.ts';
 import { readStatus, type StatusResult } from '../src/operations/status.ts';
 import { tellStory, type Told } from '../src/operations/story.ts';
@@ -14,10 +17,16 @@ import { readWorkers, sharedPolicy, type WorkerPolicy } from '../src/queue/worke
 import { connectProducer, explained, isLasting, readClock, type Connection } from '../src/redis/connection.ts';
 import { watchOutages } from '../src/redis/outages.ts';
 import { createLimiters, type OpenLimiters } from './limiters.ts';
-import { openTokens, type TokenBook } from './tokens.ts';
 
-/** What the API and the console need of Redis. */
+/** Everything about one recipient, with the limits that hold, and what operators keep about it. */
+export interface RecipientSeen extends RecipientLook, Pick<OpenLimiters, 'categories' | 'limitsOf'> {
+  readonly kept: readonly Kept[];
+}
+
+/** What operators work with, in the terminal, over HTTP and in the console. */
 export interface Backend {
+  /** QUEUE_PREFIX. */
+  readonly prefix: string;
   readonly connection: Connection;
   readonly limiterConnection: Connection;
   readonly producer: Producer;
@@ -31,6 +40,8 @@ export interface Backend {
   readonly status: () => Promise<StatusResult>;
   /** Replays and discards of dead letters. */
   readonly takes: TakeRuns;
+  /** Writes nothing. */
+  look(recipientId: string, bounds: Pick<LookParts, 'most' | 'mostLookedAt'>): Promise<RecipientSeen>;
   /** What operations on this recipient work with. */
   operating(recipientId: string): Promise<OperationParts & Pick<PreviewParts, 'foresights'>>;
   /** What became of a notification, and why. Rejects with InputError for an id that none can have. */
@@ -42,6 +53,8 @@ export interface Backend {
   close(): Promise<void>;
 }
 
+type Log = Pick<Logger, 'info' | 'warn' | 'error'>;
+
 /**
  * Connects, and logs when a connection is lost and when it is back. Redis may come later: what needs it waits for a while, and then
  * rejects. `name`: of the program, for the log.
@@ -49,7 +62,7 @@ export interface Backend {
 export function openBackend(
   config: Pick<ApiConfig, 'redis' | 'limiterRedis' | 'queue' | keyof WorkerPolicy>,
   name: string,
-  log: Pick<Logger, 'info' | 'warn' | 'error'>,
+  log: Log,
 ): Backend {
   const { redis, limiterRedis, queue, policy, categories, quietHours, apartRules } = config;
   const connection = connectProducer(redis);
@@ -74,7 +87,20 @@ export function openBackend(
   });
   return {
     ...{ connection, limiterConnection, producer, shards, own, limiters, audit, takes, explain },
+    prefix: queue.prefix,
     status: async () => readStatus(await shards.open(), connection, queue.prefix, await shards.layout()),
+    async look(recipientId, bounds) {
+      const [{ limiters: all, categories, limitsOf }, homes] = await Promise.all([
+        limiters(),
+        shards.homes(recipientId),
+      ]);
+      const parts = { limiters: all, queues: homes.map((shard) => shard.queue), connection };
+      const [look, kept] = await Promise.all([
+        lookAtRecipient(recipientId, { ...parts, ...bounds }),
+        keptAbout(recipientId, { connection, prefix: queue.prefix }),
+      ]);
+      return { ...look, categories, limitsOf, kept };
+    },
     async operating(recipientId) {
       const [{ limiters: all, foresights, policy: general }, layout, open, homes] = await Promise.all([
         limiters(),
@@ -111,7 +137,7 @@ export function openBackend(
 /** How often the same trouble is logged. */
 const TROUBLE_EVERY_MS = 5_000;
 
-function logOutages(connections: readonly Connection[], name: string, log: Pick<Logger, 'info' | 'warn' | 'error'>) {
+function logOutages(connections: readonly Connection[], name: string, log: Log): void {
   watchOutages(connections, {
     sparing: createSparing(TROUBLE_EVERY_MS),
     lost({ redis, trouble, reason, message, repeats }) {
@@ -129,18 +155,4 @@ const MEANWHILE = 'what needs it is refused (503), and it is tried again until R
 async function untilReached(connections: readonly Connection[]): Promise<void> {
   const waiting = connections.filter(({ status }) => status !== 'ready');
   await Promise.all(waiting.map((each) => new Promise((resolve) => each.once('ready', resolve))));
-}
-
-/** The tokens of the file, read again when it changes. Rejects if it has faults at the start. */
-export function watchTokens(path: string, log: Pick<Logger, 'info' | 'warn' | 'error'>): Promise<TokenBook> {
-  return openTokens({
-    path,
-    onRead: (found) => {
-      if (found.length === 0) log.warn({ file: path }, 'there is no token yet: pushpacer token add <name>');
-      else log.info({ tokens: found.map(({ name, scopes }) => `${name} (${scopes.join(', ')})`) }, 'tokens read');
-    },
-    onFault: (error) => {
-      log.error({ err: error }, 'the file of tokens has faults: the tokens stay as they were');
-    },
-  });
 }

@@ -1,13 +1,11 @@
 import { jobIdOfAsk } from '../src/delivery/slot.ts';
 import { countedAs } from '../src/domain/limits.ts';
-import { parseNotification } from '../src/notification/notification.ts';
 import type { Inspection } from '../src/limiter/limiter.ts';
+import { parseNotification } from '../src/notification/notification.ts';
+import { keptFields } from '../src/operations/catalogue.ts';
+import type { DelayedJob, SendingJob, WaitingJob } from '../src/operations/jobs.ts';
 import { jobIdOf, notificationIdOf } from '../src/queue/names.ts';
-import { keptAbout, keptFields } from '../src/operations/catalogue.ts';
-import { findDelayed, findNotTaken, type DelayedJob, type WaitingJob } from '../src/operations/jobs.ts';
-import type { Connection } from '../src/redis/connection.ts';
-import type { Queue } from 'bullmq';
-import type { OpenLimiters } from './limiters.ts';
+import type { Backend } from './backend.ts';
 
 /** What the API says of one recipient. All instants are epoch milliseconds. */
 export interface RecipientView extends Omit<Inspection, 'reserved'> {
@@ -20,15 +18,8 @@ export interface RecipientView extends Omit<Inspection, 'reserved'> {
   readonly delayed: readonly DelayedJob[];
   /** Those that no worker has looked at yet. */
   readonly notTaken: readonly WaitingJob[];
-}
-
-export interface RecipientsParts {
-  readonly redis: Connection;
-  /** QUEUE_PREFIX. */
-  readonly prefix: string;
-  readonly limiters: () => Promise<Pick<OpenLimiters, 'limiters'>>;
-  /** The queues that may have a recipient's notifications. */
-  readonly homes: (recipientId: string) => Promise<readonly Queue[]>;
+  /** Those that workers have now. */
+  readonly sending: readonly SendingJob[];
 }
 
 export interface Recipients {
@@ -42,24 +33,20 @@ export interface Recipients {
 
 const MOST_SHOWN = 1_000;
 
-export function createRecipients({ redis, prefix, homes, limiters }: RecipientsParts): Recipients {
+export function createRecipients({ look, limiters }: Pick<Backend, 'look' | 'limiters'>): Recipients {
   return {
     async look(recipientId) {
-      const queues = await homes(recipientId);
-      const { reserved, ...inspection } = await (await limiters()).limiters.alert.inspect(recipientId);
-      const jobIds = reserved.map(({ id }) => id && jobIdOfAsk(id));
-      const known = new Set(jobIds.filter((id) => id !== undefined));
-      const [delayed, notTaken, kept] = await Promise.all([
-        findDelayed(queues, redis, { recipientId, known }),
-        findNotTaken(queues, { recipientId, known }),
-        keptAbout(recipientId, { connection: redis, prefix }),
-      ]);
-      const waiting = reserved.slice(0, MOST_SHOWN).map((slot, index) => {
-        const jobId = jobIds[index];
+      const seen = await look(recipientId, { most: 0 });
+      const { reserved, ...inspection } = seen.inspection;
+      const waiting = reserved.slice(0, MOST_SHOWN).map((slot) => {
+        const jobId = slot.id && jobIdOfAsk(slot.id);
         return { ...slot, ...(jobId !== undefined && { id: notificationIdOf(jobId) }) };
       });
-      const lists = { waitingCount: reserved.length, waiting, delayed: delayed.found, notTaken: notTaken.found };
-      return { recipientId, ...inspection, ...lists, ...keptFields(kept) };
+      const lists = { delayed: seen.delayed.found, notTaken: seen.notTaken.found, sending: seen.sending };
+      return {
+        ...{ recipientId, ...inspection, waitingCount: reserved.length, waiting, ...lists },
+        ...keptFields(seen.kept),
+      };
     },
     async estimate(data) {
       const parsed = parseNotification(data);

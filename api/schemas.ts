@@ -186,10 +186,13 @@ export function schemas(): Schema {
           type: 'array',
           items: object({ id: text, at: instant, rule: text, before: integer }, ['at', 'rule']),
         },
-        ...{ delayed: { type: 'array' }, notTaken: { type: 'array' } },
+        ...{ delayed: { type: 'array' }, notTaken: { type: 'array' }, sending: { type: 'array' } },
         note: { ...object({ text, by: text, at: instant }), description: 'what operators noted' },
       },
-      ['recipientId', 'now', 'policy', 'sent', 'waiting', 'waitingCount', 'delayed', 'notTaken', 'nextAt', 'rule'],
+      [
+        ...['recipientId', 'now', 'policy', 'sent', 'waiting', 'waitingCount', 'delayed', 'notTaken', 'sending'],
+        ...['nextAt', 'rule'],
+      ],
     ),
   };
 }

@@ -5,13 +5,14 @@ import { openTracing, wantsTraces } from '../src/observe/tracing.ts';
 import { destinationOf } from '../src/queue/names.ts';
 import { whenReady } from '../src/redis/connection.ts';
 import { createApp } from './app.ts';
-import { openBackend, watchTokens } from './backend.ts';
+import { openBackend } from './backend.ts';
 import { createBacklog } from './backlog.ts';
 import { createEnqueuer } from './enqueue.ts';
 import { createOperations } from './operations.ts';
 import { createRefusals } from './refusals.ts';
 import { createRecipients } from './recipients.ts';
 import { listen, type Program } from './serve.ts';
+import { watchTokens } from './tokens.ts';
 
 const READY_MS = 1_000;
 
@@ -38,7 +39,7 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Program>
     tell: (id) => backend.tell(id),
     explain: (error) => backend.explain(error),
     enqueuer: createEnqueuer({ producer, homes, redis: connection, prefix: queue.prefix, backlog }),
-    recipients: createRecipients({ redis: connection, prefix: queue.prefix, homes, limiters: backend.limiters }),
+    recipients: createRecipients(backend),
     operations: createOperations(backend),
     takes: backend.takes,
     status: backend.status,

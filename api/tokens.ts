@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { InputError, zodFaults, type Fault } from '../src/domain/faults.ts';
 import { watchFiles } from '../src/environment/files.ts';
+import type { Logger } from '../src/observe/log.ts';
 
 /**
  * The bearer tokens of the HTTP API: a JSON file with the name, the scopes and the SHA-256 of each. A token has 32 random bytes, so
@@ -173,4 +174,18 @@ export async function openTokens({ path, onRead, onFault }: TokenBookOptions): P
       watch.stop();
     },
   };
+}
+
+/** The tokens of the file, read again when it changes. Rejects if it has faults at the start. */
+export function watchTokens(path: string, log: Pick<Logger, 'info' | 'warn' | 'error'>): Promise<TokenBook> {
+  return openTokens({
+    path,
+    onRead: (found) => {
+      if (found.length === 0) log.warn({ file: path }, 'there is no token yet: pushpacer token add <name>');
+      else log.info({ tokens: found.map(({ name, scopes }) => `${name} (${scopes.join(', ')})`) }, 'tokens read');
+    },
+    onFault: (error) => {
+      log.error({ err: error }, 'the file of tokens has faults: the tokens stay as they were');
+    },
+  });
 }

@@ -1,6 +1,5 @@
 import type { Hono } from 'hono';
 import type { Backend } from '../api/backend.ts';
-import type { Recipients } from '../api/recipients.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Sampler } from './samples.ts';
 import type { ConsoleEnv } from './session.ts';
@@ -15,6 +14,7 @@ export interface ConsoleParts extends Pick<
   | 'shards'
   | 'own'
   | 'limiters'
+  | 'look'
   | 'audit'
   | 'takes'
   | 'status'
@@ -23,7 +23,6 @@ export interface ConsoleParts extends Pick<
 > {
   /** QUEUE_PREFIX and QUEUE_SHARDS. */
   readonly queue: { readonly prefix: string; readonly shards: number };
-  readonly recipients: Recipients;
   readonly sampler: Pick<Sampler, 'samples'>;
   /** Titles, texts and data of notifications may be shown. Tokens never are. */
   readonly showTexts: boolean;

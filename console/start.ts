@@ -1,7 +1,7 @@
-import { openBackend, watchTokens } from '../api/backend.ts';
+import { openBackend } from '../api/backend.ts';
 import { createRefusals } from '../api/refusals.ts';
-import { createRecipients } from '../api/recipients.ts';
 import { listen, type Program } from '../api/serve.ts';
+import { watchTokens } from '../api/tokens.ts';
 import type { ConsoleConfig } from '../src/config/config.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createConsoleApp } from './app.ts';
@@ -28,14 +28,12 @@ export async function startConsole(
   const stopping = new AbortController();
   const refusals = starting.adopt(createRefusals('console', log), (it) => it.close());
   const sessions = createSessions({ tokens, refusals, host, login, readOnly, isSecure: own.tls !== undefined });
-  const homes = async (id: string) => (await shards.homes(id)).map((shard) => shard.queue);
   const sampler = startSampler({ connection, shards: () => shards.open(), prefix: queue.prefix });
   starting.defer(() => sampler.stop());
   const app = createConsoleApp(
     {
       ...backend,
       ...{ queue, showTexts, hasBoard, sampler, log, signal: stopping.signal },
-      recipients: createRecipients({ redis: connection, prefix: queue.prefix, homes, limiters: backend.limiters }),
     },
     sessions,
   );

@@ -1,11 +1,9 @@
-import { loadLimiterConfig } from '../src/config/config.ts';
-import { createAudit } from '../src/operations/audit.ts';
 import { parseCancelTarget, type CancelTarget } from '../src/notification/notification.ts';
 import { printable } from '../src/domain/faults.ts';
 import type { Canceled } from '../src/producer/producer.ts';
-import { isLasting, RedisAwayError } from '../src/redis/connection.ts';
-import { callOf, CommandError, createCommand, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
-import { atQueueRedis, readEnvironment, openProducer, whoAmI } from './support/queue.ts';
+import { callOf, createCommand, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
+import { atBackend } from './support/backend.ts';
+import { whoAmI } from './support/queue.ts';
 
 interface Flags {
   readonly id?: string;
@@ -35,28 +33,23 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 async function cancel(flags: Flags): Promise<void> {
   const target = targetOf(flags);
-  const config = loadLimiterConfig(readEnvironment());
-  const producer = openProducer(config);
-  try {
-    const result = await producer.cancel(target);
-    const [action, on, own] =
-      'id' in target
-        ? ['notification cancel', target.id, {}]
-        : ['recipient cancel', target.recipientId, { key: target.cancellationKey }];
-    const { canceled, tooLate } = result;
-    const entry = { who: whoAmI(), action, on, facts: { ...own, canceled, tooLate } };
-    await atQueueRedis(config.redis, (redis) => createAudit(redis, config.queue.prefix).write(entry), AGAIN);
-    if (flags.json === true) printJson(result);
-    else process.stdout.write(`${textOf(result, target)}\n`);
-  } catch (error) {
-    if (!(error instanceof RedisAwayError)) throw error;
-    throw new CommandError(`${error.message}${isLasting(error.trouble) ? '' : AGAIN}`);
-  } finally {
-    await producer.close();
-  }
+  const about =
+    'id' in target
+      ? { action: 'notification cancel', on: target.id, facts: {} }
+      : { action: 'recipient cancel', on: target.recipientId, facts: { key: target.cancellationKey } };
+  const result = await atBackend(async ({ producer, audit }) => {
+    const note = (facts: Readonly<Record<string, number | boolean>>) =>
+      audit.write({ ...about, who: whoAmI(), facts: { ...about.facts, ...facts } });
+    const found = await producer.cancel(target).catch(async (error: unknown) => {
+      await note({ failed: true }).catch(() => undefined); // the error says enough
+      throw error;
+    });
+    await note({ canceled: found.canceled, tooLate: found.tooLate });
+    return found;
+  }, '; it is safe to cancel again');
+  if (flags.json === true) printJson(result);
+  else process.stdout.write(`${textOf(result, target)}\n`);
 }
-
-const AGAIN = '; it is safe to cancel again';
 
 function targetOf({ id, recipient, key }: Flags): CancelTarget {
   const isOne = id !== undefined && recipient === undefined && key === undefined;

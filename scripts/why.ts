@@ -1,13 +1,12 @@
-import { hasOwnLimiter, loadLimiterConfig } from '../src/config/config.ts';
 import { printable } from '../src/domain/faults.ts';
 import type { StoryPass } from '../src/notification/story.ts';
 import { passText, sendsText } from '../src/operations/pass-words.ts';
-import { tellStory, type Told } from '../src/operations/story.ts';
-import { createShards } from '../src/queue/shards/shards.ts';
-import { connectProducer, PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/connection.ts';
+import type { Told } from '../src/operations/story.ts';
+import { PRODUCER_TIMEOUT_MS, whenReady } from '../src/redis/connection.ts';
 import { createCommand, printJson, runCommand } from '../src/terminal/command.ts';
 import { columnsOf, heading, instant, instantFrom, table, wrapText } from '../src/terminal/text.ts';
-import { atQueueRedis, openProducer, readEnvironment, unfitId } from './support/queue.ts';
+import { atBackend } from './support/backend.ts';
+import { unfitId } from './support/queue.ts';
 
 interface Flags {
   readonly json?: true;
@@ -35,35 +34,13 @@ export async function main(argv: readonly string[]): Promise<void> {
   await runCommand(command, argv);
 }
 
-async function tell(id: string): Promise<Told> {
-  const config = loadLimiterConfig(readEnvironment());
-  const { redis, limiterRedis, queue, policy, categories, quietHours, apartRules } = config;
-  return atQueueRedis(redis, async (connection) => {
-    const limiterConnection = hasOwnLimiter(config) ? await connectLimiter(limiterRedis) : connection;
-    const producer = openProducer(config);
-    const shards = createShards(connection, queue);
-    try {
-      return await tellStory(id, {
-        ...{ connection, limiterConnection, prefix: queue.prefix },
-        shards: () => shards.open(),
-        status: (of) => producer.status(of),
-        own: { policy, categories, ...(quietHours && { quietHours }), apartRules },
-      });
-    } catch (error) {
+function tell(id: string): Promise<Told> {
+  return atBackend(async (backend) => {
+    await whenReady(backend.limiterConnection, PRODUCER_TIMEOUT_MS).catch(() => undefined); // the story is told without it
+    return backend.tell(id).catch((error: unknown) => {
       throw unfitId(error);
-    } finally {
-      await producer.close();
-      await shards.close();
-      if (limiterConnection !== connection) limiterConnection.disconnect();
-    }
+    });
   });
-}
-
-/** Where it does not answer, the story is told without it. */
-async function connectLimiter(target: Parameters<typeof connectProducer>[0]): Promise<Connection> {
-  const connection = connectProducer(target).on('error', () => undefined);
-  await whenReady(connection, PRODUCER_TIMEOUT_MS).catch(() => undefined);
-  return connection;
 }
 
 /** Longer lines are hard to read. */

@@ -5,12 +5,12 @@ import { EXEMPTIONS, policyText, type CategoryPolicy, type CountedApart } from '
 import { quietHoursText, quietWindows } from '../../src/domain/quiet-hours.ts';
 import type { Cause } from '../../src/limiter/limiter.ts';
 import { GRACE_MS, paceOf } from '../../src/limiter/pace.ts';
-import { keptAbout, operationOf } from '../../src/operations/catalogue.ts';
+import { operationOf } from '../../src/operations/catalogue.ts';
 import type { SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
-import { lookAtRecipient, type RecipientLook, type WaitingSlot } from '../../src/operations/recipient.ts';
+import type { RecipientLook, WaitingSlot } from '../../src/operations/recipient.ts';
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
-import type { OpenLimiters } from '../../api/limiters.ts';
-import type { ConsoleParts, Page } from '../parts.ts';
+import type { RecipientSeen } from '../../api/backend.ts';
+import type { Page } from '../parts.ts';
 import type { ConsoleEnv } from '../session.ts';
 import {
   badge,
@@ -39,9 +39,8 @@ export const recipientPages: Page = (app, parts) => {
   app.get('/recipients/:id', async (c) => {
     const id = recipientIn(c);
     if (id === undefined) return noRecipient(c);
-    const limiters = await parts.limiters();
-    const seen = await lookAt(id, limiters, parts);
-    const kept = await keptAbout(id, { connection: parts.connection, prefix: parts.queue.prefix });
+    const seen = await parts.look(id, { most: MOST_LISTED, mostLookedAt: MOST_LOOKED_AT });
+    const { kept } = seen;
     const isOperator = c.get('user').role === 'operator';
     return page(c, {
       title: id,
@@ -54,21 +53,11 @@ export const recipientPages: Page = (app, parts) => {
         ${isOperator ? section('Act', actionForms(id, seen.inspection, kept)) : ''}
         ${section('Waiting for a slot', waiting(seen, id, isOperator), 'waiting')}
         ${section('Not waiting for a slot', withoutSlot(seen), 'others')}
-        ${section('Limits', limitFacts(seen, limiters), 'limits')}`,
+        ${section('Limits', limitFacts(seen), 'limits')}`,
     });
   });
   recipientActions(app, parts);
 };
-
-async function lookAt(
-  id: string,
-  { limiters }: OpenLimiters,
-  { shards, connection }: ConsoleParts,
-): Promise<RecipientLook> {
-  const queues = (await shards.homes(id)).map((shard) => shard.queue);
-  const bounds = { most: MOST_LISTED, mostLookedAt: MOST_LOOKED_AT };
-  return lookAtRecipient(id, { limiters, queues, connection, ...bounds });
-}
 
 function done(c: Context<ConsoleEnv>): Html {
   const operation = operationOf(c.req.query('done'));
@@ -214,7 +203,7 @@ function sendingText({ at, takenAt }: SendingJob, now: number): Html {
   return html`${badge('being sent', 'ok')} ${since === undefined ? '' : when(Math.min(since, now), now)}`;
 }
 
-function limitFacts({ inspection, others }: RecipientLook, { categories, limitsOf }: OpenLimiters): Html {
+function limitFacts({ inspection, others, categories, limitsOf }: RecipientSeen): Html {
   const { now, policy, source, policyUntil, quiet, sent, nextAt, rule } = inspection;
   const until = policyUntil === undefined ? 'without an end' : html`until ${when(policyUntil, now)}`;
   const longestMs = paceOf(policy).longestMs;
@@ -244,7 +233,7 @@ function sentText(sent: number, longestMs: number, now: number, lastAt: number |
   return html`${count(sent)} within ${duration(longestMs)}${last}`;
 }
 
-function whose(limitsOf: OpenLimiters['limitsOf']): string {
+function whose(limitsOf: RecipientSeen['limitsOf']): string {
   if (limitsOf === undefined) return 'of this console, since no worker is alive';
   const { workers, others } = limitsOf;
   const differ =

@@ -1,13 +1,13 @@
 import { html } from 'hono/html';
 import { notificationSchema } from '../../src/notification/notification.ts';
+import type { RecipientLook } from '../../src/operations/recipient.ts';
 import { searchWaiting, type SearchResult } from '../../src/operations/search.ts';
 import type { NotificationStatus } from '../../src/queue/status.ts';
-import type { RecipientView } from '../../api/recipients.ts';
 import type { Page } from '../parts.ts';
 import { count, counted, notificationLink, page, recipientLink, section, table, when, type Html } from '../layout.ts';
 
 /** A notification or a recipient by its id, and what waits by the beginning of an id, a category, or a cancellation key. */
-export const searchPages: Page = (app, { producer, recipients, shards, connection }) => {
+export const searchPages: Page = (app, { producer, look, shards, connection }) => {
   app.get('/search', async (c) => {
     const text = (c.req.query('q') ?? '').trim();
     const body = text === '' ? html`<p class="empty">${ADVICE}</p>` : await resultsFor(text);
@@ -23,13 +23,13 @@ export const searchPages: Page = (app, { producer, recipients, shards, connectio
     const isId = notificationSchema.shape.recipientId.safeParse(text).success;
     const [status, recipient, waiting] = await Promise.all([
       producer.status(text).catch((): NotificationStatus => ({ state: 'unknown' })), // it cannot be an id
-      isId ? recipients.look(text) : undefined,
+      isId ? look(text, { most: 0 }) : undefined,
       shards.open().then((opened) => searchWaiting(opened, connection, text)),
     ]);
     const known = recipient !== undefined && isKnown(recipient) ? recipient : undefined;
     const parts = [
       ...(status.state === 'unknown' ? [] : [section('Notification', foundNotification(text, status))]),
-      ...(known === undefined ? [] : [section('Recipient', foundRecipient(known))]),
+      ...(known === undefined ? [] : [section('Recipient', foundRecipient(text, known))]),
       ...(waiting.found.length === 0 ? [] : [section('Not ended yet', foundWaiting(waiting))]),
     ];
     if (parts.length > 0) return html`${parts}`;
@@ -65,17 +65,22 @@ function foundNotification(id: string, status: NotificationStatus): Html {
   return html`<p>${notificationLink(id)} ${text}</p>`;
 }
 
-function isKnown({ sent, waitingCount, delayed, notTaken, source, block }: RecipientView): boolean {
-  return (
-    sent.length + waitingCount + delayed.length + notTaken.length > 0 || source === 'stored' || block !== undefined
-  );
+/** Those of its notifications that have no slot. */
+function othersOf({ delayed, notTaken }: RecipientLook): number {
+  return delayed.found.length + notTaken.found.length;
 }
 
-function foundRecipient({ recipientId, sent, waitingCount, delayed, notTaken }: RecipientView): Html {
-  const others = delayed.length + notTaken.length;
+function isKnown(look: RecipientLook): boolean {
+  const { sent, reserved, source, block } = look.inspection;
+  return sent.length + reserved.length + othersOf(look) > 0 || source === 'stored' || block !== undefined;
+}
+
+function foundRecipient(recipientId: string, look: RecipientLook): Html {
+  const { sent, reserved } = look.inspection;
+  const others = othersOf(look);
   return html`<p>
-    ${recipientLink(recipientId)} ${counted(sent.length, 'alert')} sent lately, ${count(waitingCount)} wait for
-    ${waitingCount === 1 ? 'a slot' : 'slots'}${others === 0 ? '' : `, ${count(others)} for something else`}
+    ${recipientLink(recipientId)} ${counted(sent.length, 'alert')} sent lately, ${count(reserved.length)} wait for
+    ${reserved.length === 1 ? 'a slot' : 'slots'}${others === 0 ? '' : `, ${count(others)} for something else`}
   </p>`;
 }
 

@@ -27,8 +27,7 @@ import {
   toWhomText,
   type Wish,
 } from '../../src/operations/taking.ts';
-import { findLayout, prefixesOf } from '../../src/queue/shards/layout.ts';
-import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
+import { createShards } from '../../src/queue/shards/shards.ts';
 import { readWorkers, sharedPolicy } from '../../src/queue/workers.ts';
 import { readClock, type Connection } from '../../src/redis/connection.ts';
 import {
@@ -43,7 +42,7 @@ import {
 import { canAsk, confirm, createProgress, say } from '../../src/terminal/progress.ts';
 import { breakdown, columnsOf, deadLetters, wrapText } from '../../src/terminal/text.ts';
 import { addFields, flagOf, namesOf, usage } from '../support/flags.ts';
-import { atQueueRedis, openQueue, readEnvironment, whoAmI } from '../support/queue.ts';
+import { atQueueRedis, readEnvironment, whoAmI } from '../support/queue.ts';
 
 /** The flags that choose dead letters, as they were written: those of `FILTER`, and `--limit`. */
 export type FilterFlags = Readonly<Partial<Record<keyof typeof FILTER.shape, string>>> & { readonly limit?: number };
@@ -91,8 +90,7 @@ export interface OpenDeadLetters {
 export async function atDeadLetters(advice: string, work: (opened: OpenDeadLetters) => Promise<void>): Promise<void> {
   const { redis, queue } = loadQueueConfig(readEnvironment());
   const open = async (connection: Connection): Promise<void> => {
-    const prefixes = prefixesOf(await findLayout(connection, queue));
-    const shards = await Promise.all(prefixes.map((prefix) => openShard(connection, prefix)));
+    const shards = (await createShards(connection, queue).open()).map((shard) => createDeadLetters(shard));
     const now = await readClock(connection);
     const count = async () => (await Promise.all(shards.map((shard) => shard.count()))).reduce((a, b) => a + b, 0);
     const workersPolicy = async () => sharedPolicy(await readWorkers(connection, queue.prefix))?.policy.policy;
@@ -100,11 +98,6 @@ export async function atDeadLetters(advice: string, work: (opened: OpenDeadLette
     await work({ shards, audit, now, count, workersPolicy });
   };
   await atQueueRedis(redis, open, advice);
-}
-
-async function openShard(connection: Connection, prefix: string): Promise<DeadLetters> {
-  const queue = await openQueue(connection, QUEUE, prefix);
-  return createDeadLetters({ queue, deadQueue: await openQueue(connection, DEAD_LETTERS, prefix) });
 }
 
 /** Goes through one shard after the other, oldest first in each, with a progress bar on a terminal. */

@@ -1,16 +1,16 @@
 import { readFile } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import type { Command } from 'commander';
-import { createAudit } from '../../src/operations/audit.ts';
+import { notificationSchema } from '../../src/notification/notification.ts';
 import { OPERATIONS } from '../../src/operations/catalogue.ts';
 import { fieldsOf, type FieldOf, type Names } from '../../src/operations/fields.ts';
 import { ask, type Asked, type Operation } from '../../src/operations/operation.ts';
 import { runOperation } from '../../src/operations/run.ts';
 import { createCommand, printJson, UsageError } from '../../src/terminal/command.ts';
 import { createProgress } from '../../src/terminal/progress.ts';
-import { waitingText, whoAmI } from '../support/queue.ts';
+import { atBackend } from '../support/backend.ts';
 import { addFields, flagOf, namesOf, usage } from '../support/flags.ts';
-import { atLimiter, atQueue, recipientId } from './open.ts';
+import { waitingText, whoAmI } from '../support/queue.ts';
 
 /** One command for each operation; an operation that only takes back another one is a flag of that one's command. */
 export function operationCommands(): readonly Command[] {
@@ -92,24 +92,28 @@ async function readJson(path: string): Promise<unknown> {
 /** Does it, and says what was done, and what waits now. */
 async function run(asked: Asked, json: boolean): Promise<void> {
   const { recipientId: id } = asked;
-  await atLimiter(async ({ limiter, apart, config }) => {
-    const done = await atQueue(config, id, async (queues, connection) => {
-      const progress = createProgress('moved');
-      const audit = createAudit(connection, config.queue.prefix);
-      const store = { connection, prefix: config.queue.prefix };
-      const parts = { limiters: { alert: limiter, ...apart }, policy: config.policy, queues, audit, store };
-      try {
-        const onMoved = (moved: number, waited: number): void => progress.update(moved, Math.max(moved, waited));
-        return await usage(() => runOperation(asked, parts, whoAmI(), onMoved));
-      } finally {
-        progress.stop();
-      }
-    });
-    const { now, reserved, moved, text: did, fields, isShort } = done;
-    const waits = waitingText({ now, reserved });
-    if (json) {
-      const lastAt = reserved.at(-1)?.at;
-      printJson({ recipientId: id, ...fields, waiting: reserved.length, lastAt, moved });
-    } else process.stdout.write(`${did}${waits === undefined ? '' : `${isShort ? '; ' : '\n'}${waits}`}\n`);
+  const done = await atBackend(async (backend) => {
+    const parts = await backend.operating(id);
+    const progress = createProgress('moved');
+    const onMoved = (moved: number, waited: number): void => progress.update(moved, Math.max(moved, waited));
+    try {
+      return await usage(() => runOperation(asked, parts, whoAmI(), onMoved));
+    } finally {
+      progress.stop();
+    }
   });
+  const { now, reserved, moved, text: did, fields, isShort } = done;
+  const waits = waitingText({ now, reserved });
+  if (json) {
+    const lastAt = reserved.at(-1)?.at;
+    printJson({ recipientId: id, ...fields, waiting: reserved.length, lastAt, moved });
+  } else process.stdout.write(`${did}${waits === undefined ? '' : `${isShort ? '; ' : '\n'}${waits}`}\n`);
+}
+
+/** Parses the argument with the recipient's id. */
+export function recipientId(text: string): string {
+  const checked = notificationSchema.shape.recipientId.safeParse(text);
+  if (checked.success) return checked.data;
+  const expected = checked.error.issues[0]?.message ?? 'a recipient';
+  throw new UsageError(`ID: expected ${expected}, found ${JSON.stringify(text)}`);
 }

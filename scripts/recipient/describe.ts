@@ -9,7 +9,7 @@ import { table, heading, fromNow, instant, instantFrom, span } from '../../src/t
 import type { DelayedJob, DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
 import type { Kept } from '../../src/operations/operation.ts';
 import type { WaitingSlot } from '../../src/operations/recipient.ts';
-import type { LimitsOf } from './open.ts';
+import type { OpenLimiters } from '../../api/limiters.ts';
 
 interface Apart {
   readonly kind: CountedApart;
@@ -33,7 +33,7 @@ interface Described {
   readonly kept?: readonly Kept[];
   readonly categories: Config['categories'];
   /** How many workers have these limits; undefined: they are from this command's own variables. */
-  readonly limitsOf?: LimitsOf | undefined;
+  readonly limitsOf?: OpenLimiters['limitsOf'];
   /** How many waiting notifications are listed at most. */
   readonly most: number;
   /** The terminal's width; undefined without one. */
@@ -102,13 +102,13 @@ function strangerLines(
   return isKnown ? [] : ['Nothing is stored: no alert lately, none waits, no limits or block of its own.'];
 }
 
-function policyLine({ now, policy, source, policyUntil }: Inspection, limitsOf: LimitsOf | undefined): string {
+function policyLine({ now, policy, source, policyUntil }: Inspection, limitsOf: OpenLimiters['limitsOf']): string {
   const stored = policyUntil === undefined ? 'stored, without an end' : `stored until ${instantFrom(now, policyUntil)}`;
   const from = source === 'stored' ? stored : `from LIMIT_RULES and LIMIT_MIN_GAP ${whose(limitsOf)}`;
   return `${policyText(policy)}; ${from}`;
 }
 
-function whose(limitsOf: LimitsOf | undefined): string {
+function whose(limitsOf: OpenLimiters['limitsOf']): string {
   if (limitsOf === undefined) return 'of this command itself, since no living worker tells its own';
   const { workers, others } = limitsOf;
   const of = workers === 1 ? 'of 1 worker' : `of ${workers} workers`;

@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
 import type { CountedApart } from '../../src/domain/limits.ts';
-import { keptAbout, keptFields } from '../../src/operations/catalogue.ts';
+import { keptFields } from '../../src/operations/catalogue.ts';
 import { createCommand, printJson } from '../../src/terminal/command.ts';
 import { columnsOf } from '../../src/terminal/text.ts';
+import { atBackend } from '../support/backend.ts';
+import { recipientId } from './act.ts';
 import { describe } from './describe.ts';
-import { recipientId, atLimiter, atQueue } from './open.ts';
-import { lookAtRecipient } from '../../src/operations/recipient.ts';
 
 interface Flags {
   readonly all?: true;
@@ -34,33 +34,22 @@ export function showCommand(): Command {
 }
 
 async function show(id: string, { all, json }: Flags): Promise<void> {
-  await atLimiter(async ({ limiter, apart, config, limitsOf }) => {
-    const most = all ? Infinity : MOST_SHOWN;
-    const { categories } = config;
-    const [look, kept] = await atQueue(config, id, (queues, connection) =>
-      Promise.all([
-        lookAtRecipient(id, { limiters: { alert: limiter, ...apart }, queues, connection, most }),
-        keptAbout(id, { connection, prefix: config.queue.prefix }),
-      ]),
-    );
-    const { inspection, waiting, others, delayed, notTaken, sending } = look;
-    if (json) {
-      const shown = others.map(({ kind, policy, sent, reserved }) => [
-        APART_FIELDS[kind],
-        { rules: policy.rules, sent, reserved },
-      ]);
-      printJson({
-        ...{ recipientId: id, ...inspection, categories, sending, reserved: waiting, delayed: delayed.found, notTaken },
-        limitsOf: { workers: limitsOf?.workers ?? 0, others: limitsOf?.others ?? 0 },
-        ...(Object.fromEntries(shown) as object),
-        ...keptFields(kept),
-      });
-    } else {
-      const columns = columnsOf();
-      const found = { waiting, others, delayed, notTaken, sending, kept };
-      const lines = describe({ recipientId: id, inspection, ...found, categories, limitsOf, most, columns });
-      process.stdout.write(`${lines.join('\n')}\n`);
-    }
+  const most = all ? Infinity : MOST_SHOWN;
+  const seen = await atBackend((backend) => backend.look(id, { most }));
+  if (!json) {
+    process.stdout.write(`${describe({ recipientId: id, ...seen, most, columns: columnsOf() }).join('\n')}\n`);
+    return;
+  }
+  const { inspection, waiting, others, delayed, notTaken, sending, categories, limitsOf, kept } = seen;
+  const apart = others.map(({ kind, policy, sent, reserved }) => [
+    APART_FIELDS[kind],
+    { rules: policy.rules, sent, reserved },
+  ]);
+  printJson({
+    ...{ recipientId: id, ...inspection, categories, sending, reserved: waiting, delayed: delayed.found, notTaken },
+    limitsOf: { workers: limitsOf?.workers ?? 0, others: limitsOf?.others ?? 0 },
+    ...(Object.fromEntries(apart) as object),
+    ...keptFields(kept),
   });
 }
 

@@ -1,5 +1,4 @@
-import { Queue } from 'bullmq';
-import { loadLimiterConfig } from '../../src/config/config.ts';
+import type { Queue } from 'bullmq';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import { findDeadLetter } from '../../src/dead-letters/store.ts';
 import { readProgress } from '../../src/delivery/context.ts';
@@ -7,15 +6,16 @@ import { printable } from '../../src/domain/faults.ts';
 import { instantOf } from '../../src/domain/time.ts';
 import { isObject } from '../../src/domain/json.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
-import { DEAD_LETTERS, jobIdOf, notificationIdOf, QUEUE, replayIdsOf } from '../../src/queue/names.ts';
-import { findLayout, prefixesOf } from '../../src/queue/shards/layout.ts';
+import { jobIdOf, notificationIdOf, replayIdsOf } from '../../src/queue/names.ts';
+import type { ShardQueues } from '../../src/queue/shards/shards.ts';
 import type { NotificationStatus } from '../../src/producer/producer.ts';
 import { findJob } from '../../src/queue/readable.ts';
 import { readWorkers, type SeenWorker } from '../../src/queue/workers.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { notificationFacts, type NotificationFacts } from '../../src/dead-letters/facts.ts';
 import { printJson } from '../../src/terminal/command.ts';
-import { readEnvironment, atQueueRedis, openProducer, unfitId } from '../support/queue.ts';
+import { atBackend } from '../support/backend.ts';
+import { unfitId } from '../support/queue.ts';
 import { table, columnsOf, heading, instantFrom, span } from '../../src/terminal/text.ts';
 import { callOther } from '../../src/operations/status.ts';
 
@@ -43,14 +43,13 @@ interface JobFacts extends Partial<Omit<NotificationFacts, 'id' | 'sizes' | 'dev
 
 /** `status ID` */
 export async function showNotification(id: string, json: boolean): Promise<void> {
-  const config = loadLimiterConfig(readEnvironment());
-  const { redis, queue } = config;
-  const { now, status, facts } = await atQueueRedis(redis, async (connection) => {
-    const status = await statusOf(id, config);
-    const { now, workers } = await readWorkers(connection, queue.prefix); // its clock too
+  const { now, status, facts } = await atBackend(async ({ connection, producer, shards, prefix }) => {
+    const status = await producer.status(id).catch((error: unknown) => {
+      throw unfitId(error);
+    });
+    const { now, workers } = await readWorkers(connection, prefix); // its clock too
     if (status.state === 'unknown') return { now, status, facts: {} };
-    const prefixes = prefixesOf(await findLayout(connection, queue));
-    const found = await readFacts(id, status.state, prefixes, connection, workers);
+    const found = await readFacts(id, status.state, await shards.open(), connection, workers);
     const facts = status.state === 'ended' ? { ...found, devices: { ...found.devices, ...status.devices } } : found;
     return { now, status, facts };
   });
@@ -58,35 +57,21 @@ export async function showNotification(id: string, json: boolean): Promise<void>
   else process.stdout.write(`${describe(id, status, facts, now).join('\n')}\n`);
 }
 
-async function statusOf(id: string, config: ReturnType<typeof loadLimiterConfig>): Promise<NotificationStatus> {
-  const producer = openProducer(config);
-  try {
-    return await producer.status(id);
-  } catch (error) {
-    throw unfitId(error);
-  } finally {
-    await producer.close();
-  }
-}
-
 /** Looks where `status` has found it. What has changed since then is left out. */
 async function readFacts(
   id: string,
   state: NotificationStatus['state'],
-  prefixes: readonly string[],
+  shards: readonly ShardQueues[],
   connection: Connection,
   workers: readonly SeenWorker[],
 ): Promise<JobFacts> {
   const first = jobIdOf(id);
   const replays = replayIdsOf(first).toReversed();
-  const name = state === 'dead-lettered' ? DEAD_LETTERS : QUEUE;
   const jobIds = state === 'dead-lettered' ? [...replays, first] : [first, ...replays];
   for (const jobId of jobIds) {
-    for (const prefix of prefixes) {
-      const queue = new Queue(name, { connection, prefix, skipMetasUpdate: true });
-      await queue.on('error', () => undefined).waitUntilReady();
+    for (const { queue, deadQueue } of shards) {
       if (state === 'dead-lettered') {
-        const letter = await findDeadLetter(queue, jobId);
+        const letter = await findDeadLetter(deadQueue, jobId);
         if (letter !== undefined) return factsOfLetter(letter);
       } else if ((await queue.getJobState(jobId)) !== 'unknown') {
         return factsOfJob(queue, jobId, connection, workers);

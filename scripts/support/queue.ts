@@ -1,11 +1,9 @@
 import { userInfo } from 'node:os';
-import { Queue } from 'bullmq';
-import { hasOwnLimiter, type loadLimiterConfig, type RedisConfig } from '../../src/config/config.ts';
+import type { RedisConfig } from '../../src/config/config.ts';
 import { unknownText, unknownVariables } from '../../src/config/variables.ts';
 import { InputError, printable } from '../../src/domain/faults.ts';
 import type { Environment } from '../../src/environment/values.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
-import { createProducer, type Producer } from '../../src/producer/producer.ts';
 import {
   connectProducer,
   explained,
@@ -44,33 +42,11 @@ export async function atQueueRedis<T>(
   }
 }
 
-/** The queue `name`, without writing its settings. It closes with the connection. */
-export async function openQueue<Data = unknown>(
-  connection: Connection,
-  name: string,
-  prefix: string,
-): Promise<Queue<Data>> {
-  const queue = new Queue<Data>(name, { connection, prefix, skipMetasUpdate: true });
-  await queue.on('error', () => undefined).waitUntilReady();
-  return queue;
-}
-
 /** The error for an argument ID that no notification can have; any other error as it is. */
 export function unfitId(error: unknown): unknown {
   if (!(error instanceof InputError)) return error;
   const [fault] = error.faults;
   return new UsageError(`ID: expected ${fault?.expected ?? 'an id'}, found ${fault?.found ?? 'another text'}`);
-}
-
-/** A producer at the workers' queue and limiter. The caller closes it. */
-export function openProducer({
-  redis,
-  limiterRedis,
-  queue,
-}: Pick<ReturnType<typeof loadLimiterConfig>, 'redis' | 'limiterRedis' | 'queue'>): Producer {
-  const limiter = { limiterRedisUrl: limiterRedis.redisUrl, limiterSentinelName: limiterRedis.sentinel?.name };
-  const hasOwn = hasOwnLimiter({ redis, limiterRedis });
-  return createProducer({ ...redis, ...queue, ...(hasOwn && limiter) });
 }
 
 /** What waits for a slot, the next one first. */

@@ -72,35 +72,36 @@ export async function runOperation(
   const { operation, recipientId, names } = asked;
   const { plan, alerts: before } = await planOf(asked, parts);
   const { deed, settled } = plan;
+  const doesMove = deed.kind !== 'cancel' && deed.kind !== 'own';
   const write = (facts: Readonly<Record<string, number | boolean>>): Promise<void> =>
     parts.audit.write({
       ...{ who, action: `recipient ${operation.name}`, on: recipientId },
       facts: { ...settled, ...facts },
     });
   let result = { wasThere: false, moved: 0, canceled: 0, tooLate: 0 };
-  if (deed.kind === 'cancel') {
-    const { find, cancel } = cancelingOf(parts);
-    if ('id' in deed.target) await checkOwn(recipientId, deed.target.id, find, names);
-    result = { ...result, ...(await cancel(deed.target)) };
-    await write({ canceled: result.canceled, tooLate: result.tooLate });
-  } else if (deed.kind === 'own') {
-    result.wasThere = await deed.run(parts.store, who);
-    await write({});
-  } else {
-    const waited = (await waitingOf(recipientId, plan, before, parts)).length;
-    onMoved(0, waited);
-    try {
+  try {
+    if (deed.kind === 'cancel') {
+      const { find, cancel } = cancelingOf(parts);
+      if ('id' in deed.target) await checkOwn(recipientId, deed.target.id, find, names);
+      result = { ...result, ...(await cancel(deed.target)) };
+    } else if (deed.kind === 'own') {
+      result.wasThere = await deed.run(parts.store, who);
+    } else {
+      const waited = (await waitingOf(recipientId, plan, before, parts)).length;
+      onMoved(0, waited);
       const acted = await act(recipientId, deed, parts, (moved) => {
         result.moved = moved;
         onMoved(moved, waited);
       });
       result = { ...result, ...acted };
-    } catch (error) {
-      if (!(error instanceof InputError)) await write({ moved: result.moved, failed: true });
-      throw error;
     }
-    await write({ moved: result.moved });
+  } catch (error) {
+    const facts = { ...(doesMove && { moved: result.moved }), failed: true };
+    if (!(error instanceof InputError)) await write(facts).catch(() => undefined); // the error says enough
+    throw error;
   }
+  const { canceled, tooLate } = result;
+  await write({ ...(doesMove && { moved: result.moved }), ...(deed.kind === 'cancel' && { canceled, tooLate }) });
   const after = await parts.limiters.alert.inspect(recipientId);
   const reserved = await waitingOf(recipientId, plan, after, parts);
   const { now } = before;

@@ -3,9 +3,9 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { createRuns, type RunRequest, type Runs, type RunsOptions } from '../../src/dead-letters/runs.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import type { DeadLetter } from '../../src/notification/outcome.ts';
-import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../../src/queue/names.ts';
+import { shardPrefixes } from '../../src/queue/names.ts';
 import { connectProducer, explained, type RedisTarget } from '../../src/redis/connection.ts';
-import { openQueue } from '../../scripts/support/queue.ts';
+import { createShards } from '../../src/queue/shards/shards.ts';
 import { openQueues, present } from '../queue/support.ts';
 import { openRedisProxy } from '../support/redis-proxy.ts';
 import { isOnCluster, testPrefix, testRedisUrl, testTarget } from '../support/redis.ts';
@@ -18,12 +18,8 @@ async function open(shardCount = 1, options: Partial<RunsOptions> = {}, target: 
   const queues = prefixes.map((prefix) => openQueues(prefix));
   const connection = connectProducer(target);
   connection.on('error', () => undefined);
-  const opened = Promise.all(
-    prefixes.map(async (prefix) => {
-      const [queue, deadQueue] = [QUEUE, DEAD_LETTERS].map((name) => openQueue(connection, name, prefix));
-      return createDeadLetters({ queue: await present(queue), deadQueue: await present(deadQueue) });
-    }),
-  );
+  const shards = createShards(connection, { prefix: '', shards: 1 });
+  const opened = Promise.all(prefixes.map(async (prefix) => createDeadLetters(await shards.at(prefix))));
   await opened;
   const runs = createRuns({ shards: () => opened, explain: (error) => explained(connection, error), ...options });
   onTestFinished(async () => {
