@@ -1,30 +1,23 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { isWedged, quantileOf } from '../../console/samples.ts';
 import { LATENESS_BOUNDS_MS } from '../../src/domain/time.ts';
-import { startPresence, type WorkerFacts } from '../../src/queue/workers.ts';
+import type { WorkerFacts } from '../../src/queue/workers.ts';
 import { openConsole, type ConsoleBench } from '../support/console.ts';
+import { enterWorker } from '../support/presence.ts';
 import { makeNotification } from '../support/push.ts';
 import { POLICY } from './school.ts';
 
 const MINUTE = 60_000;
 const LATE = LATENESS_BOUNDS_MS.map(() => 0);
 
-/** A worker in the registry, as it writes of itself. */
-function enter({ connection, prefix }: ConsoleBench, facts: Partial<WorkerFacts>): Promise<void> {
-  const presence = startPresence({
-    redis: connection,
-    prefix,
-    policy: { policy: POLICY, categories: {}, apartRules: { background: [], liveactivity: [] } },
-    facts: () => ({
-      ...{ id: 'w-1', version: '1.2.3', host: 'web-1', pid: 4711, startedAt: Date.now() - 10 * MINUTE },
-      ...{ clockOffsetMs: 0, concurrency: 50, inHand: 3, asleep: 1, stopping: false, platforms: ['fcm'] },
-      ...{ apps: [], appCount: 0, breakers: [], unreachable: [] },
-      tally: { passes: 9, lastPassAt: Date.now() - 5 * MINUTE, delivered: 5, dead: 1, requeued: 3, late: [...LATE, 0] },
-      ...facts,
-    }),
-  });
-  onTestFinished(() => presence.close());
-  return presence.written;
+/** A worker in the registry, which has finished nothing for five minutes. */
+function enter({ prefix }: ConsoleBench, facts: Partial<WorkerFacts>): Promise<void> {
+  const lastPassAt = Date.now() - 5 * MINUTE;
+  const own = {
+    ...{ version: '1.2.3', pid: 4711, startedAt: Date.now() - 10 * MINUTE, inHand: 3, asleep: 1, platforms: ['fcm'] },
+    tally: { passes: 9, lastPassAt, delivered: 5, dead: 1, requeued: 3, late: [...LATE, 0] },
+  };
+  return enterWorker(prefix, { ...own, ...facts }, { policy: POLICY });
 }
 
 /** A notification whose time has come a minute ago, and that no worker took. */

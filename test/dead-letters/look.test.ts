@@ -6,7 +6,7 @@ import type { DeadLetter } from '../../src/notification/outcome.ts';
 import { shardPrefixes } from '../../src/queue/names.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { testPrefix } from '../support/redis.ts';
-import { deadLetter } from './letters.ts';
+import { addDead, deadLetter } from './letters.ts';
 
 const [MINUTE, HOUR] = [60_000, 3_600_000];
 const now = Date.UTC(2026, 10, 21, 12, 30, 30);
@@ -17,10 +17,8 @@ async function open(...shards: readonly Record<string, Partial<DeadLetter>>[]) {
   return Promise.all(
     shards.map(async (letters, shard) => {
       const queues = openQueues(prefixes[shard]);
-      const jobs = Object.entries(letters).map(([jobId, fields]) => ({
-        ...{ name: 'push', data: deadLetter(jobId, fields), opts: { jobId } },
-      }));
-      await queues.deadQueue.addBulk(jobs);
+      const data = Object.entries(letters).map(([id, fields]) => [id, deadLetter(id, fields)]);
+      await addDead(queues.deadQueue, Object.fromEntries(data) as Record<string, DeadLetter>);
       return createDeadLetters(queues);
     }),
   );

@@ -2,14 +2,13 @@ import type { Queue } from 'bullmq';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { createRuns, type RunRequest, type Runs, type RunsOptions } from '../../src/dead-letters/runs.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
-import type { DeadLetter } from '../../src/notification/outcome.ts';
 import { shardPrefixes } from '../../src/queue/names.ts';
 import { connectProducer, explained, type RedisTarget } from '../../src/redis/connection.ts';
 import { createShards } from '../../src/queue/shards/shards.ts';
 import { openQueues, present } from '../queue/support.ts';
 import { openRedisProxy } from '../support/redis-proxy.ts';
 import { isOnCluster, testPrefix, testRedisUrl, testTarget } from '../support/redis.ts';
-import { deadLetter } from './letters.ts';
+import { addDead, deadLetter, manyLetters } from './letters.ts';
 import { waitFor } from '../support/wait.ts';
 
 /** Dead letters in as many shards, as other programs see them, and runs at a connection of their own. */
@@ -28,13 +27,6 @@ async function open(shardCount = 1, options: Partial<RunsOptions> = {}, target: 
   });
   return { queues, runs };
 }
-
-async function bury(deadQueue: Queue, letters: Record<string, DeadLetter>): Promise<void> {
-  await deadQueue.addBulk(Object.entries(letters).map(([jobId, data]) => ({ name: 'push', data, opts: { jobId } })));
-}
-
-const many = (count: number, fields: Partial<DeadLetter> = {}) =>
-  Object.fromEntries(Array.from({ length: count }, (_, n) => [`n${n}`, deadLetter(`n${n}`, fields)]));
 
 const request = (fields: Partial<RunRequest> = {}): RunRequest => ({
   ...{ verb: 'replay', which: {}, buriedUntilMs: Date.now() + 1_000, perSecond: Infinity, by: 'ops' },
@@ -57,12 +49,12 @@ const replayed = async (queue: Queue) => (await queue.getPrioritized(0, -1)).map
 test('a run replays what the filter matches, the oldest of all shards first, and counts it', async () => {
   const { queues, runs } = await open(2);
   const [first, second] = [present(queues[0]), present(queues[1])];
-  await bury(first.deadQueue, {
+  await addDead(first.deadQueue, {
     a: deadLetter('a', { deadAt: 1_000 }),
     c: deadLetter('c', { deadAt: 3_000 }),
     other: deadLetter('other', { reason: 'stalled' }),
   });
-  await bury(second.deadQueue, { b: deadLetter('b', { deadAt: 2_000 }), d: deadLetter('d', { deadAt: 4_000 }) });
+  await addDead(second.deadQueue, { b: deadLetter('b', { deadAt: 2_000 }), d: deadLetter('d', { deadAt: 4_000 }) });
   const id = begin(runs, { which: { reason: 'rejected' } });
   expect(await ended(runs, id)).toMatchObject({
     ...{ id, state: 'done', by: 'ops', of: 4, done: 4, gone: 0, byReason: { rejected: 4 } },
@@ -76,7 +68,7 @@ test('a run replays what the filter matches, the oldest of all shards first, and
 test('it takes nothing before it may, and nothing at all if it is stopped by then', async () => {
   const { runs, queues } = await open();
   const [queue] = queues;
-  await bury(present(queue).deadQueue, many(3));
+  await addDead(present(queue).deadQueue, manyLetters(3));
   const ready = Promise.withResolvers<undefined>();
   const ids = [0, 1].map(() => {
     const started = runs.start(request(), ready.promise);
@@ -95,7 +87,7 @@ test('it takes nothing before it may, and nothing at all if it is stopped by the
 
 test('a choice of single ones takes these, in their shard', async () => {
   const { queues, runs } = await open(2);
-  for (const { deadQueue } of queues) await bury(deadQueue, { a: deadLetter('a'), b: deadLetter('b') });
+  for (const { deadQueue } of queues) await addDead(deadQueue, { a: deadLetter('a'), b: deadLetter('b') });
   const which = [{ shard: 1, id: 'a' }, { shard: 0, id: 'never there' }, { shard: 7, id: 'a' }]; // prettier-ignore
   expect(await ended(runs, begin(runs, { verb: 'discard', which }))).toMatchObject({ state: 'done', of: 1, done: 1 });
   const left = await Promise.all(
@@ -107,10 +99,10 @@ test('a choice of single ones takes these, in their shard', async () => {
 test('what came after the choice stays', async () => {
   const { queues, runs } = await open();
   const { deadQueue } = present(queues[0]);
-  await bury(deadQueue, many(3));
+  await addDead(deadQueue, manyLetters(3));
   const buriedUntilMs = Math.max(...(await deadQueue.getJobs('wait')).map((job) => job.timestamp));
   await waitFor(() => expect(Date.now()).toBeGreaterThan(buriedUntilMs));
-  await bury(deadQueue, { late: deadLetter('late') });
+  await addDead(deadQueue, { late: deadLetter('late') });
   expect(await ended(runs, begin(runs, { buriedUntilMs }))).toMatchObject({ of: 3, done: 3 });
   const late = [{ shard: 0, id: 'late' }];
   expect(await ended(runs, begin(runs, { buriedUntilMs, which: late }))).toMatchObject({ state: 'done', of: 0 });
@@ -120,7 +112,7 @@ test('what came after the choice stays', async () => {
 test('it stops in the middle, and started again it takes the rest', async () => {
   const { queues, runs } = await open();
   const { queue, deadQueue } = present(queues[0]);
-  await bury(deadQueue, many(300));
+  await addDead(deadQueue, manyLetters(300));
   const id = begin(runs, { perSecond: 100 });
   await waitFor(() => expect(runs.find(id)?.done).toBeGreaterThan(10));
   expect(runs.stop(id)).toBe(true);
@@ -134,13 +126,13 @@ test('it stops in the middle, and started again it takes the rest', async () => 
     of: 300 - stopped.done,
     done: 300 - stopped.done,
   });
-  expect(await replayed(queue)).toEqual(Object.keys(many(300)).map((each) => `${each}#r1`));
+  expect(await replayed(queue)).toEqual(Object.keys(manyLetters(300)).map((each) => `${each}#r1`));
 });
 
 test('of runs over the same ones each dead letter is taken by one', async () => {
   const { queues, runs } = await open();
   const { queue, deadQueue } = present(queues[0]);
-  await bury(deadQueue, many(200));
+  await addDead(deadQueue, manyLetters(200));
   const ids = [begin(runs), begin(runs), begin(runs, { verb: 'discard' })];
   expect(runs.start(request())).toEqual({ kind: 'full', most: 3 });
   const [one, two, discard] = await Promise.all(ids.map((id) => ended(runs, id)));
@@ -157,7 +149,7 @@ test.skipIf(isOnCluster)('while Redis is away for moments it waits, counts each 
   const proxy = await openRedisProxy(Number(new URL(testRedisUrl()).port));
   const { queues, runs } = await open(1, {}, { redisUrl: proxy.url });
   const { queue, deadQueue } = present(queues[0]);
-  await bury(deadQueue, many(300));
+  await addDead(deadQueue, manyLetters(300));
   const id = begin(runs, { perSecond: 300 });
   let wasAway = 0;
   for (const done of [30, 120, 200]) {
@@ -175,7 +167,7 @@ test.skipIf(isOnCluster)('while Redis is away for moments it waits, counts each 
     byReason: { rejected: 300 },
   });
   expect(wasAway).toBe(3);
-  expect(await replayed(queue)).toEqual(Object.keys(many(300)).map((each) => `${each}#r1`));
+  expect(await replayed(queue)).toEqual(Object.keys(manyLetters(300)).map((each) => `${each}#r1`));
 });
 
 test.skipIf(isOnCluster)('if Redis stays away it says that it failed, and can be started again', async () => {
@@ -183,7 +175,7 @@ test.skipIf(isOnCluster)('if Redis stays away it says that it failed, and can be
   const told: unknown[] = [];
   const { queues, runs } = await open(1, { patienceMs: 300, onEnd: (run) => told.push(run) }, { redisUrl: proxy.url });
   const { queue, deadQueue } = present(queues[0]);
-  await bury(deadQueue, many(100));
+  await addDead(deadQueue, manyLetters(100));
   const id = begin(runs, { perSecond: 50 });
   await waitFor(() => expect(runs.find(id)?.done).toBeGreaterThan(3));
   await proxy.refuse();
@@ -194,5 +186,5 @@ test.skipIf(isOnCluster)('if Redis stays away it says that it failed, and can be
   const rest = await ended(runs, begin(runs, { perSecond: Infinity }));
   // One may have been under way; if it was done, no answer has said so.
   expect([100, 99]).toContain(failed.done + rest.done);
-  expect(await replayed(queue)).toEqual(Object.keys(many(100)).map((each) => `${each}#r1`));
+  expect(await replayed(queue)).toEqual(Object.keys(manyLetters(100)).map((each) => `${each}#r1`));
 });

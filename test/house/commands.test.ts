@@ -11,12 +11,12 @@ import { COMMANDS, loadCommand, type CommandMain, main as pushpacer } from '../.
 import { definitionOf } from '../../src/terminal/command.ts';
 import { apartOptions } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { deadLetter } from '../dead-letters/letters.ts';
+import { addDead, deadLetter } from '../dead-letters/letters.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
-import { startPresence } from '../../src/queue/workers.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { expectDocumented } from './documented.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
+import { enterWorker } from '../support/presence.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
@@ -41,6 +41,21 @@ async function commandOf(name: string): Promise<CommandMain> {
   return main;
 }
 
+/** Each command that reads the environment, and then looks into Redis. */
+const AT_REDIS: readonly (readonly [name: string, ...args: readonly string[]])[] = [
+  ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
+  ['status'],
+  ['status', 'msg-1'],
+  ['why', 'msg-1'],
+  ['cancel', '--id', 'msg-1'],
+  ['dead-letters'],
+  ['replay', '--all', '--yes'],
+  ['discard', '--all', '--yes'],
+  ['recipient', 'show', 't'],
+  ['recipient', 'unblock', 't'],
+  ['recipient', 'reset', 't'],
+];
+
 const lastJson = (stdout: string): unknown => JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '');
 
 describe('the JSON of each command is that of the page', () => {
@@ -60,27 +75,19 @@ describe('the JSON of each command is that of the page', () => {
     const { prefix, queue, deadQueue } = openQueues();
     const redis = connectRedis();
     const breaker = { service: 'webpush~teacher@push.example', trouble: 'outage', code: 'timeout', since: 1, until: 2 };
-    const presence = startPresence({
-      redis,
-      prefix,
-      policy: {
-        policy: { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 },
-        categories: { messages: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 0, exempt: ['gap'] } },
-        quietHours: { timezone: 'Europe/Paris', quietHours: [{ from: '21:00', until: '07:00', days: ['mon'] }] },
-        apartRules: { background: [{ max: 3, perMs: 3_600_000 }], liveactivity: [{ max: 1, perMs: 15_000 }] },
-      },
-      facts: () => ({
-        ...{ id: 'a', version: '0.1.0', host: 'web-1', pid: 7, startedAt: 1, clockOffsetMs: 0, concurrency: 50 },
-        ...{ inHand: 1, asleep: 0, stopping: false, platforms: ['apns'], apps: ['teacher'], appCount: 1 },
-        breakers: [breaker],
-        unreachable: [
-          { service: 'webpush~teacher@push.example', host: 'push.example:443', cause: 'ENOTFOUND', since: 1 },
-        ],
-        withoutSlot: { code: 'replicas-missing', since: 1, lastAt: 10_000 },
-      }),
+    const facts = {
+      ...{ inHand: 1, platforms: ['apns'], apps: ['teacher'], appCount: 1, breakers: [breaker] },
+      unreachable: [
+        { service: 'webpush~teacher@push.example', host: 'push.example:443', cause: 'ENOTFOUND', since: 1 },
+      ],
+      withoutSlot: { code: 'replicas-missing', since: 1, lastAt: 10_000 },
+    };
+    await enterWorker(prefix, facts, {
+      policy: { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 },
+      categories: { messages: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 0, exempt: ['gap'] } },
+      quietHours: { timezone: 'Europe/Paris', quietHours: [{ from: '21:00', until: '07:00', days: ['mon'] }] },
+      apartRules: { background: [{ max: 3, perMs: 3_600_000 }], liveactivity: [{ max: 1, perMs: 15_000 }] },
     });
-    onTestFinished(() => presence.close());
-    await presence.written;
     const one = notification({ id: 'one', category: 'messages', priority: 'high', sendAfter: 1_700_000_000_000 });
     await queue.add('push', { ...one, expiresAt: Date.now() + 60_000 }, { jobId: 'one', priority: 10 });
     const waiting = await queue.add('push', notification({ id: 'two' }), { jobId: 'two', delay: 60_000, timestamp: 1 });
@@ -88,8 +95,7 @@ describe('the JSON of each command is that of the page', () => {
     await waiting.updateProgress({ rule: 'gap', tries: 1, attempts: failed });
     await queue.add('push', notification({ id: 'due' }), { jobId: 'due', delay: 60_000 });
     await redis.zadd(queue.toKey('delayed'), 1, 'due');
-    const letter = deadLetter('three', { deadAt: Date.now() });
-    await deadQueue.add('push', letter, { jobId: 'three' });
+    await addDead(deadQueue, { three: deadLetter('three') });
     const env = queueEnv(prefix);
     await expectDocumented('status', await answerOf('status', [], env));
     const answers = [];
@@ -125,7 +131,7 @@ describe('the JSON of each command is that of the page', () => {
     await job.updateProgress({ passes, passesLeftOut: 2, rule: 'quiet', ruleUntil: 2 });
     const replayed = { at: 1, result: 'replayed', reason: 'rejected', message: 'no', deadAt: 1, by: 'x' };
     const story = { firstEnqueuedAt: 1, enqueuedBy: 'timetable', passes: [replayed] };
-    await deadQueue.add('push', deadLetter('two', { story }), { jobId: 'two' });
+    await addDead(deadQueue, { two: deadLetter('two', { story }) });
     const answers = [];
     for (const id of ['one', 'two', 'three']) answers.push(await answerOf('why', [id], queueEnv(prefix)));
     await expectDocumented('why', ...answers);
@@ -154,14 +160,13 @@ describe('the JSON of each command is that of the page', () => {
       expiresAt: Date.now() + 60_000,
       data: { a: 'b' },
     });
-    const letters = {
+    await addDead(deadQueue, {
       full: deadLetter('full', { notification: full, attempts, delivered: ['apns#0'] }),
       named: deadLetter('named', {
         notification: { ...full, devices: [{ platform: 'fcm', token: 't', app: 'teacher' }] },
       }),
       other: deadLetter('other'),
-    };
-    await deadQueue.addBulk(Object.entries(letters).map(([jobId, data]) => ({ name: 'push', data, opts: { jobId } })));
+    });
     const env = queueEnv(prefix);
     await expectDocumented(
       'dead-letters',
@@ -295,6 +300,7 @@ test.each([60, 200])('the help of every command fits %i columns, and no line end
   for (const words of all) {
     const { stdout } = await runMain(pushpacer, [...words, '--help']);
     const lines = stdout.split('\n').map((line) => stripVTControlCharacters(line));
+    expect(lines[0]).toContain(`Usage: ${words.join(' ')}`);
     expect(lines.length).toBeGreaterThan(5);
     const toCopy = /^ {2}pushpacer completion fish > /;
     const tooLong = lines.filter((line) => line.length > columns && !toCopy.test(line));
@@ -312,20 +318,12 @@ describe('exit codes', () => {
     expect(bad.stderr).toMatch(/^error: (unknown option '--nope'|missing required argument)/);
   });
 
-  test.each([
-    ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
-    ['status'],
-    ['status', 'msg-1'],
-    ['why', 'msg-1'],
-    ['cancel', '--id', 'msg-1'],
-    ['dead-letters'],
-    ['replay', '--all', '--yes'],
-    ['discard', '--all', '--yes'],
-    ['recipient', 'show', 't'],
-  ])('%s: 1 where Redis is away', async (name, ...args) => {
-    const exit = await run(name, args, { ...queueEnv('{away}'), REDIS_URL: 'redis://127.0.0.1:1' });
+  test.each(AT_REDIS)('%s: 1 where Redis is away, without the password', async (name, ...args) => {
+    const exit = await run(name, args, { ...queueEnv('{away}'), REDIS_URL: 'redis://:s3cret@127.0.0.1:1' });
     expect(exit).toMatchObject({ code: 1, stdout: '' });
-    expect(exit.stderr).toMatch(/^error: Redis is away/);
+    const advice = ['replay', 'discard'].includes(name) ? '; start again to go on\n$' : '';
+    expect(exit.stderr).toMatch(new RegExp(String.raw`^error: Redis is away: 127\.0\.0\.1:1 \(.+\)${advice}`));
+    expect(exit.stderr).not.toContain('s3cret');
   });
 
   test('worker, redis and sandbox: 1 where they cannot start', async () => {
@@ -347,17 +345,7 @@ test('each command that reads the environment names a mistyped variable, and the
   const { prefix } = openQueues();
   const env = { ...queueEnv(prefix), LIMIT_RULE: 's3cret' };
   const warning = 'warning: LIMIT_RULE is not known; did you mean LIMIT_RULES?\n';
-  for (const [name = '', ...args] of [
-    ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
-    ['status'],
-    ['status', 'msg-1'],
-    ['why', 'msg-1'],
-    ['cancel', '--id', 'msg-1'],
-    ['dead-letters'],
-    ['replay', '--all', '--yes'],
-    ['discard', '--all', '--yes'],
-    ['recipient', 'show', 't'],
-  ]) {
+  for (const [name, ...args] of AT_REDIS) {
     expect(await run(name, args, env)).toMatchObject({ code: 0, stderr: warning });
   }
   const started = { ...queueEnv(prefix), APNS_TOPICS: 's3cret', METRICS_PORT: 'off', ALLOW_NO_CREDENTIALS: 'true' };

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
 import { createRates } from '../../src/operations/rates.ts';
 import type { SeenWorker } from '../../src/queue/workers.ts';
+import { workerFacts } from '../support/presence.ts';
 
 /** A worker that wrote `done` counts at `seenAt`. */
 function worker(id: string, seenAt: number, done: number, more: Partial<SeenWorker> = {}): SeenWorker {
   return {
-    ...{ id, seenAt, version: '0.1.0', host: 'web-1', pid: 7, startedAt: 0, clockOffsetMs: 0, concurrency: 50 },
-    ...{ inHand: 0, asleep: 0, stopping: false, platforms: [], apps: [], appCount: 0, breakers: [], unreachable: [] },
-    ...{ silentMs: 0, alive: true },
+    ...workerFacts({ id, startedAt: 0 }),
+    ...{ seenAt, silentMs: 0, alive: true },
     tally: { passes: done * 3, delivered: done, requeued: done * 2, dead: 0, late: [] },
     ...more,
   };

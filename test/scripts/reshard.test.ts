@@ -1,11 +1,11 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { main as reshard } from '../../scripts/reshard.ts';
 import { main as status } from '../../scripts/status.ts';
 import { readLayout, takeLease, type Layout } from '../../src/queue/shards/layout.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
-import { startPresence, type WorkerFacts } from '../../src/queue/workers.ts';
 import { openQueues } from '../queue/support.ts';
 import { runMain } from '../support/command.ts';
+import { enterWorker } from '../support/presence.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
 
 // The whole way, with workers and under load, is in test/slow/e2e/reshard.test.ts.
@@ -60,17 +60,7 @@ test('waits for a worker that moves jobs, which gives the lease up after a while
 
 test('refuses while a worker is alive that does not follow, and names it', async () => {
   const { redis, prefix, run } = await open();
-  const facts: WorkerFacts = {
-    ...{ id: 'a', version: '0.1.0', host: 'web-1', pid: 7, startedAt: 1, clockOffsetMs: 0, concurrency: 50 },
-    ...{ inHand: 0, asleep: 0, stopping: false, platforms: [], apps: [], appCount: 0, breakers: [], unreachable: [] },
-  };
-  const policy = {
-    ...{ policy: { rules: [], minGapMs: 0 }, categories: {} },
-    apartRules: { background: [], liveactivity: [] },
-  };
-  const presence = startPresence({ redis, prefix, policy, facts: () => facts });
-  onTestFinished(() => presence.close());
-  await presence.written;
+  await enterWorker(prefix);
   expect((await run(2)).stderr).toBe(
     'error: the worker web-1 (process 7) is of version 0.1.0, which does not follow the number of shards: replace it by the ' +
       'present version first\n',

@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
-import { deadLetter } from '../../dead-letters/letters.ts';
+import { addDead, deadLetter, manyLetters } from '../../dead-letters/letters.ts';
 import { isTooWide, openPage, seriousFindings } from '../../support/browser.ts';
 import { openConsole } from '../../support/console.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
@@ -24,7 +24,7 @@ test('an operator replays all of a reason from the page, and a real worker deliv
   }));
   await queue.addBulk(jobs);
   await waitFor(async () => expect(await deadQueue.getJobCountByTypes('wait')).toBe(8));
-  await deadQueue.add('push', deadLetter('other', { reason: 'stalled' }), { jobId: 'other' });
+  await addDead(deadQueue, { other: deadLetter('other', { reason: 'stalled' }) });
   const before = sandbox.journal.accepted.length;
 
   const { page, faults } = await openPage();
@@ -57,8 +57,7 @@ test('an operator replays all of a reason from the page, and a real worker deliv
 
 test('without scripts, on a narrow screen, in the dark: chosen ones are discarded, and the page says when it is done', async () => {
   const console = await openConsole();
-  const ids = Array.from({ length: 30 }, (_, n) => `n${n}`);
-  await console.deadQueue.addBulk(ids.map((id) => ({ name: 'push', data: deadLetter(id), opts: { jobId: id } })));
+  await addDead(console.deadQueue, manyLetters(30));
   const narrow = { viewport: { width: 390, height: 800 }, colorScheme: 'dark' } as const;
   const { page } = await openPage({ ...narrow, javaScriptEnabled: false });
   await page.goto(`${console.url}/dead-letters`);

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { deadLetter } from '../../dead-letters/letters.ts';
+import { addDead, deadLetter, manyLetters } from '../../dead-letters/letters.ts';
 import { notification, openQueues } from '../../queue/support.ts';
 import { startProcess } from '../../support/process.ts';
 import { runProgram, temporaryFolder } from '../../support/program.ts';
@@ -65,8 +65,11 @@ test.each([
   ['n', 1, 'error: nothing was replayed'],
 ])('replay on a terminal says what it would do, and asks; %s', async (answer, code, last) => {
   const { prefix, queue, deadQueue } = openQueues();
-  const letters = [deadLetter('a'), deadLetter('b', { reason: 'stalled' }), deadLetter('c', { deadAt: 1 })];
-  await deadQueue.addBulk(letters.map((data, at) => ({ name: 'push', data, opts: { jobId: `n${at}` } })));
+  await addDead(deadQueue, {
+    a: deadLetter('a'),
+    b: deadLetter('b', { reason: 'stalled' }),
+    c: deadLetter('c', { deadAt: 1 }),
+  });
   const command = 'node scripts/replay.ts --since 1h';
   const env = { ...queueEnv(prefix), LIMIT_RULES: '10/1m', LIMIT_MIN_GAP: '3s' };
   const exit = await runOnTerminal({ command, columns: 80, env, typed: { at: '[y/N]', text: `${answer}\n` } });
@@ -95,18 +98,7 @@ test.each([
 
 test('dead-letters --json ends quietly in the middle of a long answer', async () => {
   const { prefix, deadQueue } = openQueues();
-  const data = (n: number) => ({
-    ...{
-      notification: { id: `n${n}` },
-      reason: 'rejected',
-      message: 'no '.repeat(60),
-      attempts: [],
-      deadAt: Date.now(),
-    },
-    generation: 0,
-  });
-  const jobs = Array.from({ length: 2_000 }, (_, n) => ({ name: 'push', data: data(n), opts: { jobId: `n${n}` } }));
-  await deadQueue.addBulk(jobs);
+  await addDead(deadQueue, manyLetters(2_000, { message: 'no '.repeat(60) }));
   const command = `${process.execPath} scripts/dead-letters.ts --json 2>&1 >&4 | cat >&3`;
   const env = Object.entries(queueEnv(prefix))
     .map(([name, value]) => `${name}='${value ?? ''}'`)
