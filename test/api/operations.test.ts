@@ -68,47 +68,33 @@ it('previews and does what an operator does with real workers, and what was prev
   ]);
 });
 
-it('stores and forgets limits and quiet hours, forgets what was sent, and cancels', async () => {
+it('takes lists and objects as JSON has them, and logs what was done', async () => {
   const { call, operate, lines } = await open();
   const night = { timezone: 'Europe/Paris', from: '21:00', until: '07:00' };
-  expect((await operate('quiet', { ...night, days: 'mon-tue' })).body).toMatchObject({
-    quiet: { source: 'stored', hours: { quietHours: [{ days: ['mon', 'tue'], from: '21:00', until: '07:00' }] } },
-  });
   const { timezone, ...time } = night;
   const several = { timezone, quietHours: [time, { from: '13:00', until: '14:00', days: ['sat'] }] };
   expect((await operate('quiet', several)).body).toMatchObject({ quiet: { hours: several } });
+  expect((await operate('quiet', { ...night, days: ['mon', 'tue'] })).body).toMatchObject({
+    quiet: { source: 'stored', hours: { quietHours: [{ days: ['mon', 'tue'], from: '21:00', until: '07:00' }] } },
+  });
   expect((await operate('quiet', { none: true })).body).toMatchObject({ quiet: { hours: { quietHours: [] } } });
   expect((await operate('unquiet', {})).body).toMatchObject({ wasQuiet: true });
-  expect((await operate('limit', { minGap: '10s' })).body).toMatchObject({ policy: { minGapMs: 10_000 } });
   expect((await operate('unlimit')).body).toMatchObject({ source: 'limiter' });
   expect((await operate('reset')).body).toMatchObject({ wasKnown: false, sent: 0 });
 
-  const waiting = { recipientId: ID, sendAfter: Date.now() + HOUR };
-  const [one, other] = [makeNotification(waiting), makeNotification({ ...waiting, cancellationKey: 'trip' })];
-  await call('POST', '/v1/notifications', { body: [one, other] });
+  const waiting = { recipientId: ID, sendAfter: Date.now() + HOUR, cancellationKey: 'trip' };
+  await call('POST', '/v1/notifications', { body: makeNotification(waiting) });
   expect((await operate('cancel', { key: 'trip' }, '?preview=true')).body).toMatchObject({ cancels: 1, tooLate: 0 });
   expect((await operate('cancel', { key: 'trip' })).body).toMatchObject({ canceled: 1, tooLate: 0 });
-  expect((await operate('cancel', { notification: one.id })).body).toMatchObject({ canceled: 1 });
   const logged = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
-  expect(logged.filter(({ msg }) => msg === 'an operator acted')).toHaveLength(9);
+  expect(logged.filter(({ msg }) => msg === 'an operator acted')).toHaveLength(7);
 });
 
+// What is wrong with each field is held by test/operations/catalogue.test.ts.
 it.each([
-  ['block', {}, ['reason', 'for']],
   ['block', { for: 'soon', reason: 'x\u0000', nap: 1 }, ['for', 'reason', 'nap']],
-  ['block', { for: '1h', until: 1, reason: 'a' }, ['until', 'until']],
   ['block', { until: '2020-01-01T00:00:00Z', reason: 'a' }, ['until']],
-  ['limit', { rules: '0/1m,x', minGap: '32d' }, ['rules[1]', 'rules[0].max', 'minGap']],
-  ['limit', { rules: 5 }, ['rules']],
-  ['quiet', {}, ['timezone, from, until']],
-  ['quiet', { timezone: 'Mars', from: '25:00', until: '07:00', days: ['mon', 'x'] }, ['days', 'timezone', 'from']],
-  ['quiet', { timezone: 'UTC', quietHours: [{ from: '9', until: '10:00' }] }, ['quietHours[0].from']],
-  ['quiet', { timezone: 'UTC', from: '21:00', until: '07:00', days: 5 }, ['days']],
-  ['quiet', { timezone: 'UTC', from: '21:00', until: '07:00', days: [null] }, ['days']],
-  ['quiet', { none: true, from: '21:00' }, ['none']],
-  ['unblock', { for: '1h' }, ['for']],
   ['unblock', [], ['']],
-  ['cancel', {}, ['key']],
   ['cancel', { notification: 'of-another' }, ['notification']],
 ])('%s refuses %j and names every field', async (name, body, faulty) => {
   const { operate, audit } = await open();

@@ -107,22 +107,15 @@ describe('an action', () => {
     expect((await limiter.inspect(ID)).block).toBeUndefined();
   });
 
-  it('stores and forgets limits and quiet hours, and forgets what was sent', async () => {
-    const { get, post, wait, limiter } = await open();
-    await wait(ID, { id: 'a' }, { id: 'b' });
+  it('takes every field of its form, several values too, and leaves what it settled to the form that confirms', async () => {
+    const { get, post, limiter } = await open();
     const path = `/recipients/${ID}`;
     const limits = await get(`${path}/limit?rules=5/1m,50/1h&minGap=10s&for=7d`);
     expect(flat(limits)).toContain('5/1m, 50/1h, gap 10s until');
     await post(`${path}/limit`, hiddenIn(limits));
-    const stored = await limiter.inspect(ID);
-    expect(stored.policy).toEqual({
-      rules: [
-        { max: 5, perMs: 60_000 },
-        { max: 50, perMs: HOUR },
-      ],
-      minGapMs: 10_000,
-    });
-    expect(stored.policyUntil).toBe(Number(hiddenIn(limits)['until']));
+    const { policy, policyUntil } = await limiter.inspect(ID);
+    expect(policy).toMatchObject({ rules: [{ max: 5 }, { max: 50, perMs: HOUR }], minGapMs: 10_000 });
+    expect(policyUntil).toBe(Number(hiddenIn(limits)['until']));
 
     const quiet = await get(`${path}/quiet?timezone=Europe/Paris&from=21:00&until=07:00&days=mon&days=tue`);
     expect(flat(quiet)).toContain('mon,tue 21:00-07:00, Europe/Paris');
@@ -137,19 +130,12 @@ describe('an action', () => {
       expect((await get(`${path}/${kind}`)).status).toBe(200);
       expect((await post(`${path}/${kind}`)).status).toBe(303);
     }
-    const after = await limiter.inspect(ID);
-    expect([after.source, after.quiet, after.sent]).toEqual(['limiter', undefined, []]);
   });
 
-  it('cancels one, or all under a key, of this recipient alone', async () => {
-    const { get, post, wait, producer, audit } = await open();
-    await wait(
-      ID,
-      { id: 'a' },
-      { id: 'b', cancellationKey: 'trip' },
-      { id: 'c' },
-      { id: 'd', cancellationKey: 'trip' },
-    );
+  it('cancels what it said that it would, and nothing of another recipient', async () => {
+    const { get, post, wait } = await open();
+    const cancellationKey = 'trip';
+    await wait(ID, { id: 'a' }, { id: 'b', cancellationKey }, { id: 'c' }, { id: 'd', cancellationKey });
     await wait('teacher-7', { id: 'before' }, { id: 'other' });
     const path = `/recipients/${ID}/cancel`;
     const one = await get(`${path}?notification=c`);
@@ -158,24 +144,17 @@ describe('an action', () => {
     const key = await get(`${path}?key=trip`);
     expect(flat(key)).toContain('2 notifications are canceled.');
     expect((await post(path, hiddenIn(key))).location).toContain('count=2');
-    expect(await audit.read({ count: 1 })).toMatchObject([{ facts: { key: 'trip', canceled: 2, tooLate: 0 } }]);
-
     expect(flat(await get(`${path}?notification=other`))).toContain('No notification of this recipient waits');
     expect((await post(path, { notification: 'other' })).status).toBe(400);
-    expect((await producer.cancel({ id: 'other' })).canceled).toBe(1);
   });
 
+  // What is wrong with each field is held by test/operations/catalogue.test.ts.
   it.each([
     ['block', { for: 'soon', reason: 'exam' }, 'for: expected a duration such as'],
-    ['block', { reason: 'exam' }, 'for: expected for or until, found neither'],
     ['block', { for: '2h', reason: '' }, 'reason: expected 1 to 500 printable characters'],
     ['block', { until: '1500000000000', reason: 'exam' }, 'until: expected an instant ahead of now, which is'],
-    ['block', { until: '1', reason: 'exam' }, 'until: expected an RFC 3339 date-time or epoch milliseconds, found'],
     ['limit', {}, 'rules: expected rules or minGap, found neither'],
     ['limit', { rules: 'none', gap: '0' }, 'gap: expected no such field'],
-    ['limit', { rules: '0/1m', minGap: '-1s' }, 'rules[0].max: expected an integer'],
-    ['quiet', { timezone: 'Europe/Pari', from: '21:00', until: '21:00' }, 'did you mean Europe/Paris'],
-    ['cancel', {}, 'cancellationKey'],
   ])('%s refuses what is not usable, by its field: %o', async (kind, fields, fault) => {
     const { get, post } = await open();
     const path = `/recipients/${ID}/${kind}`;

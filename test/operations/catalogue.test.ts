@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
+import { DAYS, quietHoursText } from '../../src/domain/quiet-hours.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
-import { operationOf, OPERATIONS } from '../../src/operations/catalogue.ts';
-import { fieldsOf } from '../../src/operations/fields.ts';
+import { operationOf, OPERATIONS, readDays } from '../../src/operations/catalogue.ts';
+import { fieldsOf, PLAIN_NAMES, type Names } from '../../src/operations/fields.ts';
 import { ask, type Operation, type Plan } from '../../src/operations/operation.ts';
 
 const NOW = 1_795_269_600_000;
@@ -49,24 +50,96 @@ it('each form begins with fields that are usable, but for what a person must say
   expect(begun).toBeGreaterThan(2);
 });
 
+it.each([
+  ['mon-fri', ['mon', 'tue', 'wed', 'thu', 'fri']],
+  ['sat,sun', ['sat', 'sun']],
+  ['fri-mon, wed', ['fri', 'sat', 'sun', 'mon', 'wed']],
+  ['mon,mon', ['mon']],
+])('the days %s are read', (text, days) => expect(readDays(text)).toEqual({ value: days }));
+
+it('every day is written without naming the days', () => {
+  const quietHours = [{ days: DAYS, from: '21:00', until: '24:00' }];
+  expect(quietHoursText({ timezone: 'UTC', quietHours })).toBe('21:00-24:00, UTC');
+});
+
+const NIGHT = { timezone: 'UTC', from: '21:00', until: '07:00' };
+
 describe('faults', () => {
-  it('are named as the fields are where they were given, all at once', () => {
+  function faultsOf(name: string, input: unknown, names: Names = PLAIN_NAMES): readonly string[] {
+    try {
+      ask(named(name), 'teacher-42', input, names);
+    } catch (error) {
+      return (error as InputError).faults.map(({ path, expected, found }) => `${path}: ${expected}, ${found}`);
+    }
+    return [];
+  }
+
+  it.each<readonly [name: string, input: unknown, faults: readonly string[]]>([
+    ['block', null, [': an object, null']],
+    ['block', {}, ['reason: ', 'for: for or until, neither']],
+    [
+      'block',
+      { for: 'soon', reason: 'x\u0000', nap: 1 },
+      [
+        'for: a duration such as 250ms, 3s, 1m, 2h or 1d, at most 366d, "soon"',
+        'reason: 1 to 500 printable characters, ',
+        'nap: no such field',
+      ],
+    ],
+    ['block', { for: '367d', reason: '' }, ['for: a duration', 'reason: 1 to 500 printable characters, ""']],
+    [
+      'block',
+      { for: '1h', until: 1, reason: 'a' },
+      ['until: an RFC 3339 date-time or epoch milliseconds, 1', 'until: until or for, both'],
+    ],
+    ['block', { until: '2026-02-30T00:00:00Z', reason: 'a' }, ['until: an RFC 3339 date-time or epoch milliseconds, ']],
+    ['limit', {}, ['rules: rules or minGap, neither']],
+    ['limit', { rules: 5 }, ['rules: ']],
+    [
+      'limit',
+      { rules: '0/1m,x', minGap: '32d' },
+      ['rules[1]: ', 'rules[0].max: an integer from 1 to 100000, 0', 'minGap: 0 or a duration such as 250ms, '],
+    ],
+    ['limit', { rules: 'none', gap: '0' }, ['gap: no such field']],
+    ['limit', { rule: '1/1m', minGap: '0' }, ['rule: no such field (did you mean rules?), one']],
+    ['quiet', {}, ['timezone, from, until: timezone, from and until (or quietHours, or none), nothing']],
+    [
+      'quiet',
+      { timezone: 'Europe/Pari', from: '25:00', until: '07:00', days: 'mon-fry' },
+      [
+        'days: days such as mon-fri or sat,sun (did you mean fri?), "mon-fry"',
+        'timezone: a time zone such as Europe/Paris (did you mean Europe/Paris?), "Europe/Pari"',
+        'from: a time from 00:00 to 23:59, "25:00"',
+      ],
+    ],
+    ['quiet', { ...NIGHT, until: '21:00' }, ['until: another time than from']],
+    ['quiet', { ...NIGHT, days: 5 }, ['days: days such as ']],
+    ['quiet', { ...NIGHT, days: [null] }, ['days: days such as ']],
+    ['quiet', { ...NIGHT, days: ['mon', 'x'] }, ['days: days such as ']],
+    ['quiet', { timezone: 'UTC', quietHours: [{ from: '9', until: '10:00' }] }, ['quietHours[0].from: ']],
+    ['quiet', { none: true, from: '21:00' }, ['none: no other field, from']],
+    [
+      'quiet',
+      { timezone: 'UTC', from: '00:00', until: '24:00' },
+      ['from, until: some time in the week that is not quiet, none'],
+    ],
+    ['unblock', { for: '1h' }, ['for: no such field']],
+    ['unblock', [], [': ']],
+    ['cancel', {}, ['key: key (a cancellationKey) or notification, neither']],
+    ['cancel', { key: 'a', notification: 'b' }, ['key: key (a cancellationKey) or notification, both']],
+    ['note', {}, ['text: ']],
+  ])('of %s %j are found, all at once', (name, input, faults) => {
+    expect(faultsOf(name, input)).toEqual(faults.map((fault) => expect.stringContaining(fault) as string));
+  });
+
+  it('are named as the fields are where they were given', () => {
     const names = { word: 'flag', of: (field: string) => `--${field}`, others: ['--clear'] } as const;
-    const faultsOf = (name: string, input: unknown) => {
-      try {
-        ask(named(name), 'teacher-42', input, names);
-      } catch (error) {
-        return (error as InputError).faults.map(({ path, expected, found }) => `${path}: ${expected}, ${found}`);
-      }
-      return [];
-    };
-    expect(faultsOf('limit', {})).toEqual(['--rules: --rules, --minGap or --clear, none of them']);
-    expect(faultsOf('limit', { rules: '0/1m', minGap: 'x', rule: '1/1m' })).toEqual([
+    expect(faultsOf('limit', {}, names)).toEqual(['--rules: --rules, --minGap or --clear, none of them']);
+    expect(faultsOf('limit', { rules: '0/1m', rule: '1/1m' }, names)).toEqual([
       '--rules[0].max: an integer from 1 to 100000, 0',
-      '--minGap: 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 31d, "x"',
       '--rule: no such field (did you mean rules?), one',
     ]);
-    expect(faultsOf('block', null)).toEqual(['--: an object, null']);
+    expect(faultsOf('block', null, names)).toEqual(['--: an object, null']);
   });
 
   it('of an end that has passed are found when the clock is known', () => {

@@ -1,10 +1,11 @@
 import { Queue } from 'bullmq';
 import { onTestFinished } from 'vitest';
 import { COUNTED_APART, type CategoryPolicy, type CountedAs, type Policy } from '../../src/domain/limits.ts';
-import type { NotificationInput } from '../../src/notification/notification.ts';
+import type { CancelTarget, NotificationInput } from '../../src/notification/notification.ts';
 import { apartOptions, type Limiter } from '../../src/limiter/limiter.ts';
 import { createForesight, type Foresight } from '../../src/limiter/redis/foresight.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { createAudit } from '../../src/operations/audit.ts';
 import { dueAtOfScore } from '../../src/queue/bullmq-internals.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/producer/producer.ts';
@@ -49,5 +50,9 @@ export async function openLine(policy: Policy, categories: Readonly<Record<strin
 
   const stored = () => readStored(connection, prefix);
   const parts = { limiters, foresights, policy, own: [queue], queues: [queue], homes: () => [prefix], connection };
-  return { producer, limiters, parts, prefix, connection, wait, dueAt, stored };
+  const audit = createAudit(connection, prefix);
+  const canceling = { find: parts, cancel: (target: CancelTarget) => producer.cancel(target) };
+  /** The same as operations need it. */
+  const operating = { ...parts, audit, store: { connection, prefix }, canceling };
+  return { producer, limiters, parts, operating, audit, wait, dueAt, stored };
 }

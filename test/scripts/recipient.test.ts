@@ -1,4 +1,6 @@
+import { writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
+import { join } from 'node:path';
 import { Worker } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { main } from '../../scripts/recipient.ts';
@@ -9,6 +11,7 @@ import { createAudit } from '../../src/operations/audit.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/producer/producer.ts';
 import { jsonOf, outputOf, runMain, type CommandExit } from '../support/command.ts';
+import { temporaryFolder } from '../support/program.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
@@ -30,6 +33,7 @@ const UNSET = Object.fromEntries(
 /** What the environment says where it says nothing. */
 const POLICY: Policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };
 const HOUR = 3_600_000;
+const ID = 'teacher-42';
 const BACKGROUND_RULES = [{ max: 3, perMs: HOUR }];
 const LIVE_ACTIVITY_RULES = [{ max: 1, perMs: 30_000 }];
 
@@ -41,10 +45,10 @@ interface Bench {
   readonly env: Env;
 }
 
-/** The limiters as the workers have them, and the command at the same keys. */
-function openBench(policy = POLICY): Bench {
+/** The limiters as the workers have them, and the command at the same keys, with more variables. */
+function openBench(policy = POLICY, more: Env = {}): Bench {
   const prefix = testPrefix();
-  const env = { ...UNSET, ...redisEnv(), QUEUE_PREFIX: prefix, LIMIT_LIVE_ACTIVITY_RULES: '1/30s' };
+  const env = { ...UNSET, ...redisEnv(), QUEUE_PREFIX: prefix, LIMIT_LIVE_ACTIVITY_RULES: '1/30s', ...more };
   const redis = connectRedis();
   return {
     limiter: createRedisLimiter({ redis, policy, prefix }),
@@ -66,6 +70,13 @@ function openQueue(policy = POLICY) {
   const producer = createProducer({ connection: connectRedis(), prefix });
   onTestFinished(() => producer.close());
   return { ...bench, prefix, producer };
+}
+
+/** The same, with this as its LIMITS_FILE. */
+async function openWithLimits(limits: object): Promise<Bench> {
+  const file = join(await temporaryFolder(), 'limits.json');
+  await writeFile(file, JSON.stringify(limits));
+  return openBench(POLICY, { LIMITS_FILE: file });
 }
 
 /** Asks for slots, one after the other: the first is sent, the others wait. */
@@ -140,10 +151,14 @@ describe('show', () => {
     expect(text).toMatch(/ no job \(live activity\) .* m\n.* no job \(background\) .* s\n$/);
   });
 
-  test('shows the limits per category of the file that the workers have', async () => {
-    const { env } = openBench();
-    const text = await outputOf(recipient({ ...env, LIMITS_FILE: 'examples/limits.json' }, 'show', 'teacher-42'));
+  test('shows the limits per category of the file that the workers have, and which is exempt from what', async () => {
+    const emergency = { rules: '5/1h', exempt: ['quietHours', 'gap'] };
+    const { run } = await openWithLimits({
+      categories: { emergency, messages: { rules: '5/1m,50/1h', minGap: '10s' } },
+    });
+    const text = await outputOf(run('show', ID));
     expect(text).toContain('           messages: 5/1m, 50/1h, gap 10s; from LIMITS_FILE\n');
+    expect(text).toContain('emergency: 5/1h, no gap, exempt from the overall gap and quiet hours; from LIMITS_FILE');
   });
 
   test('shows what no worker has taken yet', async () => {
@@ -187,146 +202,88 @@ describe('show', () => {
   });
 });
 
-describe('block', () => {
-  test('moves what waits behind its end, and says so', async () => {
+// What each operation does and says is held by test/operations/operations.test.ts.
+describe('an operation', () => {
+  test('says what it did, and what waits now: below a long sentence, behind a short one', async () => {
     const { limiter, run } = openBench();
     await askFor(limiter, ['a/0', 'b/0', 'c/0']);
-    const text = await outputOf(run('block', 'teacher-42', '--for', '2h', '--reason', "parents' evening"));
-    expect(text).toMatch(
+    const blocked = await outputOf(run('block', ID, '--for', '2h', '--reason', "parents' evening"));
+    expect(blocked).toMatch(
       /^teacher-42 is blocked until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \(in 2h\): parents' evening\n2 notifications wait, the last until .* \(in 2h\)\n$/,
     );
-    const { block, reserved, now } = await limiter.inspect('teacher-42');
-    expect(block?.reason).toBe("parents' evening");
-    expect(block?.until).toBeGreaterThan(now + 2 * HOUR - 60_000);
-    expect(reserved.map(({ id, at }) => [id, at >= (block?.until ?? Infinity)])).toEqual([
-      ['b/0', true],
-      ['c/0', true],
-    ]);
-  });
-
-  test.each([
-    ['background', ['p/0', 'q/0', 'r/0', 's/0']],
-    ['liveActivity', ['l/0', 'm/0']],
-  ] as const)('delays what waits in the limiter of %s too, and unblock lets it go', async (kind, ids) => {
-    const { limiter, [kind]: apart, run } = openBench();
-    await askFor(limiter, ['a/0', 'b/0']);
-    await askFor(apart, ids);
-    const blocked = await jsonOf(run('block', 'teacher-42', '--for', '2h', '--reason', 'a', '--json'));
-    expect(blocked).toMatchObject({ waiting: 2, moved: 2 });
-    const { block, reserved, now } = await apart.inspect('teacher-42');
-    expect(block).toEqual({ until: blocked['until'], reason: 'a' });
-    expect(reserved.map(({ at }) => at)).toEqual([blocked['until']]);
-    expect(blocked['lastAt']).toBeGreaterThan(now + HOUR);
-
-    const unblocked = await jsonOf(run('unblock', 'teacher-42', '--json'));
-    expect(unblocked).toMatchObject({ wasBlocked: true, waiting: 2, moved: 2 });
-    expect((await apart.inspect('teacher-42')).block).toBeUndefined();
-    await apart.block('teacher-42', { until: Date.now() + HOUR, reason: 'only there' });
-    expect(await jsonOf(run('unblock', 'teacher-42', '--json'))).toMatchObject({ wasBlocked: true });
-  });
-
-  test('takes an instant, and answers in JSON', async () => {
-    const { limiter, run } = openBench();
-    const until = Math.ceil(Date.now() / 1_000) * 1_000 + HOUR;
-    const time = new Date(until).toISOString();
-    expect(await jsonOf(run('block', 'teacher-42', '--until', time, '--reason', 'a', '--json'))).toEqual({
-      ...{ recipientId: 'teacher-42', until, reason: 'a', waiting: 0, moved: 0 },
-    });
-    expect((await limiter.inspect('teacher-42')).block).toEqual({ until, reason: 'a' });
-  });
-
-  test('is undone by unblock, which moves what waits to its earliest slot and says until when', async () => {
-    const { limiter, run } = openBench();
-    await askFor(limiter, ['a/0', 'b/0']);
-    await limiter.block('teacher-42', { until: Date.now() + HOUR, reason: 'a' });
-    expect(await outputOf(run('unblock', 'teacher-42'))).toMatch(
-      /^teacher-42 is not blocked any more; 1 notification waits, until .* \(in \d\.?\d?s\)\n$/,
+    expect((await limiter.inspect(ID)).block?.reason).toBe("parents' evening");
+    expect(await outputOf(run('unblock', ID))).toMatch(
+      /^teacher-42 is not blocked any more; 2 notifications wait, the last until .* \(in \d\.?\d?s\)\n$/,
     );
-    expect((await limiter.inspect('teacher-42')).block).toBeUndefined();
-    expect(await jsonOf(run('unblock', 'teacher-42', '--json'))).toMatchObject({ wasBlocked: false, waiting: 1 });
-    expect(await outputOf(run('unblock', 'teacher-7'))).toBe('teacher-7 was not blocked\n');
   });
-});
 
-describe('limit', () => {
-  test('stores limits with an end, and says what it stored', async () => {
+  test('answers in JSON, with what waits and the last slot', async () => {
     const { limiter, run } = openBench();
-    const text = await outputOf(run('limit', 'teacher-42', '--rules', '5/1m,50/1h', '--min-gap', '10s', '--for', '7d'));
-    expect(text).toMatch(/^teacher-42 is limited to 5\/1m, 50\/1h, gap 10s until .*Z \(in 7d\)\n$/);
-    const { policy, source, policyUntil, now } = await limiter.inspect('teacher-42');
-    expect({ policy, source }).toEqual({
-      source: 'stored',
-      policy: {
-        rules: [
-          { max: 5, perMs: 60_000 },
-          { max: 50, perMs: HOUR },
-        ],
-        minGapMs: 10_000,
-      },
+    const none = { recipientId: ID, policy: { rules: [], minGapMs: 3_000 }, source: 'stored', waiting: 0, moved: 0 };
+    expect(await jsonOf(run('limit', ID, '--rules', 'none', '--json'))).toEqual(none);
+    await askFor(limiter, ['a/0', 'b/0']);
+    const time = new Date(Math.ceil(Date.now() / 1_000) * 1_000 + HOUR).toISOString();
+    const until = Date.parse(time);
+    expect(await jsonOf(run('block', ID, '--until', time, '--reason', 'a', '--json'))).toEqual({
+      ...{ recipientId: ID, until, reason: 'a', waiting: 1, lastAt: until, moved: 1 },
     });
-    expect(policyUntil).toBeGreaterThan(now + 6 * 24 * HOUR);
+    expect((await limiter.inspect(ID)).block).toEqual({ until, reason: 'a' });
   });
 
-  test('keeps what is not given as the environment has it', async () => {
+  test('keeps what is not given as the environment has it, and is taken back by the flag --clear', async () => {
     const { limiter, run } = openBench();
-    expect(await outputOf(run('limit', 'teacher-42', '--rules', '5/1m'))).toBe(
-      'teacher-42 is limited to 5/1m, gap 3s, without an end\n',
+    expect(await outputOf(run('limit', ID, '--min-gap', '0'))).toBe(
+      'teacher-42 is limited to 10/1m, no gap, without an end\n',
     );
-    expect(await outputOf(run('limit', 'teacher-42', '--min-gap', '0'))).toContain('limited to 10/1m, no gap, without');
-    expect(await jsonOf(run('limit', 'teacher-42', '--rules', 'none', '--json'))).toEqual({
-      ...{ recipientId: 'teacher-42', policy: { rules: [], minGapMs: 3_000 }, source: 'stored', waiting: 0, moved: 0 },
-    });
-    expect((await limiter.inspect('teacher-42')).policyUntil).toBeUndefined();
-  });
-
-  test('is forgotten with --clear', async () => {
-    const { limiter, run } = openBench();
-    await limiter.limit('teacher-42', { rules: [], minGapMs: 0 });
-    expect(await outputOf(run('limit', 'teacher-42', '--clear'))).toBe(
+    expect(await outputOf(run('limit', ID, '--clear'))).toBe(
       'teacher-42 has no limits of its own any more; in force is 10/1m, gap 3s\n',
     );
-    expect(await outputOf(run('limit', 'teacher-42', '--clear'))).toContain('teacher-42 had no limits of its own; ');
-    expect((await limiter.inspect('teacher-42')).source).toBe('limiter');
+    expect((await limiter.inspect(ID)).source).toBe('limiter');
   });
 
-  test('says until when notifications wait that it moved', async () => {
+  test('is in the audit, with the user of the machine', async () => {
+    const { run, prefix } = openQueue();
+    await run('limit', ID, '--rules', '5/1m');
+    await run('limit', ID, '--clear');
+    const who = `${userInfo().username} (terminal)`;
+    expect(await createAudit(connectRedis(), prefix).read({ count: 9 })).toMatchObject([
+      { who, action: 'recipient unlimit', on: ID, facts: { moved: 0 } },
+      { who, action: 'recipient limit', on: ID, facts: { rules: '5/1m', minGap: '3s', moved: 0 } },
+    ]);
+  });
+});
+
+describe('quiet', () => {
+  test('reads several quiet times from a file, moves what waits, and is shown', async () => {
     const { limiter, run } = openBench();
+    const hour = (at: number) => new Date(Date.now() + at * HOUR).toISOString().slice(11, 16);
+    const hours = {
+      timezone: 'UTC',
+      quietHours: [
+        { from: hour(-1), until: hour(1) },
+        { from: hour(3), until: hour(4) },
+      ],
+    };
+    const file = join(await temporaryFolder(), 'hours.json');
+    await writeFile(file, JSON.stringify(hours));
     await askFor(limiter, ['a/0', 'b/0']);
-    const text = await outputOf(run('limit', 'teacher-42', '--rules', '1/1h'));
-    expect(text).toMatch(/\n1 notification waits, until .* \(in (1h|59m .*)\)\n$/);
+    const answer = await jsonOf(run('quiet', ID, '--file', file, '--json'));
+    expect(answer).toMatchObject({ recipientId: ID, quiet: { hours, source: 'stored' }, waiting: 1, moved: 1 });
+    const [waiting] = (await limiter.inspect(ID)).reserved;
+    expect(waiting).toMatchObject({ id: 'b/0', rule: 'quiet', at: (answer['quiet'] as { until: number }).until });
+    expect(await outputOf(run('show', ID))).toMatch(/; stored; quiet now, until .*\n[^]*next free .*, by quiet/);
   });
-});
 
-test('reset forgets what was sent, and neither what waits, nor limits, nor block', async () => {
-  const { limiter, run } = openBench();
-  await askFor(limiter, ['a/0', 'b/0', 'c/0']);
-  await limiter.limit('teacher-42', POLICY);
-  await limiter.block('teacher-42', { until: Date.now() + HOUR, reason: 'a' });
-  expect(await outputOf(run('reset', 'teacher-42'))).toMatch(
-    /^forgot 1 sent to teacher-42; 2 notifications wait, the last until .* \(in 1h( 0m)?|59m .*\)\n$/,
-  );
-  expect(await limiter.inspect('teacher-42')).toMatchObject({
-    ...{ sent: [], reserved: [{ id: 'b/0' }, { id: 'c/0' }], source: 'stored' },
+  test('replaces the quiet hours of LIMITS_FILE, with none too', async () => {
+    const quietHours = [{ from: '21:00', until: '07:00' }];
+    const { run } = await openWithLimits({ timezone: 'UTC', quietHours });
+    expect(await outputOf(run('show', ID))).toContain('quiet      21:00-07:00, UTC; from LIMITS_FILE');
+    expect(await outputOf(run('quiet', ID, '--none'))).toBe('teacher-42 has quiet hours: none\n');
+    expect(await outputOf(run('show', ID))).toContain('quiet      none; stored');
+    expect(await outputOf(run('unquiet', ID))).toBe(
+      'teacher-42 has no quiet hours of its own any more; in force is 21:00-07:00, UTC\n',
+    );
   });
-  expect((await limiter.inspect('teacher-42')).block).toBeDefined();
-  expect(await outputOf(run('reset', 'teacher-7'))).toBe('nothing was sent to teacher-7 lately\n');
-  expect(await jsonOf(run('reset', 'teacher-7', '--json'))).toEqual({
-    ...{ recipientId: 'teacher-7', wasKnown: false, sent: 0, waiting: 0, moved: 0 },
-  });
-});
-
-test('what was done is in the audit, with the user of the machine', async () => {
-  const { run, prefix } = openQueue();
-  await run('block', 'teacher-42', '--for', '1h', '--reason', 'exam');
-  await run('limit', 'teacher-42', '--rules', '5/1m');
-  await run('limit', 'teacher-42', '--clear');
-  await run('block', 'teacher-42', '--until', '2020-01-01T00:00:00Z', '--reason', 'refused');
-  const who = `${userInfo().username} (terminal)`;
-  expect(await createAudit(connectRedis(), prefix).read({ count: 9 })).toMatchObject([
-    { who, action: 'recipient unlimit', on: 'teacher-42', facts: { moved: 0 } },
-    { who, action: 'recipient limit', on: 'teacher-42', facts: { rules: '5/1m', minGap: '3s', moved: 0 } },
-    { who, action: 'recipient block', on: 'teacher-42', facts: { reason: 'exam', moved: 0 } },
-  ]);
 });
 
 test('takes any recipient that a notification may have', async () => {
@@ -336,60 +293,50 @@ test('takes any recipient that a notification may have', async () => {
   expect(await outputOf(run('show', '--', id))).toContain('block      until');
 });
 
-test('Redis away is reported at once, without the password', async () => {
-  for (const name of ['show', 'unblock', 'reset']) {
-    const env = { ...UNSET, REDIS_URL: 'redis://:s3cret@127.0.0.1:1', QUEUE_PREFIX: '{unused}' };
-    const { code, stderr, stdout } = await recipient(env, name, 'teacher-42');
-    expect(stderr).toMatch(/^error: Redis is away: 127\.0\.0\.1:1 \(.+\)\n$/);
-    expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
-  }
-});
-
 test('a bad environment is reported as by the worker', async () => {
   const { code, stderr } = await recipient({ ...UNSET, LIMIT_RULES: 'ten' }, 'show', 'teacher-42');
   expect(stderr).toContain('error: bad environment: LIMIT_RULES: expected');
   expect(code).toBe(1);
 });
 
-describe('bad usage', () => {
-  const ID = 'teacher-42';
-  test.each([
-    [[], 'Usage: recipient'],
-    [['look', ID], "unknown command 'look'"],
-    [['show'], "missing required argument 'id'"],
-    [['show', ''], 'ID: expected 1 to 256 printable characters, found ""'],
-    [['show', 'a\nb'], 'ID: expected 1 to 256 printable characters, found "a\\nb"'],
-    [['block', ID, '--for', '2h'], "required option '--reason <text>' not specified"],
-    [['block', ID, '--reason', 'a'], '--for: expected --for or --until, found neither'],
-    [['block', ID, '--reason', '', '--for', '2h'], '--reason: expected 1 to 500 printable characters, found ""'],
-    [['block', ID, '--reason', 'a', '--for', 'soon'], '--for: expected a duration such as 250ms, 3s, 1m, 2h or 1d'],
-    [['block', ID, '--reason', 'a', '--for', '367d'], 'at most 366d, found "367d"'],
-    [['block', ID, '--reason', 'a', '--for', '1h', '--until', '1999999999999'], '--until: expected --until or --for'],
-    [['block', ID, '--reason', 'a', '--until', '2026-02-30T00:00:00Z'], '--until: expected an RFC 3339 date-time or'],
-    [['limit', ID], '--rules: expected --rules, --min-gap or --clear, found none of them'],
-    [['limit', ID, '--rules', '5/1m,0/1h'], '--rules[1].max: expected an integer from 1 to 100000, found 0'],
-    [['limit', ID, '--min-gap', '32d'], '--min-gap: expected 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most'],
-    [['limit', ID, '--clear', '--rules', '5/1m'], '--clear: expected nothing beside it, found --rules'],
-  ])('%j', async (args, message) => {
-    const nobody = { ...UNSET, REDIS_URL: 'redis://127.0.0.1:1' }; // reported without asking Redis
-    const { code, stderr, stdout } = await recipient(nobody, ...args);
-    expect(stderr).toContain(message);
-    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-  });
-
-  test.each([
-    ['an end that has passed', '2020-01-01T00:00:00Z'],
-    ['an end too far ahead', new Date(Date.now() + 367 * 24 * HOUR).toISOString()],
-  ])('%s', async (_, until) => {
-    const { run } = openBench();
-    const { code, stderr } = await run('block', ID, '--reason', 'a', '--until', until);
-    expect(stderr).toMatch(/^error: --until: expected an instant ahead of now, .* by 366d at most, found "/);
-    expect(code).toBe(2);
-  });
+// Reported without asking Redis. What is wrong with each field is held by test/operations/catalogue.test.ts.
+test.each([
+  [[], 'Usage: recipient'],
+  [['look', ID], "unknown command 'look'"],
+  [['show'], "missing required argument 'id'"],
+  [['show', ''], 'ID: expected 1 to 256 printable characters, found ""'],
+  [['show', 'a\nb'], 'ID: expected 1 to 256 printable characters, found "a\\nb"'],
+  [['block', ID, '--for', '2h'], "required option '--reason <text>' not specified"],
+  [['block', ID, '--reason', 'a'], '--for: expected --for or --until, found neither'],
+  [['limit', ID], '--rules: expected --rules, --min-gap or --clear, found none of them'],
+  [['limit', ID, '--rules', '5/1m,0/1h'], '--rules[1].max: expected an integer from 1 to 100000, found 0'],
+  [['limit', ID, '--min-gap', '32d'], '--min-gap: expected 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most'],
+  [['limit', ID, '--clear', '--rules', '5/1m'], '--clear: expected nothing beside it, found --rules'],
+  [
+    ['quiet', ID],
+    '--timezone, --from, --until: expected --timezone, --from and --until (or --file, or --none), found nothing',
+  ],
+  [['quiet', ID, '--from', '21:00', '--none'], '--none: expected no other flag, found --from'],
+  [['quiet', ID, '--file', 'x.json', '--none'], '--file: expected nothing beside it, found --none'],
+  [
+    ['quiet', ID, '--file', '/nowhere.json'],
+    '--file: expected a file that can be read, found "/nowhere.json" (ENOENT)',
+  ],
+  [
+    ['quiet', ID, '--file', 'package.json'],
+    '--file: timezone: expected a time zone such as Europe/Paris, found nothing',
+  ],
+  [['quiet', ID, '--file', 'README.md'], '--file: expected JSON, found text that is not JSON'],
+])('%j is bad usage', async (args, message) => {
+  const nobody = { ...UNSET, REDIS_URL: 'redis://127.0.0.1:1' };
+  const { code, stderr, stdout } = await recipient(nobody, ...args);
+  expect(stderr).toContain(message);
+  expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
 });
 
-test.each(['show', 'block', 'unblock', 'limit', 'reset'])('%s has --help', async (name) => {
-  const text = await outputOf(recipient(UNSET, name, '--help'));
-  expect(text).toContain(`Usage: recipient ${name} [options] <id>`);
-  expect(text).toContain('--json');
+test('what only the clock of the limiter shows to be bad usage names its flag too', async () => {
+  const { run } = openBench();
+  const { code, stderr } = await run('block', ID, '--reason', 'a', '--until', '2020-01-01T00:00:00Z');
+  expect(stderr).toMatch(/^error: --until: expected an instant ahead of now, .* by 366d at most, found "/);
+  expect(code).toBe(2);
 });
