@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createAudit } from '../../src/operations/audit.ts';
 import { openConsole, type PageAnswer } from '../support/console.ts';
-import { HOUR, openSchool } from './school.ts';
+import { openSchool } from './school.ts';
 
 const ID = 'teacher-42';
 
@@ -107,25 +107,16 @@ describe('an action', () => {
     expect((await limiter.inspect(ID)).block).toBeUndefined();
   });
 
-  it('takes every field of its form, several values too, and leaves what it settled to the form that confirms', async () => {
+  it('takes several values of a field, and leaves what it settled to the form that confirms', async () => {
     const { get, post, limiter } = await open();
     const path = `/recipients/${ID}`;
-    const limits = await get(`${path}/limit?rules=5/1m,50/1h&minGap=10s&for=7d`);
-    expect(flat(limits)).toContain('5/1m, 50/1h, gap 10s until');
-    await post(`${path}/limit`, hiddenIn(limits));
-    const { policy, policyUntil } = await limiter.inspect(ID);
-    expect(policy).toMatchObject({ rules: [{ max: 5 }, { max: 50, perMs: HOUR }], minGapMs: 10_000 });
-    expect(policyUntil).toBe(Number(hiddenIn(limits)['until']));
-
     const quiet = await get(`${path}/quiet?timezone=Europe/Paris&from=21:00&until=07:00&days=mon&days=tue`);
     expect(flat(quiet)).toContain('mon,tue 21:00-07:00, Europe/Paris');
-    const { timezone = '', from = '', until = '' } = hiddenIn(quiet);
-    await post(`${path}/quiet`, { timezone, from, until, days: ['mon', 'tue'] });
+    await post(`${path}/quiet`, hiddenIn(quiet));
     expect((await limiter.inspect(ID)).quiet?.hours).toEqual({
       timezone: 'Europe/Paris',
       quietHours: [{ days: ['mon', 'tue'], from: '21:00', until: '07:00' }],
     });
-
     for (const kind of ['unlimit', 'unquiet', 'reset']) {
       expect((await get(`${path}/${kind}`)).status).toBe(200);
       expect((await post(`${path}/${kind}`)).status).toBe(303);

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import type { Action } from '../../src/limiter/foresee.ts';
 import { act } from '../../src/operations/actions.ts';
 import { preview, previewCancel } from '../../src/operations/preview.ts';
 import { HOUR, openLine } from './line.ts';
@@ -50,23 +49,6 @@ test('counts what would expire before its new slot', async () => {
   expect(await preview(ID, block(3 * HOUR), parts)).toMatchObject({ later: 3, expiring: 2 });
 });
 
-test.each<[string, Action, boolean, object]>([
-  ['unblock', { kind: 'unblock' }, true, { moves: 3, earlier: 3 }],
-  ['limit', { kind: 'limit', policy: { rules: [], minGapMs: 60_000 } }, true, { moves: 2, later: 2 }],
-  ['unlimit', { kind: 'unlimit' }, false, { moves: 0 }],
-  ['quiet', { kind: 'quiet', hours: { timezone: 'UTC', quietHours: [] } }, true, { moves: 0 }],
-  ['unquiet', { kind: 'unquiet' }, false, { moves: 0 }],
-  ['reset', { kind: 'reset' }, true, { moves: 0 }],
-])('%s does what its preview says', async (_, action, wasThere, counts) => {
-  const { parts, wait } = await openLine(POLICY);
-  await wait('alert', { id: 'a' });
-  await parts.limiters.alert.block(ID, { until: Date.now() + HOUR, reason: 'exam' });
-  await wait('alert', { id: 'b' }, { id: 'c' }, { id: 'd' });
-  const foreseen = await preview(ID, action, parts);
-  expect(foreseen).toMatchObject({ waiting: 3, ...counts });
-  expect(await act(ID, action, parts)).toEqual({ wasThere, moved: foreseen.moves });
-});
-
 test('a cancel by key frees slots for those behind', async () => {
   const { parts, producer, wait, stored } = await openLine(POLICY);
   const cancellationKey = 'trip';
@@ -91,12 +73,4 @@ test('a cancel by key frees slots for those behind', async () => {
   expect(await producer.cancel(target)).toEqual({ canceled: 2, tooLate: 0 });
   expect(await previewCancel(ID, { id: 'a' }, parts)).toMatchObject({ cancels: 1 });
   expect(await previewCancel(ID, { id: 'f' }, parts)).toMatchObject({ cancels: 0 });
-});
-
-test('refuses what the action would refuse, by its field', async () => {
-  const { parts } = await openLine(POLICY);
-  const late = preview(ID, { kind: 'block', until: 1, reason: 'exam' }, parts);
-  await expect(late).rejects.toThrow('until: expected epoch milliseconds ahead of now');
-  const bad = preview(ID, { kind: 'limit', policy: { rules: [{ max: 0, perMs: 1 }], minGapMs: 0 } }, parts);
-  await expect(bad).rejects.toThrow('policy.rules[0].max');
 });

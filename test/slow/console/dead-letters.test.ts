@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
 import { addDead, deadLetter, manyLetters } from '../../dead-letters/letters.ts';
-import { isTooWide, openPage, seriousFindings } from '../../support/browser.ts';
+import { openPage, seriousFindings } from '../../support/browser.ts';
 import { openConsole } from '../../support/console.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { waitFor } from '../../support/wait.ts';
@@ -70,12 +70,4 @@ test('without scripts, on a narrow screen, in the dark: chosen ones are discarde
   await page.getByRole('button', { name: 'Discard 3 dead letters' }).click();
   await page.getByText('3 of 3 discarded').waitFor();
   expect(await console.deadQueue.getJobCountByTypes('wait')).toBe(27);
-
-  const scripted = await openPage(narrow);
-  for (const path of ['', '/one?id=n1', '/preview?verb=replay&all=yes', '/preview?verb=discard&all=yes']) {
-    await scripted.page.goto(`${console.url}/dead-letters${path}`);
-    expect({ path, isTooWide: await isTooWide(scripted.page) }).toEqual({ path, isTooWide: false });
-    expect(await seriousFindings(scripted.page)).toEqual([]);
-  }
-  expect(scripted.faults).toEqual([]);
 });

@@ -11,6 +11,7 @@ const PATHS = [
   ...['/', '/search?q=msg', '/recipients/ana', '/notifications/msg-1', '/dead-letters', '/what-if', '/audit'],
   ...['/recipients/ana/block?for=2h&reason=exam', '/what-if?rules=1/1h&gap=0&recipient=ana'],
   ...['/dead-letters/one?shard=0&id=msg-dead', previewPath({ verb: 'replay', which: {} })],
+  previewPath({ verb: 'discard', which: {} }),
 ];
 const LOOKS = [
   { colorScheme: 'light', viewport: { width: 1280, height: 900 } },

@@ -75,24 +75,6 @@ it('has every pass in order: two requeues, an error of the provider, a death, a 
 });
 
 describe('one that waits says why', () => {
-  it('for the gap, behind others, and how long it took when it was delivered', async () => {
-    const { prefix, producer, startHere, line } = await openReplicaBench();
-    await startHere({ ...HISTORY, LIMIT_RULES: '100/1m', LIMIT_MIN_GAP: '3s' });
-    await producer.enqueueMany(['one', 'two', 'three'].map((id) => makeNotification({ id, recipientId: 'quick' })));
-    await line(/"jobId":"three".*"outcome":"requeued"/);
-    const { story } = await storyOf(prefix, 'three');
-    expect(story.why[0]).toMatch(/^It waits until \S+Z \(in .*s\) for the gap of 3s after two, which goes at \S+Z\.$/);
-    expect(story.why[1]).toBe('1 is before it in its line.');
-    expect(story.slotReason).toMatchObject({ rule: 'gap', before: 1, after: 'two' });
-    expect((await storyOf(prefix, 'two')).story.why[0]).toMatch(/for the gap of 3s after one, which was sent at /);
-    await line(/"jobId":"two".*"outcome":"delivered"/);
-    await expect.poll(() => storyOf(prefix, 'two'), SOON).toMatchObject({ state: 'ended' });
-    const [sentence] = (await storyOf(prefix, 'two')).story.why;
-    expect(sentence).toMatch(
-      /^It was delivered at \S+Z, .*s after it was enqueued; of these (2\.\d|3)s for the gap after one/,
-    );
-  });
-
   it('for an attempt, a provider that is down, sendAfter, a worker that is not there', async () => {
     const { prefix, producer, sandbox, startHere, line } = await openReplicaBench();
     const later = makeNotification({ id: 'later', sendAfter: Date.now() + 3_600_000 });

@@ -118,48 +118,6 @@ test('block delays background pushes too, and unblock lets them go', async () =>
   await waitFor(() => expect(sandbox.journal.accepted).toHaveLength(3));
 });
 
-test('limit is in force on a running worker at once, and ends with --clear', async () => {
-  const { recipient, enqueue, untilWaiting, delivered } = await openBench({
-    LIMIT_RULES: '100/1m',
-    LIMIT_MIN_GAP: '0',
-  });
-  await enqueue(['a', 'b', 'c']);
-  await waitFor(() => expect(delivered().toSorted()).toEqual(['a', 'b', 'c']));
-  await recipient('limit', 'teacher-42', '--rules', '3/1h');
-  await enqueue(['d']);
-  await enqueue(['x', 'y'], { recipientId: 'teacher-7' });
-  await untilWaiting(1);
-  await waitFor(() => expect(delivered().toSorted()).toEqual(['a', 'b', 'c', 'x', 'y']));
-  expect(await recipient('show', 'teacher-42')).toMatchObject({ source: 'stored', rule: '3/1h' });
-
-  expect(await recipient('limit', 'teacher-42', '--clear')).toMatchObject({ source: 'limiter', moved: 1 });
-  await waitFor(() => expect(delivered().at(-1)).toBe('d')); // it waited for an hour
-});
-
-test('unblock brings service back at once: what would have waited for hours goes out in order, and newcomers after it', async () => {
-  const { recipient, enqueue, untilWaiting, delivered } = await openBench({
-    LIMIT_RULES: '100/1m',
-    LIMIT_MIN_GAP: '200ms',
-  });
-  await recipient('block', 'teacher-42', '--for', '12h', '--reason', 'holidays');
-  await enqueue(['a', 'b', 'c', 'd']);
-  await untilWaiting(4);
-  const { reserved } = await recipient('show', 'teacher-42');
-  expect(reserved.map(({ notification }) => notification?.waitsFor)).toEqual(['block', 'block', 'block', 'block']);
-  expect(await recipient('unblock', 'teacher-42')).toMatchObject({ moved: 4 });
-  await enqueue(['e']);
-  await waitFor(() => expect(delivered()).toEqual(['a', 'b', 'c', 'd', 'e']));
-});
-
-test('reset brings service back at once', async () => {
-  const { recipient, enqueue, untilWaiting, delivered } = await openBench({ LIMIT_RULES: '2/1h', LIMIT_MIN_GAP: '0' });
-  await enqueue(['a', 'b', 'c', 'd', 'e']);
-  await untilWaiting(3);
-  expect(await recipient('reset', 'teacher-42')).toMatchObject({ wasKnown: true, sent: 2, moved: 3, waiting: 3 });
-  await waitFor(() => expect(delivered().toSorted()).toEqual(['a', 'b', 'c', 'd']));
-  expect(await recipient('show', 'teacher-42')).toMatchObject({ reserved: [{ notification: { waitsFor: '2/1h' } }] });
-});
-
 test('show lists what is delayed without a slot, and what it waits for', async () => {
   const { recipient, enqueue, untilWaiting, sandbox } = await openBench({ BACKOFF_BASE: '1h' });
   sandbox.apns.setRates([{ rate: 1, answer: { kind: 'refuse', status: 500, reason: 'InternalServerError' } }]);
