@@ -170,22 +170,16 @@ describe('cancel', () => {
     return { queue, producer, cancel, audit: createAudit(connectRedis(), prefix) };
   }
 
-  test('cancels by id, and says the same when it is repeated', async () => {
-    const { producer, cancel } = openCommand();
-    await producer.enqueue(notification({ id: 'msg-1' }));
-    const canceled = { code: 0, stdout: 'canceled 1\n', stderr: '' };
-    expect(await cancel('--id', 'msg-1')).toEqual(canceled);
-    expect(await cancel('--id', 'msg-1')).toEqual(canceled);
-  });
-
-  test('cancels all that wait under a key', async () => {
+  test('cancels by id, and all that wait under a key; says the same when it is repeated', async () => {
     const { producer, cancel, audit } = openCommand();
     const input = notification({ cancellationKey: 'trip-77' });
-    await producer.enqueueMany([input, input, notification()]);
+    await producer.enqueueMany([notification({ id: 'msg-1' }), input, input]);
+    const canceled = { code: 0, stdout: 'canceled 1\n', stderr: '' };
+    for (let time = 0; time < 2; time++) expect(await cancel('--id', 'msg-1')).toEqual(canceled);
     const args = ['--recipient', input.recipientId, '--key', 'trip-77', '--json'];
     expect(await cancel(...args)).toEqual({ code: 0, stdout: '{"canceled":2,"tooLate":0}\n', stderr: '' });
     const who = expect.stringMatching(/^.+ \(terminal\)$/) as string;
-    expect(await audit.read({ count: 2 })).toMatchObject([
+    expect(await audit.read({ count: 1 })).toMatchObject([
       { who, action: 'recipient cancel', on: 'teacher-42', facts: { key: 'trip-77', canceled: 2, tooLate: 0 } },
     ]);
   });
@@ -254,7 +248,6 @@ describe('redis', () => {
   test.each([
     [['--port', '0'], '--port: expected an integer from 1 to 65535, found "0"'],
     [['--hz', 'many'], '--hz: expected an integer from 1 to 500, found "many"'],
-    [['--nope'], "unknown option '--nope'"],
   ])('%j is bad usage', async (flags, message) => {
     const { code, stderr } = await runMain(redis, flags);
     expect(stderr).toContain(message);

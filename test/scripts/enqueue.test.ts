@@ -6,7 +6,7 @@ import { notification, openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
 import { startProcess, type Exit } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
-import { queueEnv, redisEnv } from '../support/redis.ts';
+import { queueEnv, redisEnv, testPrefix } from '../support/redis.ts';
 
 interface Run {
   readonly args: readonly string[];
@@ -16,7 +16,7 @@ interface Run {
 }
 
 /** In a process of its own only where it reads standard input. */
-function enqueue({ args, prefix = '{unused}', input, redisUrl }: Run): Promise<CommandExit | Exit> {
+function enqueue({ args, prefix = testPrefix(), input, redisUrl }: Run): Promise<CommandExit | Exit> {
   const at = redisUrl === undefined ? {} : { REDIS_URL: redisUrl, REDIS_CLUSTER: undefined };
   const env = { ...queueEnv(prefix), ...at };
   if (input === undefined) return runMain(main, args, env);
@@ -109,39 +109,69 @@ test('an interrupted broadcast ends with whole batches, so that no line without 
   expect(again.stdout).toBe(`${30_000 - added} added, 0 duplicates, 0 invalid, ${added} read by an earlier run\n`);
 });
 
-test.each([
-  [['--spread', '8d'], '--spread: expected a duration of at most 7d, such as 30m, found "8d"'],
-  [['--broadcast', 'a b'], '--broadcast: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"'],
-])('%j is bad usage', async (args, message) => {
-  const { code, stderr } = await enqueue({ args: ['--file', 'f.ndjson', ...args] });
-  expect(stderr).toContain(message);
-  expect(code).toBe(2);
-});
+const TO_TEACHER = ['--id', 'f', '--recipient', 'teacher-42'];
+const ABAB = { platform: 'apns', token: 'abab' };
+const TOKEN = { platform: 'fcm', token: 'tok:en' };
+const LIVE_ACTIVITY = { event: 'end', contentState: { score: '2:1' } };
 
-test('flags make one notification', async () => {
+test.each([
+  [
+    'one notification',
+    '--apns abab --apns cdcd --fcm tok:en --title Room --body Forms --data a=b=c --data d= --category messages ' +
+      '--priority high --collapse-id k --expires-at 1784000000000 --on-throttle drop --sound default --badge 3',
+    {
+      devices: [ABAB, { platform: 'apns', token: 'cdcd' }, TOKEN],
+      alert: { title: 'Room', body: 'Forms' },
+      data: { a: 'b=c', d: '' },
+      category: 'messages',
+      priority: 'high',
+      collapseId: 'k',
+      expiresAt: 1_784_000_000_000,
+      onThrottle: 'drop',
+      sound: 'default',
+      badge: 3,
+    },
+  ],
+  [
+    'the fields for each platform too',
+    '--apns abab --fcm tok:en --title Room --subtitle 7b --image-url https://example.com/a.jpg --data a=1 ' +
+      '--data-json {"form":{"id":7}} --thread-id class-7b --action-category FORM --interruption-level time-sensitive --channel-id homework ' +
+      '--analytics-label forms',
+    {
+      devices: [ABAB, TOKEN],
+      alert: { title: 'Room', subtitle: '7b' },
+      imageUrl: 'https://example.com/a.jpg',
+      data: { a: '1', form: { id: 7 } },
+      apns: { threadId: 'class-7b', actionCategory: 'FORM', interruptionLevel: 'time-sensitive' },
+      android: { channelId: 'homework' },
+      analyticsLabel: 'forms',
+    },
+  ],
+  [
+    'the app of all devices',
+    '--apns abab --fcm tok:en --app teacher --title Room',
+    {
+      devices: [
+        { ...ABAB, app: 'teacher' },
+        { ...TOKEN, app: 'teacher' },
+      ],
+      alert: { title: 'Room' },
+    },
+  ],
+  [
+    'a background push',
+    '--apns abab --push-type background --data sync=forms',
+    { devices: [ABAB], pushType: 'background', data: { sync: 'forms' } },
+  ],
+  [
+    'a push for a Live Activity',
+    `--apns abab --push-type liveactivity --collapse-id match-12 --live-activity ${JSON.stringify(LIVE_ACTIVITY)}`,
+    { devices: [ABAB], pushType: 'liveactivity', liveActivity: LIVE_ACTIVITY, collapseId: 'match-12' },
+  ],
+])('flags make %s', async (_, flags, fields) => {
   const { prefix, queue } = openQueues();
-  const flags =
-    '--id f1 --recipient teacher-42 --apns abab --apns cdcd --fcm tok:en --title Room --body Forms --data a=b=c --data d= ' +
-    '--category messages --priority high --collapse-id k --expires-at 1784000000000 --on-throttle drop --sound default --badge 3';
-  expect(await enqueue({ args: flags.split(' '), prefix })).toMatchObject({ code: 0, stderr: '' });
-  expect((await queue.getJob('f1'))?.data).toEqual({
-    id: 'f1',
-    recipientId: 'teacher-42',
-    devices: [
-      { platform: 'apns', token: 'abab' },
-      { platform: 'apns', token: 'cdcd' },
-      { platform: 'fcm', token: 'tok:en' },
-    ],
-    alert: { title: 'Room', body: 'Forms' },
-    data: { a: 'b=c', d: '' },
-    category: 'messages',
-    priority: 'high',
-    collapseId: 'k',
-    expiresAt: 1_784_000_000_000,
-    onThrottle: 'drop',
-    sound: 'default',
-    badge: 3,
-  });
+  expect(await enqueue({ args: [...TO_TEACHER, ...flags.split(' ')], prefix })).toMatchObject({ code: 0, stderr: '' });
+  expect((await queue.getJob('f'))?.data).toEqual({ id: 'f', recipientId: 'teacher-42', ...fields });
 });
 
 test('--send-after and --expires-at take a duration from now, and instants', async () => {
@@ -157,38 +187,6 @@ test('--send-after and --expires-at take a duration from now, and instants', asy
   const at = new Date(before + 3_600_000).toISOString();
   expect(await enqueue({ args: [...flags, '--id', 't2', '--expires-at', at], prefix })).toMatchObject({ code: 0 });
   expect((await queue.getJob('t2'))?.data).toMatchObject({ expiresAt: at });
-});
-
-test('--app names the app of all devices of the flags', async () => {
-  const { prefix, queue } = openQueues();
-  const flags = '--id a1 --recipient teacher-42 --apns abab --fcm tok:en --app teacher --title Room';
-  expect(await enqueue({ args: flags.split(' '), prefix })).toMatchObject({ code: 0, stderr: '' });
-  expect((await queue.getJob('a1'))?.data).toMatchObject({
-    devices: [
-      { platform: 'apns', token: 'abab', app: 'teacher' },
-      { platform: 'fcm', token: 'tok:en', app: 'teacher' },
-    ],
-  });
-  const bad = await enqueue({ args: [...flags.split(' '), '--app', 'a b'], prefix });
-  expect(bad.code).toBe(2);
-  expect(bad.stderr).toContain('devices[0].app: expected 1 to 64 of A-Z a-z 0-9 . _ -, found a string of 3 characters');
-});
-
-test('flags give the fields for each platform too', async () => {
-  const { prefix, queue } = openQueues();
-  const flags =
-    '--id f2 --recipient teacher-42 --apns abab --fcm tok:en --title Room --subtitle 7b --image-url https://example.com/a.jpg ' +
-    '--data a=1 --data-json {"form":{"id":7}} --thread-id class-7b --action-category FORM --interruption-level time-sensitive ' +
-    '--channel-id homework --analytics-label forms';
-  expect(await enqueue({ args: flags.split(' '), prefix })).toMatchObject({ code: 0, stderr: '' });
-  expect((await queue.getJob('f2'))?.data).toMatchObject({
-    alert: { title: 'Room', subtitle: '7b' },
-    imageUrl: 'https://example.com/a.jpg',
-    data: { a: '1', form: { id: 7 } },
-    apns: { threadId: 'class-7b', actionCategory: 'FORM', interruptionLevel: 'time-sensitive' },
-    android: { channelId: 'homework' },
-    analyticsLabel: 'forms',
-  });
 });
 
 test('--webpush takes the subscription of a browser as it is', async () => {
@@ -212,35 +210,6 @@ test('--webpush takes the subscription of a browser as it is', async () => {
   expect(bad.code).toBe(2);
 });
 
-test('flags make a background push', async () => {
-  const { prefix, queue } = openQueues();
-  const flags = '--id f3 --recipient teacher-42 --apns abab --push-type background --data sync=forms';
-  expect(await enqueue({ args: flags.split(' '), prefix })).toMatchObject({ code: 0, stderr: '' });
-  expect((await queue.getJob('f3'))?.data).toEqual({
-    id: 'f3',
-    recipientId: 'teacher-42',
-    devices: [{ platform: 'apns', token: 'abab' }],
-    pushType: 'background',
-    data: { sync: 'forms' },
-  });
-});
-
-test('flags make a push for a Live Activity', async () => {
-  const { prefix, queue } = openQueues();
-  const liveActivity = { event: 'end', contentState: { score: '2:1' } };
-  const flags = '--id f4 --recipient teacher-42 --apns abab --push-type liveactivity --collapse-id match-12'.split(' ');
-  const args = [...flags, '--live-activity', JSON.stringify(liveActivity)];
-  expect(await enqueue({ args, prefix })).toMatchObject({ code: 0, stderr: '' });
-  expect((await queue.getJob('f4'))?.data).toEqual({
-    id: 'f4',
-    recipientId: 'teacher-42',
-    devices: [{ platform: 'apns', token: 'abab' }],
-    pushType: 'liveactivity',
-    liveActivity,
-    collapseId: 'match-12',
-  });
-});
-
 test('a payload that is too large is refused before it is enqueued', async () => {
   const { prefix, queue } = openQueues();
   const args = ['--recipient', 'r', '--apns', 'abab', '--title', 'a', '--data', `text=${'x'.repeat(4_096)}`];
@@ -249,14 +218,6 @@ test('a payload that is too large is refused before it is enqueued', async () =>
     code: 2,
     stderr: 'error: expected a payload of at most 4096 bytes for apns, found 4137 bytes\n',
   });
-  expect(await queue.getPrioritizedCount()).toBe(0);
-});
-
-test('flags that make no notification are an error as any other', async () => {
-  const { prefix, queue } = openQueues();
-  const exit = await enqueue({ args: ['--recipient', 'r', '--title', 'a', '--badge', 'x'], prefix });
-  expect(exit.stderr).toMatch(/^error: devices: expected at least 1 entry, found .+; badge: expected .+\n$/);
-  expect(exit.code).toBe(2);
   expect(await queue.getPrioritizedCount()).toBe(0);
 });
 
@@ -288,6 +249,14 @@ test.each([
     'error: --expires-at: expected RFC 3339, epoch milliseconds, or a duration from',
   ],
   [['--recipient', 'r', '--send-after', '1w'], 'error: --send-after: expected RFC 3339,'],
+  [['--recipient', 'r', '--title', 'a', '--badge', 'x'], 'error: devices: expected at least 1 entry, found '],
+  [['--recipient', 'r', '--title', 'a', '--badge', 'x'], '; badge: expected '],
+  [
+    ['--recipient', 'r', '--apns', 'abab', '--title', 'a', '--app', 'a b'],
+    'devices[0].app: expected 1 to 64 of A-Z a-z 0-9 . _ -, found a string of 3 characters',
+  ],
+  [['--file', 'f.ndjson', '--spread', '8d'], '--spread: expected a duration of at most 7d, such as 30m, found "8d"'],
+  [['--file', 'f.ndjson', '--broadcast', 'a b'], '--broadcast: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"'],
   [['-', '--recipient', 'r'], 'expected one of --file, - and the flags of a notification, found 2'],
   [['--file', 'a', '--file'], 'argument missing'],
   [['list.ndjson'], 'expected - or --file, found "list.ndjson"'],

@@ -148,14 +148,12 @@ describe('a recipient', () => {
   });
 });
 
-describe('the notifications that wait', () => {
-  it('are listed up to a number, and the rest is counted', () => {
-    const reserved = slots(200, 1_000, 3_000);
-    const shown = lines({ reserved });
-    expect(shown.filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(20);
-    expect(shown.at(-1)).toBe('and 180 more; --all shows them');
-    expect(lines({ reserved }, { most: Infinity }).filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(200);
-  });
+it('lists what waits up to a number, and counts the rest', () => {
+  const reserved = slots(200, 1_000, 3_000);
+  const shown = lines({ reserved });
+  expect(shown.filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(20);
+  expect(shown.at(-1)).toBe('and 180 more; --all shows them');
+  expect(lines({ reserved }, { most: Infinity }).filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(200);
 });
 
 describe('why notifications wait', () => {
@@ -177,11 +175,24 @@ describe('why notifications wait', () => {
   });
 });
 
-describe('notifications that no worker has taken', () => {
-  it('make a recipient known, and are shown as waiting', () => {
-    const notTaken = { found: [1, 2, 3].map((n) => ({ ...JOB, id: `msg-${n}` })), lookedAt: 3, of: 3 };
-    const shown = lines({}, { notTaken });
-    expect(shown.join()).not.toContain('Nothing is stored');
+describe('notifications without a slot', () => {
+  const retried = { ...JOB, id: 'msg-9', waitsFor: 'retry', dueAt: NOW + 2_000 };
+  const new3 = { found: [1, 2, 3].map((n) => ({ ...JOB, id: `msg-${n}` })), lookedAt: 3, of: 3 };
+
+  it.each<[string, Options]>([
+    ['not taken yet', { notTaken: new3 }],
+    [
+      'perhaps not taken yet, among more than were looked for',
+      { notTaken: { found: [], lookedAt: 20_000, of: 90_000 } },
+    ],
+    ['delayed', { delayed: { found: [retried], lookedAt: 1, of: 1 } }],
+    ['being sent', { sending: [{ ...JOB, id: 'msg-7', at: NOW, takenAt: NOW }] }],
+  ])('make a recipient known: %s', (_, options) => {
+    expect(lines({}, options).join()).not.toContain('Nothing is stored');
+  });
+
+  it('are shown as waiting while no worker has taken them', () => {
+    const shown = lines({}, { notTaken: new3 });
     expect(shown).toContain('waiting    3 not taken yet');
     expect(shown.slice(-3).map((line) => line.split(/ {2,}/))).toEqual(
       [1, 2, 3].map((n) => ['now', '-', 'not taken yet', '4s ago', '2', 'high', '-', `msg-${n}`]),
@@ -189,9 +200,21 @@ describe('notifications that no worker has taken', () => {
   });
 
   it('may be more than were looked for', () => {
-    const shown = lines({}, { notTaken: { found: [], lookedAt: 20_000, of: 90_000 } });
-    expect(shown).toContain('waiting    none not taken yet, among the first 20000 of 90000 that no worker has taken');
-    expect(shown.join()).not.toContain('Nothing is stored');
+    const more = { found: [], lookedAt: 20_000, of: 90_000 };
+    expect(lines({}, { notTaken: more, delayed: more })).toEqual(
+      expect.arrayContaining([
+        'waiting    none not taken yet, among the first 20000 of 90000 that no worker has taken',
+        'delayed    none without a slot among the first 20000 of 90000 delayed jobs',
+      ]),
+    );
+  });
+
+  it('are listed among the others, by when they are due, where they are delayed', () => {
+    const delayed = { found: [retried], lookedAt: 3, of: 3 };
+    const shown = lines({ reserved: slots(2, 1_000, 3_000) }, { delayed });
+    expect(shown).toContain('delayed    1 without a slot, the next in 2s');
+    expect(shown.slice(-3).map((line) => line.replace(/ .* /, ' '))).toEqual(['in msg-0', 'in msg-9', 'in msg-1']);
+    expect(shown.at(-2)).toContain('  retry  ');
   });
 
   it('are not sent while a provider still has to answer', () => {
@@ -205,7 +228,6 @@ describe('notifications that no worker has taken', () => {
     expect(lines({ sent: [same, same].flatMap((slot) => slot ?? []) }, { sending })).toContain(
       'sent       1 within 1m, the last 12s ago',
     );
-    expect(lines({}, { sending }).join()).not.toContain('Nothing is stored');
   });
 });
 
@@ -216,29 +238,6 @@ it('a notification is named by its own id, not by that of its job', () => {
   expect(describeRecipient({ recipientId: 'teacher-42', ...without }).at(-1)).toMatch(/ no job .* msg-1 \(replay 2\)$/);
   const integer = [{ at: NOW + 1_000, id: '#123/0', rule: 'gap', before: 0 }];
   expect(describeRecipient({ recipientId: 'teacher-42', ...without, waiting: integer }).at(-1)).toMatch(/ 123$/);
-});
-
-describe('notifications that are delayed without a slot', () => {
-  const retried = { ...JOB, id: 'msg-9', waitsFor: 'retry', dueAt: NOW + 2_000 };
-
-  it('are listed among the others, by when they are due', () => {
-    const delayed = { found: [retried], lookedAt: 3, of: 3 };
-    const shown = lines({ reserved: slots(2, 1_000, 3_000) }, { delayed });
-    expect(shown).toContain('delayed    1 without a slot, the next in 2s');
-    expect(shown.slice(-3).map((line) => line.replace(/ .* /, ' '))).toEqual(['in msg-0', 'in msg-9', 'in msg-1']);
-    expect(shown.at(-2)).toContain('  retry  ');
-  });
-
-  it('make a recipient known', () => {
-    expect(lines({}, { delayed: { found: [retried], lookedAt: 1, of: 1 } }).join()).not.toContain('Nothing is stored');
-  });
-
-  it('may be more than were looked for', () => {
-    const delayed = { found: [], lookedAt: 20_000, of: 90_000 };
-    expect(lines({}, { delayed })).toContain(
-      'delayed    none without a slot among the first 20000 of 90000 delayed jobs',
-    );
-  });
 });
 
 describe('the timeline', () => {

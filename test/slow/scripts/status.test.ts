@@ -9,7 +9,7 @@ import { createDeadLetters } from '../../../src/dead-letters/store.ts';
 import { layoutKey, workersKey } from '../../../src/queue/names.ts';
 import { createProducer } from '../../../src/producer/producer.ts';
 import type { SeenWorker } from '../../../src/queue/workers.ts';
-import { deadLetter } from '../../dead-letters/letters.ts';
+import { addDead, deadLetter } from '../../dead-letters/letters.ts';
 import { notification, openQueues, present, consume, die } from '../../queue/support.ts';
 import { outputOf, runMain } from '../../support/command.ts';
 import { temporaryFolder } from '../../support/program.ts';
@@ -145,52 +145,48 @@ describe('the whole', () => {
     expect(shown).toMatchObject({ shards: { version: 3, left: 0 } });
   });
 
-  test('a worker says its jobs in hand, and a breaker that is open', async () => {
-    const bench = await openReplicaBench();
-    const replica = await bench.startHere({ LIMIT_MIN_GAP: '0', LIMIT_RULES: '100/1m' });
-    bench.sandbox.setAnswers([{ platform: 'apns', reason: 'InvalidProviderToken' }]);
-    await bench.queue.add('push', notification({ id: 'a' }), { jobId: 'a', priority: 10 });
-    await vi.waitFor(
-      () => expect(bench.lines.some((line) => line.includes('circuit breaker open'))).toBe(true),
-      10_000,
-    );
-    const result = await vi.waitFor(
-      async () => {
-        const now = await statusOf<Shown & { readonly breakers: readonly object[] }>(bench.prefix);
-        expect(now.breakers).toHaveLength(1);
-        return now;
-      },
-      { timeout: 10_000, interval: 200 },
-    );
-    expect(result.breakers[0]).toMatchObject({
-      platform: 'apns',
-      trouble: 'auth',
-      code: 'InvalidProviderToken',
-      workers: 1,
-    });
-    expect(kinds(result)).toEqual(['breaker']);
-    expect(await said(bench.prefix)).toMatch(
-      /\nWRONG {2}nothing is sent to apns: auth, InvalidProviderToken, for .*\(1 of 1 workers\)\n/,
-    );
-    await replica.stop();
-  });
+  interface AtProvider {
+    readonly env: Readonly<Record<string, string>>;
+    readonly field: 'breakers' | 'unreachable';
+    readonly facts: object;
+    readonly kind: string;
+    readonly text: RegExp;
+  }
 
-  test('a provider that cannot be reached is wrong, also without traffic', async () => {
+  test.each<[string, AtProvider]>([
+    [
+      'a breaker that is open',
+      {
+        ...{ env: { LIMIT_MIN_GAP: '0', LIMIT_RULES: '100/1m' }, field: 'breakers', kind: 'breaker' },
+        facts: { platform: 'apns', trouble: 'auth', code: 'InvalidProviderToken', workers: 1 },
+        text: /\nWRONG {2}nothing is sent to apns: auth, InvalidProviderToken, for .*\(1 of 1 workers\)\n/,
+      },
+    ],
+    [
+      'a provider that cannot be reached, also without traffic',
+      {
+        ...{ env: { APNS_ENDPOINT: 'https://127.0.0.1:1' }, field: 'unreachable', kind: 'unreachable' },
+        facts: { platform: 'apns', host: '127.0.0.1:1', workers: 1 },
+        text: /\nWRONG {2}nothing reaches apns: 127\.0\.0\.1:1, ECONNREFUSED, for .* \(1 of 1 workers\)\n/,
+      },
+    ],
+  ])('what a worker says of its providers is wrong: %s', async (_, { env, field, facts, kind, text }) => {
     const bench = await openReplicaBench();
-    const replica = await bench.startHere({ APNS_ENDPOINT: 'https://127.0.0.1:1' });
+    const replica = await bench.startHere(env);
+    if (field === 'breakers') {
+      bench.sandbox.setAnswers([{ platform: 'apns', reason: 'InvalidProviderToken' }]);
+      await bench.producer.enqueue(notification({ id: 'a' }));
+    }
     const result = await vi.waitFor(
       async () => {
-        const now = await statusOf<Shown & { readonly unreachable: readonly object[] }>(bench.prefix);
-        expect(now.unreachable).toHaveLength(1);
+        const now = await statusOf<Shown & Readonly<Record<string, unknown>>>(bench.prefix);
+        expect(now[field]).toMatchObject([facts]);
         return now;
       },
       { timeout: 15_000, interval: 200 },
     );
-    expect(result.unreachable[0]).toMatchObject({ platform: 'apns', host: '127.0.0.1:1', workers: 1 });
-    expect(kinds(result)).toEqual(['unreachable']);
-    expect(await said(bench.prefix)).toMatch(
-      /\nWRONG {2}nothing reaches apns: 127\.0\.0\.1:1, ECONNREFUSED, for .* \(1 of 1 workers\)\n/,
-    );
+    expect(kinds(result)).toEqual([kind]);
+    expect(await said(bench.prefix)).toMatch(text);
     await replica.stop();
   });
 
@@ -231,11 +227,10 @@ describe('the whole', () => {
       priority: 10,
       timestamp: Date.now() - 2 * MINUTE,
     });
-    const letters = [
-      deadLetter('x', { deadAt: Date.now() - 1_000, reason: 'rejected' }),
-      deadLetter('y', { deadAt: Date.now() - 120 * MINUTE, reason: 'stalled' }),
-    ];
-    await deadQueue.addBulk(letters.map((data, at) => ({ name: 'push', data, opts: { jobId: `letter-${at}` } })));
+    await addDead(deadQueue, {
+      x: deadLetter('x', { deadAt: Date.now() - 1_000, reason: 'rejected' }),
+      y: deadLetter('y', { deadAt: Date.now() - 120 * MINUTE, reason: 'stalled' }),
+    });
     const result = await statusOf(prefix);
     expect(kinds(result)).toEqual(['paused', 'due-late', 'untaken-late', 'dead-letters']);
     expect(result).toMatchObject({
