@@ -203,7 +203,7 @@ describe('an Idempotency-Key', () => {
     expect((await post(api, inputs, key)).body).toMatchObject({ added: 1, duplicate: 1 });
   });
 
-  it('answers 409 again where the id is taken, and adds the notification once the id is free', async () => {
+  it('answers 409 again where the id is taken, of one and of all of an array, and adds the notification once the id is free', async () => {
     const api = await openApi();
     const taken = makeNotification();
     await post(api, taken);
@@ -215,6 +215,10 @@ describe('an Idempotency-Key', () => {
     await api.queue.remove(taken.id);
     const results = [await post(api, other, key), await post(api, other, key)].map(({ body }) => body['result']);
     expect(results).toEqual(['added', 'duplicate']);
+    const [all, again] = [{ 'idempotency-key': 'all' }, [{ ...taken, badge: 5 }]];
+    const ofAll = [await post(api, again, all), await post(api, again, all)];
+    expect(ofAll.map(({ status }) => status)).toEqual([409, 409]);
+    expect(ofAll[1]?.body).toEqual(ofAll[0]?.body);
   });
 
   it('answers conflicts at their places again, also when what they conflict with is gone', async () => {
@@ -232,15 +236,6 @@ describe('an Idempotency-Key', () => {
       resultsOf(first.body).map((each) => (each.result === 'added' ? { ...each, result: 'duplicate' } : each)),
     );
     expect(await api.queue.getJobCountByTypes('prioritized')).toBe(2);
-  });
-
-  it('answers 409 again to an array of which nothing was taken', async () => {
-    const api = await openApi();
-    const taken = makeNotification();
-    await post(api, taken);
-    const inputs = [{ ...taken, badge: 4 }];
-    const [first, second] = [await post(api, inputs, key), await post(api, inputs, key)];
-    expect([first.status, second.status, second.body]).toEqual([409, 409, first.body]);
   });
 });
 
@@ -273,25 +268,6 @@ describe('a stream', () => {
       ],
     ]);
     expect(lines.at(-1)).toEqual({ end: true, added: 2, duplicate: 1, invalid: 2, conflict: 0, refused: 0 });
-  });
-
-  it('answers a line before the next one comes', async () => {
-    const api = await openApi();
-    const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
-    const writer = writable.getWriter();
-    const write = () => writer.write(new TextEncoder().encode(`${JSON.stringify(makeNotification())}\n`));
-    const asked = fetch(`${api.url}${PATH}`, {
-      ...{ method: 'POST', body: readable, duplex: 'half' },
-      headers: { ...NDJSON, authorization: `Bearer ${api.secrets.all}` },
-    });
-    await write();
-    const reader = ((await asked).body as ReadableStream<Uint8Array> | null)?.getReader();
-    for (let line = 1; line <= 3; line++) {
-      const { value } = (await reader?.read()) ?? {};
-      expect(new TextDecoder().decode(value)).toContain(`{"line":${line},"result":"added"`);
-      await (line < 3 ? write() : writer.close());
-    }
-    expect(new TextDecoder().decode((await reader?.read())?.value)).toContain('"end":true,"added":3');
   });
 
   it('answers only faults and counts with Prefer: return=minimal', async () => {

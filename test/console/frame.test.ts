@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { request } from 'node:http';
+import { request, type RequestOptions } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { CONSOLE_VARIABLES } from '../../src/config/variables.ts';
 import type { Device } from '../../src/notification/notification.ts';
@@ -10,6 +10,15 @@ import { testTarget } from '../support/redis.ts';
 
 const TOKENS = { olga: ['operate'], vera: ['read'], sam: ['send'] } as const;
 const PRIVATE = ['/', '/search?q=x', '/audit', '/queues/', '/no-such-page'];
+
+/** The status of a request with headers that `fetch` does not send. */
+function asked(url: string, options: RequestOptions): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    request(url, options, (response) => resolve(response.resume().statusCode))
+      .on('error', reject)
+      .end();
+  });
+}
 
 it('has a link to bull-board only where that is installed', async () => {
   const link = 'href="/queues/"';
@@ -39,13 +48,7 @@ describe('without a login, on the loopback', () => {
 
   it('answers to no other host name, which could lead here from a page of somebody else', async () => {
     const { url, get } = await openConsole();
-    const asked = await new Promise<number | undefined>((resolve, reject) => {
-      const options = { headers: { host: 'evil.example' } };
-      request(`${url}/`, options, (response) => resolve(response.resume().statusCode))
-        .on('error', reject)
-        .end();
-    });
-    expect(asked).toBe(421);
+    expect(await asked(`${url}/`, { headers: { host: 'evil.example' } })).toBe(421);
     expect((await get('/')).status).toBe(200);
   });
 
@@ -62,17 +65,11 @@ describe('without a login, on the loopback', () => {
 
   it('an old browser, without Sec-Fetch-Site, is known by its Origin', async () => {
     const { url } = await openConsole();
-    const asked = (origin: string | undefined) =>
-      new Promise<number | undefined>((resolve, reject) => {
-        const options = { method: 'POST', headers: origin === undefined ? {} : { origin } };
-        request(`${url}/logout`, options, (response) => resolve(response.resume().statusCode))
-          .on('error', reject)
-          .end();
-      });
-    expect(await asked(undefined)).toBe(403);
-    expect(await asked('https://evil.example')).toBe(403);
-    expect(await asked('null')).toBe(403);
-    expect(await asked(url)).toBe(303);
+    const from = (headers: { readonly origin?: string }) => asked(`${url}/logout`, { method: 'POST', headers });
+    expect(await from({})).toBe(403);
+    expect(await from({ origin: 'https://evil.example' })).toBe(403);
+    expect(await from({ origin: 'null' })).toBe(403);
+    expect(await from({ origin: url })).toBe(303);
   });
 
   it('a read-only console has no operators', async () => {

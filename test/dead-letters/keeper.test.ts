@@ -1,28 +1,18 @@
 import { expect, test } from 'vitest';
 import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
-import { createKeeper, type Keeper, type KeeperOptions, type KeeperRedis } from '../../src/dead-letters/keeper.ts';
+import { createKeeper, type KeeperOptions, type KeeperRedis } from '../../src/dead-letters/keeper.ts';
 import { takeAll } from '../../src/dead-letters/take.ts';
 import { connectRedis } from '../support/redis.ts';
-import { deadLetter } from './letters.ts';
+import { addDead, deadLetter } from './letters.ts';
 import { openQueues } from '../queue/support.ts';
 
 const DAY = 86_400_000;
 const HOUR = 3_600_000;
 
-/** Redis, with a clock that the test moves, and no lease to wait for. */
-interface Bench {
-  readonly deadLetters: DeadLetters;
-  readonly keeper: (options?: Partial<KeeperOptions>) => Keeper;
-  readonly pass: (ms: number) => void;
-  readonly look: (options?: Partial<KeeperOptions>) => ReturnType<Keeper['look']>;
-  /** Adds dead letters that died so long ago, the oldest first. */
-  readonly add: (ages: readonly number[], name?: string) => Promise<void>;
-  readonly ids: () => Promise<string[]>;
-}
-
 const never = new AbortController().signal;
 
-function open(): Bench {
+/** Redis, with a clock that the test moves, and no lease to wait for. */
+function open() {
   const { prefix, queue, deadQueue } = openQueues();
   const deadLetters = createDeadLetters({ queue, deadQueue });
   const redis = connectRedis();
@@ -47,19 +37,19 @@ function open(): Bench {
   return {
     deadLetters,
     keeper,
-    pass: (ms) => (passedMs += ms),
-    look: async (options) => {
+    pass: (ms: number) => (passedMs += ms),
+    look: async (options?: Partial<KeeperOptions>) => {
       await redis.del(`${prefix}:dead-letter-keeper:look`);
       return keeper(options).look(never);
     },
-    add: async (ages, name = 'n') => {
+    /** Adds dead letters that died so long ago, the oldest first. */
+    add: async (ages: readonly number[], name = 'n') => {
       const now = Date.now() + passedMs;
-      const jobs = ages.map((age, n) => ({
-        name: 'push',
-        data: deadLetter(`${name}${n}`, { deadAt: now - age, reason: n % 2 === 0 ? 'rejected' : 'stalled' }),
-        opts: { jobId: `${name}${n}` },
-      }));
-      await deadQueue.addBulk(jobs);
+      const letters = ages.map((age, n) => {
+        const fields = { deadAt: now - age, reason: n % 2 === 0 ? 'rejected' : 'stalled' } as const;
+        return [`${name}${n}`, deadLetter(`${name}${n}`, fields)] as const;
+      });
+      await addDead(deadQueue, Object.fromEntries(letters));
     },
     ids: async () => (await deadLetters.page(0, 1_000)).map(({ id }) => id),
   };

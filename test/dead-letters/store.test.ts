@@ -1,4 +1,4 @@
-import type { Job, Queue } from 'bullmq';
+import type { Job } from 'bullmq';
 import { expect, test, vi } from 'vitest';
 import { readProgress } from '../../src/delivery/context.ts';
 import { createDeadLetters, type DeadLetters, type DeadLettersOptions } from '../../src/dead-letters/store.ts';
@@ -9,7 +9,7 @@ import { connectRedis } from '../support/redis.ts';
 import { ATTEMPTS, consume, die, notification, openQueues, present } from '../queue/support.ts';
 import { NewerFormatError } from '../../src/domain/format.ts';
 import { takeAll, walkChosen } from '../../src/dead-letters/take.ts';
-import { deadLetter } from './letters.ts';
+import { addDead, deadLetter, manyLetters } from './letters.ts';
 import { waitFor } from '../support/wait.ts';
 
 interface Bench extends ReturnType<typeof openQueues> {
@@ -292,16 +292,12 @@ test('where another program uses the key of the outcomes, the dead letter is wri
   expect(await queue.getFailedCount()).toBe(0);
 });
 
-const ids = (from: number, to: number) => Array.from({ length: to - from }, (_, n) => `n${from + n}`);
+const ids = (from: number, to: number) => Object.keys(manyLetters(to)).slice(from);
 
-async function openWith(count: number): Promise<{ deadQueue: Queue; queue: Queue; deadLetters: DeadLetters }> {
-  const { queue, deadQueue } = openQueues();
-  await addDead(deadQueue, 0, count);
-  return { queue, deadQueue, deadLetters: createDeadLetters({ queue, deadQueue }) };
-}
-
-async function addDead(deadQueue: Queue, from: number, to: number): Promise<void> {
-  await deadQueue.addBulk(ids(from, to).map((id) => ({ name: 'push', data: deadLetter(id), opts: { jobId: id } })));
+async function openWith(count: number): Promise<Bench> {
+  const bench = open();
+  await addDead(bench.deadQueue, manyLetters(count));
+  return bench;
 }
 
 async function idsOf(pages: AsyncIterable<{ readonly id: string }[]>): Promise<string[]> {
@@ -322,7 +318,8 @@ test('a walk goes on where it was, whatever is taken away behind it or added bef
     seen.push(...page.map(({ id }) => id));
     if (seen.length === 100) for (const id of ids(0, 90)) await deadLetters.discard(id);
     if (seen.length === 200) for (const id of [...ids(92, 95), ...ids(150, 200)]) await deadLetters.discard(id);
-    if (seen.length === 300) await addDead(deadQueue, 350, 360);
+    if (seen.length === 300)
+      await addDead(deadQueue, Object.fromEntries(ids(350, 360).map((id) => [id, deadLetter(id)])));
   }
   expect(seen).toEqual(ids(0, 360));
 });
@@ -351,7 +348,7 @@ test('ids without a job, a page and more of them, are no dead letters, and are t
   const { deadQueue, deadLetters } = await openWith(0);
   const redis = connectRedis();
   await redis.lpush(deadQueue.toKey('wait'), ...ids(1_000, 1_150));
-  await addDead(deadQueue, 0, 20);
+  await addDead(deadQueue, manyLetters(20));
   expect(await deadLetters.count()).toBe(170);
   expect(await idsOf(deadLetters.walk())).toEqual(ids(0, 20));
   expect(await deadLetters.count()).toBe(20);
@@ -386,11 +383,7 @@ test('what a newer version wrote is neither replayed nor discarded, and grows ol
   const buriedUntilMs = Date.now() + 60_000;
   const ofNextVersion = { format: 2, said: 'what only the next version understands' };
   const withNextNotification = deadLetter('b', { notification: { format: 2, recipientId: 'recipient-b' } });
-  await deadQueue.addBulk([
-    { name: 'push', data: ofNextVersion, opts: { jobId: 'a' } },
-    { name: 'push', data: withNextNotification, opts: { jobId: 'b' } },
-    { name: 'push', data: deadLetter('c'), opts: { jobId: 'c' } },
-  ]);
+  await addDead(deadQueue, { a: ofNextVersion, b: withNextNotification, c: deadLetter('c') });
   const [first, second] = await deadLetters.page(0, 2);
   for (const each of [present(first), present(second)]) {
     await expect(deadLetters.replay(each)).rejects.toThrow(NewerFormatError);

@@ -298,7 +298,8 @@ test.each([60, 200])('the help of every command fits %i columns, and no line end
   }
   expect(all.length).toBeGreaterThan(19);
   for (const words of all) {
-    const { stdout } = await runMain(pushpacer, [...words, '--help']);
+    const { code, stdout, stderr } = await runMain(pushpacer, [...words, '--help']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const lines = stdout.split('\n').map((line) => stripVTControlCharacters(line));
     expect(lines[0]).toContain(`Usage: ${words.join(' ')}`);
     expect(lines.length).toBeGreaterThan(5);
@@ -309,10 +310,7 @@ test.each([60, 200])('the help of every command fits %i columns, and no line end
 });
 
 describe('exit codes', () => {
-  test.each(Object.keys(COMMANDS))('%s: 0 for --help, 2 for a flag that there is not', async (name) => {
-    const help = await run(name, ['--help']);
-    expect(help).toMatchObject({ code: 0, stderr: '' });
-    expect(help.stdout).toContain(`Usage: ${name} `);
+  test.each(Object.keys(COMMANDS))('%s: 2 for a flag that there is not', async (name) => {
     const bad = await run(name, ['--nope']);
     expect(bad).toMatchObject({ code: 2, stdout: '' });
     expect(bad.stderr).toMatch(/^error: (unknown option '--nope'|missing required argument)/);
