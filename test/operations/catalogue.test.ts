@@ -112,7 +112,6 @@ describe('faults', () => {
         'from: a time from 00:00 to 23:59, "25:00"',
       ],
     ],
-    ['quiet', { ...NIGHT, until: '21:00' }, ['until: another time than from']],
     ['quiet', { ...NIGHT, days: 5 }, ['days: days such as ']],
     ['quiet', { ...NIGHT, days: [null] }, ['days: days such as ']],
     ['quiet', { ...NIGHT, days: ['mon', 'x'] }, ['days: days such as ']],
