@@ -36,6 +36,67 @@ it.each([
   expect(plan(operation, texts, NOW + 500).deed).toEqual(deed);
 });
 
+const HOUR = 3_600_000;
+/** What the limiter says after it; and before it, when one was sent. */
+const THEN = { policy: POLICY, source: 'stored', policyUntil: NOW, quiet: 'those' };
+const RESULT = { wasThere: true, moved: 0, canceled: 2, tooLate: 0, before: { sent: [{ at: 1 }] }, after: THEN };
+const NIGHT = { timezone: 'Europe/Paris', from: '21:00', until: '07:00' };
+const HOURS = { timezone: 'Europe/Paris', quietHours: [{ from: '21:00', until: '07:00' }] };
+const LIMITED = { policy: POLICY, source: 'stored', until: NOW };
+
+it.each<readonly [name: string, input: object, text: string, fields: object, result: object]>([
+  [
+    'block',
+    { for: '2h', reason: 'exam' },
+    'teacher-42 is blocked until 2026-11-21T16:00:00Z (in 2h): exam',
+    { until: NOW + 2 * HOUR, reason: 'exam' },
+    {},
+  ],
+  ['unblock', {}, 'teacher-42 is not blocked any more', { wasBlocked: true }, {}],
+  ['unblock', {}, 'teacher-42 was not blocked', { wasBlocked: false }, { wasThere: false }],
+  [
+    'limit',
+    { rules: '5/1m,50/1h', minGap: '10s', for: '7d' },
+    'teacher-42 is limited to 5/1m, 50/1h, gap 10s until 2026-11-28T14:00:00Z (in 7d)',
+    LIMITED,
+    {},
+  ],
+  ['limit', { rules: '5/1m' }, 'teacher-42 is limited to 5/1m, gap 3s, without an end', LIMITED, {}],
+  ['limit', { minGap: '0' }, 'teacher-42 is limited to 10/1m, no gap, without an end', LIMITED, {}],
+  ['unlimit', {}, 'teacher-42 has no limits of its own any more; in force is 10/1m, gap 3s', LIMITED, {}],
+  ['unlimit', {}, 'teacher-42 had no limits of its own; in force is 10/1m, gap 3s', LIMITED, { wasThere: false }],
+  [
+    'quiet',
+    { ...NIGHT, days: 'mon-fri' },
+    'teacher-42 has quiet hours: mon,tue,wed,thu,fri 21:00-07:00, Europe/Paris',
+    { quiet: 'those' },
+    {},
+  ],
+  ['quiet', { none: true }, 'teacher-42 has quiet hours: none', { quiet: 'those' }, {}],
+  ['unquiet', {}, 'teacher-42 has no quiet hours of its own any more', { wasQuiet: true }, { after: {} }],
+  [
+    'unquiet',
+    {},
+    'teacher-42 had no quiet hours of its own; in force is 21:00-07:00, Europe/Paris',
+    { wasQuiet: false, quiet: { hours: HOURS } },
+    { wasThere: false, after: { quiet: { hours: HOURS } } },
+  ],
+  ['reset', {}, 'forgot 1 sent to teacher-42', { wasKnown: true, sent: 1 }, {}],
+  [
+    'reset',
+    {},
+    'nothing was sent to teacher-42 lately',
+    { wasKnown: false, sent: 0 },
+    { wasThere: false, before: { sent: [] } },
+  ],
+  ['cancel', { key: 'trip' }, 'canceled 2', { canceled: 2, tooLate: 0 }, {}],
+  ['cancel', { key: 'trip' }, 'canceled 2; too late for 1', { canceled: 2, tooLate: 1 }, { tooLate: 1 }],
+])('%s %j says what it did: %s', (name, input, text, fields, result) => {
+  const did = plan(named(name), input).did({ ...RESULT, ...result } as never);
+  expect(did.text).toBe(text);
+  expect(did.fields).toEqual(fields);
+});
+
 it('each form begins with fields that are usable, but for what a person must say', async () => {
   const recipient = await createMemoryLimiter({ policy: POLICY }).inspect('teacher-42');
   let begun = 0;
@@ -61,8 +122,6 @@ it('every day is written without naming the days', () => {
   const quietHours = [{ days: DAYS, from: '21:00', until: '24:00' }];
   expect(quietHoursText({ timezone: 'UTC', quietHours })).toBe('21:00-24:00, UTC');
 });
-
-const NIGHT = { timezone: 'UTC', from: '21:00', until: '07:00' };
 
 describe('faults', () => {
   function faultsOf(name: string, input: unknown, names: Names = PLAIN_NAMES): readonly string[] {
