@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { renderTable } from '../../scripts/dead-letters.ts';
 import { factsOf } from '../../src/dead-letters/facts.ts';
 import { barText, createProgress, say, confirm } from '../../src/terminal/progress.ts';
-import { cut, table, widthOf } from '../../src/terminal/text.ts';
+import { table, widthOf } from '../../src/terminal/text.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { openTerminal, type TestTerminal } from '../support/terminal.ts';
 import { waitFor } from '../support/wait.ts';
@@ -81,12 +81,6 @@ test.each([40, 60, 80, 120, 200])('dead letters fit %i columns', (columns) => {
   expect(lines.join('\n')).toContain('the provider');
   const redirected = renderTable(all, Date.now()).join('\n');
   for (const whole of [...ids, message.trimEnd()]) expect(redirected).toContain(whole);
-});
-
-test('what is cut ends with …', () => {
-  expect(cut('as far as it goes', 6)).toBe('as fa…');
-  expect(cut('as far', 6)).toBe('as far');
-  expect(cut('字字字', 4)).toBe('字…');
 });
 
 /** A stream to the emulator of a terminal, which has the emulator's width. */
