@@ -50,22 +50,6 @@ export function answersContract(create: LimiterFactory): void {
       expect(await free.ask('a', { everyRule: true })).toMatchObject({ kind: 'admitted', rules: [] });
     });
 
-    it('counts no slot that is as old as the window', async () => {
-      const trial = new Trial(create, BURSTS);
-      await trial.ask('a');
-      trial.goTo(4_000);
-      await trial.ask('b');
-      trial.goTo(10_000);
-      expect(await trial.ask('c')).toEqual(admittedWith(10_000, '3/10s', 1, 4_000));
-    });
-
-    it('leaves out what is reserved', async () => {
-      const trial = new Trial(create, { rules: BURSTS.rules, minGapMs: 1 });
-      await trial.askAll('abc');
-      trial.goTo(1);
-      expect(await trial.ask('b')).toEqual(admittedWith(1, 'gap', 0, 1));
-    });
-
     it('is the rule that makes the next one wait longest, the first of equals', async () => {
       const trial = new Trial(create);
       expect(await trial.ask('a')).toEqual(admittedWith(0, 'gap', 0, 2_000));
@@ -81,38 +65,9 @@ export function answersContract(create: LimiterFactory): void {
       busy.goTo(4_001);
       expect(await busy.ask('c')).toEqual(admittedWith(4_000, '3/10s', 0, 5_999, true));
     });
-
-    it('is of the first rule where none makes the next one wait', async () => {
-      const trial = new Trial(create, { rules: [{ max: 3, perMs: 1_000 }, ...atMost(5, MINUTE).rules], minGapMs: 0 });
-      expect(await trial.ask('a')).toEqual(admittedWith(0, '3/1s', 2, 1_000));
-    });
-
-    it('has all its room where everything that was sent has been used up by time', async () => {
-      const trial = new Trial(create, atMost(1, MINUTE));
-      await trial.ask('a');
-      trial.goTo(1_000);
-      expect(await trial.ask('a', { policy: atMost(2, 500) })).toEqual(admittedWith(0, '2/500ms', 2, 0, true));
-    });
   });
 
   describe('the tolerance', () => {
-    const shortest = { rules: [...atMost(2, 900).rules, ...atMost(1, 80).rules], minGapMs: 0 };
-
-    it.each([
-      ['nine tenths of the gap', gapOf(100), 90],
-      ['nine tenths of the gap, in whole milliseconds', gapOf(101), 90],
-      ['none with a gap of 1 ms', gapOf(1), 0],
-      ['nine tenths of the gap, be there shorter windows', { ...shortest, minGapMs: 1_000 }, 900],
-      ['nine tenths of the shortest window without a gap', shortest, 72],
-      ['at most two seconds', gapOf(3_000), 2_000],
-      ['two seconds without any rule', UNLIMITED, 2_000],
-    ])('is %s', async (_, policy, toleranceMs) => {
-      const { limiter } = new Trial(create, policy);
-      expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted', toleranceMs });
-      expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ repeated: true, toleranceMs });
-      expect(await limiter.peek({ recipientId, id: 'b' })).toMatchObject({ toleranceMs });
-    });
-
     it.each([
       ['half of it', gapOf(200), 90],
       ['half of it, in whole milliseconds', atMost(1, 102), 45],
@@ -131,28 +86,6 @@ export function answersContract(create: LimiterFactory): void {
       expect(await trial.ask('d')).toEqual(admitted(slot));
       await trial.refund('d');
       expect(await trial.ask('e', { maxWaitMs: 0 })).toEqual(admitted(slot));
-    });
-  });
-
-  describe('gapMs', () => {
-    const gapOfAnswer = async (trial: Trial, more = {}) =>
-      (await trial.limiter.peek({ recipientId, id: 'b', ...more })).gapMs;
-
-    it('is the widest gap of the policies in force, 0 for none', async () => {
-      const categories = { slow: gapOf(5_000), quick: gapOf(10), free: UNLIMITED };
-      const trial = new Trial(create, POLICY, { categories });
-      expect(await gapOfAnswer(trial)).toBe(2_000);
-      expect(await gapOfAnswer(trial, { category: 'slow' })).toBe(5_000);
-      expect(await gapOfAnswer(trial, { category: 'quick' })).toBe(2_000);
-      expect(await gapOfAnswer(trial, { policy: BURSTS })).toBe(0);
-      expect(await gapOfAnswer(trial, { policy: BURSTS, category: 'quick' })).toBe(10);
-      await trial.ask('a');
-      expect(await gapOfAnswer(trial)).toBe(2_000);
-      expect(await gapOfAnswer(trial, { maxWaitMs: 0 })).toBe(2_000);
-      await trial.limit(gapOf(7_000));
-      expect(await gapOfAnswer(trial, { policy: BURSTS, category: 'slow' })).toBe(7_000);
-      await trial.limit(UNLIMITED);
-      expect(await gapOfAnswer(trial, { category: 'free' })).toBe(0);
     });
   });
 
@@ -188,7 +121,6 @@ export function answersContract(create: LimiterFactory): void {
 
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-const messages = { category: 'messages' };
 
 /** Every wait says its longest cause, and how many are before it in line. */
 export function causesContract(create: LimiterFactory): void {
@@ -212,15 +144,6 @@ export function causesContract(create: LimiterFactory): void {
       expect(await other.why('p')).toBe('gap, 14 before');
     });
 
-    it('is a rule that is used up, although the others in line make it longer', async () => {
-      const trial = new Trial(create, { rules: [{ max: 2, perMs: HOUR }], minGapMs: 2_000 });
-      await trial.askAll('abc');
-      expect(await trial.why('d')).toBe('2/1h, 2 before');
-      expect(await trial.why('c')).toBe('2/1h, 1 before');
-      trial.goTo(HOUR - 1_000);
-      expect(await trial.why('d')).toBe('gap, 1 before');
-    });
-
     it('is the end of the quiet time for all that wait for it, in an answer and in an inspection', async () => {
       const { trial, end } = asleep();
       const answers = await trial.askAll('abcde');
@@ -231,29 +154,6 @@ export function causesContract(create: LimiterFactory): void {
       expect(await trial.why('c')).toBe(`quiet until ${end}, 2 before`);
       trial.goTo(end + 10);
       expect(await trial.why('c')).toBe('gap, 2 before');
-    });
-
-    it('is a long line, not the short rest of a quiet time or of a block', async () => {
-      const { trial, end } = asleep(gapOf(MINUTE));
-      trial.goTo(end - MINUTE);
-      await trial.askAll('abc');
-      expect(await trial.why('d')).toBe('gap, 3 before');
-      const other = new Trial(create, gapOf(MINUTE));
-      await other.block(90_000);
-      await other.askAll('abc');
-      expect(await other.causes()).toEqual({
-        a: 'block until 90000, 0 before',
-        b: 'block until 90000, 1 before',
-        c: 'gap, 2 before',
-      });
-    });
-
-    it('is the block that ends later than the quiet time, or the quiet time that is longer than the block', async () => {
-      const { trial, end } = asleep();
-      await trial.block(end + MINUTE);
-      expect(await trial.why('a')).toBe(`block until ${end + MINUTE}, 0 before`);
-      await trial.block(MINUTE);
-      expect(await trial.why('a')).toBe(`quiet until ${end}, 0 before`);
     });
 
     it('changes with what an operator does, and those that move are reported with it', async () => {
@@ -271,29 +171,6 @@ export function causesContract(create: LimiterFactory): void {
       await trial.limiter.unlimit(recipientId, { onMoved });
       await trial.limiter.unblock(recipientId, { onMoved });
       expect(moves.splice(2)).toEqual(['b: gap, 0 before', 'c: gap, 1 before']);
-    });
-
-    it('has the number in the line of its category, if that alone makes it wait', async () => {
-      const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, HOUR) } });
-      await trial.askAll('abc', messages);
-      await trial.askAll('def');
-      expect(await trial.causes()).toEqual({
-        d: 'gap, 0 before',
-        e: 'gap, 1 before',
-        f: 'gap, 2 before',
-        b: 'messages:1/1h, 0 before',
-        c: 'messages:1/1h, 1 before',
-      });
-      expect(await trial.why('g', messages)).toBe('messages:1/1h, 2 before');
-      expect(await trial.why('g')).toBe('gap, 3 before');
-    });
-
-    it('of an urgent id counts nobody of the overall line', async () => {
-      const alarms = { ...atMost(1, MINUTE), exempt: ['gap', 'rules', 'quietHours'] } as const;
-      const trial = new Trial(create, gapOf(10 * MINUTE), { categories: { alarms } });
-      await trial.askAll('abc');
-      await trial.askAll('xyz', { category: 'alarms' });
-      expect(await trial.causes()).toMatchObject({ y: 'alarms:1/1m, 0 before', z: 'alarms:1/1m, 1 before' });
     });
 
     it('counts nobody as before it who has the same slot, or is overdue', async () => {

@@ -8,18 +8,15 @@ import {
   MINUTE,
   reserved,
   Trial,
-  UNLIMITED,
   type LimiterFactory,
   admittedWith,
   POLICY,
-  refused,
-  recipientId,
 } from './trial.ts';
 
-export const messages = { category: 'messages' };
-export const alarms = { category: 'alarms' };
+const messages = { category: 'messages' };
+const alarms = { category: 'alarms' };
 /** Overall three in 10 s; messages one a minute, alarms 2 s apart. */
-export const categories = { messages: atMost(1, MINUTE), alarms: gapOf(2_000) };
+const categories = { messages: atMost(1, MINUTE), alarms: gapOf(2_000) };
 
 /** Categories: a slot that has to satisfy two policies, or nothing is taken. */
 export function scopesContract(create: LimiterFactory): void {
@@ -31,57 +28,6 @@ export function scopesContract(create: LimiterFactory): void {
       expect(await trial.ask('a', messages)).toEqual(admittedWith(0, 'messages:1/1m', 0, MINUTE));
       expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', MINUTE));
       expect(await trial.ask('c', { policy: gapOf(1_000) })).toEqual(reserved(1_000, 'gap', 1_000));
-    });
-
-    it('takes its slot in both at the same instant, when it comes back too', async () => {
-      const trial = trialOf(gapOf(1_000));
-      await trial.askAll('ab', alarms);
-      trial.goTo(1_900);
-      expect(await trial.ask('b', alarms)).toEqual(admittedWith(2_000, 'alarms:gap', 0, 2_100));
-      expect(await trial.ask('c')).toEqual(reserved(3_000, 'gap', 1_100));
-      expect(await trial.peek('d', alarms)).toEqual(reserved(4_000, 'gap', 2_100));
-    });
-
-    it('stands behind the reservations of both', async () => {
-      const trial = trialOf(gapOf(1_000));
-      await trial.askAll('ab', alarms);
-      await trial.askAll('cd');
-      expect(await trial.slots()).toEqual({ b: 2_000, c: 1_000, d: 2_000 });
-      expect(await trial.ask('e', alarms)).toEqual(reserved(4_000, 'alarms:gap', 4_000));
-      await trial.askAll('fg');
-      expect(await trial.ask('h', messages)).toEqual(reserved(5_000, 'gap', 5_000));
-      expect(await trial.ask('i')).toEqual(reserved(6_000, 'gap', 6_000));
-      expect(await trial.peek('j', messages)).toEqual(reserved(5_000 + MINUTE, 'messages:1/1m', 5_000 + MINUTE));
-    });
-
-    it('has the smaller tolerance of both', async () => {
-      const trial = new Trial(create, POLICY, { categories: { messages: gapOf(100) } });
-      await trial.askAll('abc');
-      trial.goTo(1_954);
-      expect(await trial.peek('b', messages)).toEqual(reserved(2_000, 'gap', 46));
-      trial.goTo(5_000);
-      expect(await trial.ask('b')).toEqual(admitted(5_000));
-      trial.goTo(6_909);
-      expect(await trial.peek('c', messages)).toEqual(reserved(7_000, 'gap', 91));
-      expect(await trial.peek('c')).toEqual(admitted(7_000));
-      trial.goTo(6_910);
-      expect(await trial.peek('c', messages)).toEqual(admitted(7_000));
-    });
-
-    it('without rules is limited overall, and names those rules', async () => {
-      const trial = new Trial(create, BURSTS, { categories: { messages: UNLIMITED } });
-      expect(await trial.ask('a', messages)).toEqual(admittedWith(0, '3/10s', 2, 10_000));
-      const free = new Trial(create, UNLIMITED, { categories });
-      expect(await free.ask('a', messages)).toEqual(admittedWith(0, 'messages:1/1m', 0, MINUTE));
-      expect(await free.ask('b')).toEqual(admittedWith(0, 'none', Infinity, 0));
-    });
-
-    it('applies beside a policy that comes with the ask', async () => {
-      const trial = trialOf();
-      await trial.ask('a', messages);
-      const policy = atMost(1, 30_000);
-      expect(await trial.peek('b', { ...messages, policy })).toEqual(reserved(MINUTE, 'messages:1/1m', MINUTE));
-      expect(await trial.peek('c', { ...alarms, policy: gapOf(120_000) })).toEqual(reserved(120_000, 'gap', 120_000));
     });
 
     it('remembers an id for as long as any scope counts it', async () => {
@@ -129,27 +75,6 @@ export function scopesContract(create: LimiterFactory): void {
       expect(await trial.peek('b')).toEqual(admitted(0));
       expect(await trial.peek('b', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', MINUTE));
     });
-
-    it('is cancelled in both', async () => {
-      const trial = trialOf(gapOf(1_000));
-      await trial.ask('a');
-      await trial.ask('b', messages);
-      expect(await trial.cancel('b', 'messages')).toBe(true);
-      expect(await trial.cancel('b', 'messages')).toBe(false);
-      expect(await trial.ask('c', messages)).toEqual(reserved(1_000, 'gap', 1_000));
-    });
-
-    it('is forgotten in all of them by a reset', async () => {
-      const trial = trialOf();
-      await trial.ask('a', messages);
-      await trial.ask('b', alarms);
-      await trial.limiter.admit({ recipientId: 'teacher-43', id: 'a', ...messages });
-      expect(await trial.reset()).toBe(true);
-      expect(await trial.ask('d', messages)).toEqual(admittedWith(0, 'messages:1/1m', 0, MINUTE));
-      expect(await trial.ask('e', alarms)).toEqual(admittedWith(0, 'alarms:gap', 0, 2_000));
-      const other = await trial.limiter.peek({ recipientId: 'teacher-43', id: 'b', ...messages });
-      expect(other).toMatchObject({ kind: 'reserved', rule: 'messages:1/1m' });
-    });
   });
 }
 
@@ -175,14 +100,6 @@ export function heldBackContract(create: LimiterFactory): void {
       }
       trial.goTo(10_000);
       expect(await trial.ask('f')).toEqual(admitted(10_000));
-    });
-
-    it('gets the same slot when it comes too early, and stays where it is', async () => {
-      const trial = await trialWithOneHeldBack();
-      trial.goTo(MINUTE - 121);
-      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', 121));
-      expect(await trial.ask('b', { ...messages, maxWaitMs: 120 })).toEqual(refused('max-wait', 'messages:1/1m', 121));
-      expect(await trial.ask('c')).toEqual(admitted(MINUTE - 121));
     });
 
     it.each([-120, 0, 900, 5_000])('goes at its slot, or when it comes: %i ms after it', async (lateMs) => {
@@ -265,30 +182,6 @@ export function heldBackContract(create: LimiterFactory): void {
       expect(await trial.slots()).toMatchObject({ j: 8_000, b: 9_000, k: 10_000 });
     });
 
-    it('counts toward the longest queue of its category, and of no other', async () => {
-      const trial = await trialWithOneHeldBack();
-      const full = refused('max-pending', 'messages:1/1m', 2 * MINUTE);
-      expect(await trial.ask('c', { ...messages, maxPending: 1 })).toEqual(full);
-      expect(await trial.ask('b', { ...messages, maxPending: 0 })).toMatchObject({ kind: 'reserved', at: MINUTE });
-      expect(await trial.ask('d', { ...alarms, maxPending: 1 })).toEqual(reserved(1_000, 'gap', 1_000));
-      expect(await trial.ask('e', { maxPending: 1 })).toEqual(refused('max-pending', 'gap', 2_000));
-      trial.goTo(MINUTE + 500);
-      await trial.ask('f');
-      expect(await trial.ask('b', { ...messages, maxPending: 0 })).toMatchObject({ kind: 'reserved' });
-    });
-
-    it('is refused without a trace, and keeps its slot', async () => {
-      const trial = await trialWithOneHeldBack();
-      expect(await trial.ask('c', { ...messages, maxWaitMs: MINUTE })).toMatchObject({ because: 'max-wait' });
-      expect(await trial.slots()).toEqual({ b: MINUTE });
-      trial.goTo(MINUTE - 50);
-      await trial.ask('x');
-      trial.goTo(MINUTE);
-      expect(await trial.ask('b', { ...messages, maxWaitMs: 940 })).toEqual(refused('max-wait', 'gap', 950));
-      expect(await trial.ask('y')).toEqual(reserved(MINUTE + 950, 'gap', 950));
-      expect(await trial.slots()).toEqual({ b: MINUTE, y: MINUTE + 950 });
-    });
-
     it('is cancelled in its category, and was not sent', async () => {
       const trial = await trialWithOneHeldBack();
       expect(await trial.refund('b', 'messages')).toBe(false);
@@ -297,31 +190,6 @@ export function heldBackContract(create: LimiterFactory): void {
       expect(await trial.cancel('b', 'messages')).toBe(true);
       expect(await trial.cancel('b', 'messages')).toBe(false);
       expect(await trial.ask('c', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', MINUTE));
-    });
-
-    it('is next after a reset', async () => {
-      const trial = await trialWithOneHeldBack();
-      await trial.ask('c', messages);
-      expect(await trial.reset()).toBe(true);
-      expect(await trial.reset()).toBe(false);
-      expect(await trial.slots()).toEqual({ b: 0, c: MINUTE });
-      expect(await trial.ask('b', messages)).toEqual(admitted(0));
-      expect(await trial.peek('x')).toEqual(reserved(1_000, 'gap', 1_000));
-    });
-
-    it('is a no-show a minute after its slot', async () => {
-      const trial = await trialWithOneHeldBack();
-      await trial.ask('c', messages);
-      trial.goTo(2 * MINUTE + 1);
-      expect(await trial.slots()).toEqual({ c: 2 * MINUTE });
-      expect(await trial.ask('c', messages)).toEqual(admitted(2 * MINUTE + 1));
-    });
-
-    it('leaves its mark overall too, where blocked asks count', async () => {
-      const trial = await trialWithOneHeldBack({ countBlocked: true });
-      trial.goTo(500);
-      expect(await trial.ask('c', messages)).toMatchObject({ kind: 'reserved', rule: 'messages:1/1m' });
-      expect((await trial.inspect()).sent).toEqual([{ at: 0 }, { at: 500 }]); // the mark of b decides nothing any more
     });
   });
 }
@@ -354,50 +222,6 @@ export function urgentContract(create: LimiterFactory): void {
       expect(await trial.ask('c')).toEqual(admitted(2_900));
     });
 
-    it('keeps what is left of the overall limits and its own, and may be late by as much as those allow', async () => {
-      const trial = new Trial(create, POLICY, {
-        categories: { ...URGENT.categories, siren: { ...gapOf(500), exempt: ['gap'] } },
-      });
-      const tolerance = async (category: string) => {
-        const { toleranceMs } = await trial.limiter.peek({ recipientId, id: 'u', category });
-        return toleranceMs;
-      };
-      expect([await tolerance('emergency'), await tolerance('siren')]).toEqual([2_000, 450]);
-    });
-
-    it('keeps its own rules, in order, and nobody waits for one that must wait', async () => {
-      const trial = new Trial(create, gapOf(1_000), URGENT);
-      await trial.askAll('uvw', urgent);
-      expect(await trial.askAll('xy', urgent)).toEqual([
-        reserved(60_000, 'emergency:3/1m', 60_000),
-        reserved(60_000, 'emergency:3/1m', 60_000),
-      ]);
-      expect(await trial.ask('z', { ...urgent, maxWaitMs: 0 })).toEqual(refused('max-wait', 'emergency:3/1m', 60_000));
-      expect(await trial.ask('a')).toEqual(reserved(1_000, 'gap', 1_000));
-      trial.goTo(59_900);
-      await trial.ask('b');
-      trial.goTo(60_000);
-      expect(await trial.askAll('xy', urgent)).toEqual([admitted(60_000), admitted(60_000)]);
-    });
-
-    it('is one admission under one id, and is given back', async () => {
-      const trial = new Trial(create, POLICY, URGENT);
-      await trial.ask('u', urgent);
-      expect(await trial.ask('u', urgent)).toEqual(admitted(0, true));
-      expect(await trial.ask('u', { ...urgent, renew: true })).toEqual(admitted(0));
-      expect(await trial.peek('a')).toEqual(reserved(2_000, 'gap', 2_000));
-      expect(await trial.refund('u', 'emergency')).toBe(true);
-      expect(await trial.ask('a')).toEqual(admitted(0));
-    });
-
-    it('is exempt from a stored policy too', async () => {
-      const trial = new Trial(create, POLICY, URGENT);
-      await trial.limit({ rules: atMost(1, 3_600_000).rules, minGapMs: 60_000 });
-      await trial.ask('a');
-      expect(await trial.askAll('uv', urgent)).toEqual([admitted(0), admitted(0)]);
-      expect(await trial.peek('b')).toEqual(reserved(3_600_000, '1/1h', 3_600_000));
-    });
-
     it('keeps the overall rules if it is only exempt from the gap, and stays out of the line of the others', async () => {
       const own: CategoryPolicy = { ...EMERGENCY, exempt: ['gap'] };
       const trial = new Trial(create, POLICY, { categories: { emergency: own } });
@@ -424,17 +248,6 @@ export function urgentContract(create: LimiterFactory): void {
       expect(await trial.ask('u', urgent)).toEqual(reserved(2_000, 'gap', 2_000));
       trial.goTo(2_000);
       expect(await trial.ask('u', urgent)).toEqual(admitted(2_000));
-    });
-
-    it('stays out of the line of the others when an operator changes the limits', async () => {
-      const trial = new Trial(create, gapOf(1_000), URGENT);
-      await trial.askAll('uvwx', urgent);
-      await trial.askAll('ab');
-      expect(await trial.slots()).toEqual({ x: 60_000, a: 1_000, b: 2_000 });
-      await trial.block(70_000);
-      expect(await trial.slots()).toEqual({ x: 70_000, a: 70_000, b: 71_000 });
-      await trial.unblock();
-      expect(await trial.slots()).toEqual({ x: 60_000, a: 1_000, b: 2_000 });
     });
   });
 }

@@ -8,7 +8,10 @@ import { placesContract, slotsContract, undoingContract } from './slots.ts';
 import { quietContract } from './quiet.ts';
 import type { LimiterFactory } from './trial.ts';
 
-/** What every limiter keeps: the promise of docs/limiter.md. */
+/**
+ * What every limiter keeps: the promise of docs/limiter.md. These are examples: one of each promise, and those that random
+ * steps meet too seldom. test/limiter/model.test.ts compares every field of every answer with a reference, for many more.
+ */
 export function limiterContract(name: string, create: LimiterFactory): void {
   describe(`${name}: the promise of a limiter`, () => {
     slotsContract(create);

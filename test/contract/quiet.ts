@@ -58,16 +58,6 @@ export function quietContract(create: LimiterFactory): void {
       }
     });
 
-    it('move a slot that the limits give to their end, and those behind it too', async () => {
-      const { trial, from, until } = stage(create);
-      trial.goTo(from - 3_000);
-      await trial.askAll('abcd');
-      expect(await trial.slots()).toEqual({ b: from - 1_000, c: until, d: until + 2_000 });
-      trial.goTo(from - 1_000 + 150); // late, but within the tolerance
-      expect(await trial.ask('b')).toEqual(admitted(from - 850));
-      expect(await trial.peek('x')).toEqual(reserved(until + 4_000, 'quiet', LENGTH + 4_850));
-    });
-
     it('leave room for who comes late: no slot lies in the last moment before them', async () => {
       const { trial, from, until } = stage(create, gapOf(1_000));
       trial.goTo(from - 1_151);
@@ -129,28 +119,6 @@ export function quietContract(create: LimiterFactory): void {
       expect(await before.trial.ask('b', { maxQuietMs: 0 })).toEqual(refused('max-wait', 'quiet', LENGTH + 500));
     });
 
-    it('apply where there are no limits, and in a category', async () => {
-      const { trial, from, until } = stage(create, UNLIMITED, { categories: { messages: atMost(1, 5_000) } });
-      trial.goTo(from);
-      const messages = { category: 'messages' };
-      expect(await trial.askAll('ab', messages)).toEqual([
-        reserved(until, 'quiet', LENGTH),
-        reserved(until + 5_000, 'quiet', LENGTH + 5_000),
-      ]);
-      expect(await trial.ask('c')).toEqual(reserved(until, 'quiet', LENGTH));
-    });
-
-    it('do not apply to a category that is exempt from them', async () => {
-      const alarms = { ...atMost(2, MINUTE), exempt: ['quietHours'] } as const;
-      const { trial, from, until } = stage(create, gapOf(1_000), { categories: { alarms } });
-      trial.goTo(from);
-      expect(await trial.askAll('ab', { category: 'alarms' })).toEqual([
-        admitted(from),
-        reserved(from + 1_000, 'gap', 1_000),
-      ]);
-      expect(await trial.ask('c')).toEqual(reserved(until, 'quiet', LENGTH));
-    });
-
     it('apply behind those that may be sent in them', async () => {
       const alarms = { ...atMost(9, MINUTE), exempt: ['quietHours'] } as const;
       const { trial, from, until } = stage(create, gapOf(1_000), { categories: { alarms } });
@@ -179,17 +147,6 @@ export function quietContract(create: LimiterFactory): void {
       trial.goTo(from);
       expect(await trial.ask('a')).toEqual(reserved(until, 'quiet', LENGTH));
       expect(await trial.limiter.admit({ recipientId: 'teacher-43', id: 'a' })).toMatchObject({ kind: 'admitted' });
-    });
-
-    it('move those that wait out of them, in their order, and back again', async () => {
-      const { trial, hours, from, until } = stage(create, gapOf(1_000), {}, true);
-      trial.goTo(from - 2_000);
-      await trial.askAll('abcde');
-      expect(await trial.slots()).toEqual({ b: from - 1_000, c: from, d: from + 1_000, e: from + 2_000 });
-      await trial.limiter.quiet(recipientId, hours);
-      expect(await trial.slots()).toEqual({ b: from - 1_000, c: until, d: until + 1_000, e: until + 2_000 });
-      await trial.limiter.unquiet(recipientId);
-      expect(await trial.slots()).toEqual({ b: from - 1_000, c: from, d: from + 1_000, e: from + 2_000 });
     });
 
     it('are shown by inspect', async () => {

@@ -54,14 +54,6 @@ export function slotsContract(create: LimiterFactory): void {
   });
 
   describe('asking again', () => {
-    it('with renew goes again now, where the rest allows it', async () => {
-      const trial = new Trial(create);
-      await trial.ask('a');
-      trial.goTo(700);
-      expect(await trial.ask('a', { renew: true })).toEqual(admitted(700));
-      expect(await trial.ask('b', { renew: true })).toEqual(reserved(2_700, 'gap', 2_000));
-    });
-
     it('with renew goes to the tail where others took what was next', async () => {
       const trial = new Trial(create);
       await trial.askAll('abc');
@@ -80,25 +72,6 @@ export function slotsContract(create: LimiterFactory): void {
       expect(await trial.cancel('b')).toBe(false);
       expect(await trial.ask('c', { maxWaitMs: 2_000 })).toEqual(reserved(2_000, 'gap', 2_000));
     });
-
-    it('leaves an overdue reservation as it is when its owner is refused', async () => {
-      const trial = new Trial(create);
-      await trial.askAll('abc');
-      trial.goTo(4_000);
-      await trial.ask('c');
-      expect(await trial.ask('b', { maxWaitMs: 0 })).toEqual(refused('max-wait', 'gap', 2_000));
-      trial.goTo(6_000);
-      expect(await trial.ask('b', { maxWaitMs: 0 })).toEqual(admitted(6_000));
-    });
-
-    it('leaves an admission as it is when its renewal is refused', async () => {
-      const trial = new Trial(create);
-      await trial.askAll('ab');
-      trial.goTo(2_000);
-      await trial.ask('b');
-      expect(await trial.ask('a', { renew: true, maxWaitMs: 10 })).toEqual(refused('max-wait', 'gap', 2_000));
-      expect(await trial.ask('a')).toEqual(admitted(0, true));
-    });
   });
 
   describe('a longest queue', () => {
@@ -110,23 +83,6 @@ export function slotsContract(create: LimiterFactory): void {
       expect(await trial.ask('d', { maxPending: 3 })).toEqual(reserved(10_000, '3/10s', 10_000));
     });
 
-    it('of nobody lets go whoever need not wait, and nobody wait', async () => {
-      const trial = new Trial(create);
-      expect(await trial.ask('a', { maxPending: 0 })).toEqual(admitted(0));
-      expect(await trial.ask('b', { maxPending: 0 })).toEqual(refused('max-pending', 'gap', 2_000));
-      trial.goTo(1_880);
-      expect(await trial.ask('b', { maxPending: 0 })).toEqual(admitted(2_000));
-    });
-
-    it('is no bound for one that has a reservation, be it early, late or too late', async () => {
-      const trial = new Trial(create);
-      await trial.askAll('abc');
-      expect(await trial.ask('b', { maxPending: 0 })).toEqual(reserved(2_000, 'gap', 2_000));
-      trial.goTo(4_000);
-      await trial.ask('c');
-      expect(await trial.ask('b', { maxPending: 0 })).toEqual(reserved(6_000, 'gap', 2_000));
-    });
-
     it('counts reservations that are overdue by up to two seconds, and no later ones', async () => {
       const trial = new Trial(create);
       await trial.askAll('ab');
@@ -135,13 +91,6 @@ export function slotsContract(create: LimiterFactory): void {
       trial.goTo(4_001);
       await trial.ask('c');
       expect(await trial.ask('d', { maxPending: 1 })).toEqual(reserved(6_001, 'gap', 2_000));
-    });
-
-    it('is looked at after the longest wait', async () => {
-      const trial = new Trial(create);
-      await trial.ask('a');
-      expect(await trial.ask('b', { maxWaitMs: 1_999, maxPending: 0 })).toEqual(refused('max-wait', 'gap', 2_000));
-      expect(await trial.ask('b', { maxWaitMs: 2_000, maxPending: 0 })).toEqual(refused('max-pending', 'gap', 2_000));
     });
   });
 
@@ -167,16 +116,6 @@ export function slotsContract(create: LimiterFactory): void {
 /** Giving slots back. */
 export function undoingContract(create: LimiterFactory): void {
   describe('giving back', () => {
-    it('cancels a reservation, and no admission', async () => {
-      const trial = new Trial(create);
-      await trial.askAll('ab');
-      expect(await trial.cancel('a')).toBe(false);
-      expect(await trial.refund('b')).toBe(false);
-      expect(await trial.cancel('b')).toBe(true);
-      expect(await trial.cancel('b')).toBe(false);
-      expect(await trial.ask('c')).toEqual(reserved(2_000, 'gap', 2_000));
-    });
-
     it('resets one recipient and no other', async () => {
       const trial = new Trial(create);
       await trial.ask('a');
@@ -199,11 +138,6 @@ export function undoingContract(create: LimiterFactory): void {
   });
 }
 
-/** `j0`, `j1`, and so on. */
-function named(count: number): string[] {
-  return Array.from({ length: count }, (_, index) => `j${index}`);
-}
-
 /** With a gap of 2 s an id may come 1.8 s late. */
 const GAP = gapOf(2_000);
 
@@ -221,18 +155,6 @@ export function placesContract(create: LimiterFactory): void {
   }
 
   describe('one that comes late', () => {
-    it('by up to the tolerance goes at once, and those behind it each ask once, while the line is late by no more', async () => {
-      const trial = new Trial(create, GAP);
-      for (const id of named(501)) await trial.ask(id);
-      await expectTurns(trial, [
-        ['j1', 3_800, 'goes', 3_800],
-        ['j2', 4_000, 'goes', 5_800],
-        ['j3', 6_000, 'goes', 7_800],
-        ['j4', 8_100, 'goes', 9_800],
-        ['j5', 11_800, 'goes', 11_800],
-      ]);
-    });
-
     it('goes where the sent slots allow it within the tolerance, and else behind all others', async () => {
       const trial = new Trial(create, GAP);
       await trial.askAll('abcd');

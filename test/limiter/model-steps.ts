@@ -117,11 +117,11 @@ export const steps = fc.oneof(
     }),
   },
   { weight: 2, arbitrary: pass },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant('limit' as const), policy: policies, forMs: rarely(forMs) }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('limit' as const), policy: policies, forMs: rarely(forMs) }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant('block' as const), forMs }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('quiet' as const), minutes: pattern }) },
   {
-    weight: 1,
+    weight: 2,
     arbitrary: fc.record({ do: fc.constantFrom('unquiet', 'unlimit', 'unblock', 'inspect', 'inspect', 'reset') }),
   },
 );
