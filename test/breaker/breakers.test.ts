@@ -1,12 +1,11 @@
-import { Cluster, Redis } from 'ioredis';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import { PLATFORMS } from '../../src/notification/notification.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { connectCluster } from '../support/cluster.ts';
+import { ownCluster } from '../support/own-redis.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 import {
   accepted,
-  type BreakerWorker,
   countAnswers,
   LONG,
   openBreakers,
@@ -127,21 +126,9 @@ it('many closed breakers are read in one call', async () => {
 });
 
 it('breakers are shared, tried and closed on a cluster, also under a prefix without a hash tag', async () => {
-  const server = await startEmbeddedRedis({
-    extraArgs: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
-  });
-  const own = new Redis(server.url, { maxRetriesPerRequest: null });
-  await own.cluster('ADDSLOTSRANGE', 0, 16_383);
-  await waitFor(async () => expect(await own.cluster('INFO')).toContain('cluster_state:ok'));
-  const clusters = [1, 2].map(() => new Cluster([{ host: '127.0.0.1', port: server.port }]));
-  onTestFinished(async () => {
-    for (const client of [...clusters, own]) client.disconnect();
-    await server.close();
-  });
-  const [worker, other] = clusters.map((cluster) => openBreakers('plain', {}, cluster)) as [
-    BreakerWorker,
-    BreakerWorker,
-  ];
+  const nodes = [await ownCluster()];
+  const worker = openBreakers('plain', {}, connectCluster({ nodes }));
+  const other = openBreakers('plain', {}, connectCluster({ nodes }));
   worker.breakers.report(refused());
   await waitFor(() => openOf(other));
   other.breakers.report(accepted(), await trialOf(other));

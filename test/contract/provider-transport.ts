@@ -1,11 +1,12 @@
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { tokenOf } from '../../src/notification/device.ts';
 import type { Platform } from '../../src/notification/notification.ts';
-import type { Provider, Reply, SendOptions } from '../../src/providers/provider.ts';
+import type { Reply, SendOptions } from '../../src/providers/provider.ts';
 import type { Answer } from '../../sandbox/loopback/answers.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { portOf } from '../support/listen.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
 import { withoutDetail } from './provider-answers.ts';
 import { openProvider, pushTo, type ProviderTuning } from './provider-subject.ts';
@@ -26,7 +27,7 @@ interface Fault {
   readonly sendInMs?: number;
   /** Why the server cannot be reached; undefined if it can, or if that is not known. */
   readonly cause?: string;
-  readonly before?: (sandbox: Sandbox, provider: Provider) => Promise<void> | void;
+  readonly before?: (sandbox: Sandbox) => Promise<void> | void;
 }
 
 /** Whatever happens on the way, a send comes to a reply, is one request, and says whether it may have alerted. */
@@ -76,13 +77,6 @@ export function transport(platform: Platform): void {
       before: (sandbox) => sandbox[platform].slowHandshakes(2_000),
     },
     { name: 'a slot that is over', code: 'too-late', expected: UNSENT, requests: 0, sendInMs: -1 },
-    {
-      name: 'a provider that was closed',
-      code: 'closed',
-      expected: UNSENT,
-      requests: 0,
-      before: (_sandbox, provider) => provider.close(),
-    },
     {
       name: 'a stream that is refused, four times',
       code: 'refused-stream',
@@ -141,7 +135,7 @@ export function transport(platform: Platform): void {
       const { code, expected, requests, tuning, answers = [], sendInMs, before, cause } = fault;
       const sandbox = await openSandbox();
       const provider = open(sandbox, tuning);
-      await before?.(sandbox, provider);
+      await before?.(sandbox);
       const push = pushTo(sandbox, { platform, endpoint: tuning?.endpoint });
       sandbox[platform].script(tokenOf(push.device), answers);
       const options: SendOptions = sendInMs === undefined ? {} : { sendBy: performance.now() + sendInMs };
@@ -175,10 +169,7 @@ export function transport(platform: Platform): void {
     });
 
     test('a server that hangs up before TLS stands: connection-failed', async () => {
-      const server = createServer((socket) => socket.destroy());
-      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-      onTestFinished(() => void server.close());
-      const endpoint = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const endpoint = `https://127.0.0.1:${await portOf(createServer((socket) => socket.destroy()))}`;
       const sandbox = await openSandbox();
       const reply = await sendPush(open(sandbox, { endpoint }), pushTo(sandbox, { platform, endpoint }));
       expect(reply).toMatchObject({ ...NO_CONNECTION, code: 'connection-failed' });

@@ -1,6 +1,6 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { describe, expect, it } from 'vitest';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
+import { ownRedis } from '../support/own-redis.ts';
 import { connectRedis } from '../support/redis.ts';
 import { recipientId } from './support.ts';
 import { DAY_MS, open } from './waiting-bench.ts';
@@ -201,9 +201,8 @@ it('leaves nothing: what has ended is forgotten with its job, and what died is k
 });
 
 it('what waits for one recipient in large numbers does not hold Redis', async () => {
-  const server = await startEmbeddedRedis(); // its statistics are those of this test alone
-  onTestFinished(() => server.close());
-  const { redis, prefix, ask, cancel } = open(connectRedis(server.url));
+  const { url } = await ownRedis(); // its statistics are those of this test alone
+  const { redis, prefix, ask, cancel } = open(connectRedis(url));
   const { waiting } = recipientKeys(prefix, recipientId);
   const kept = Date.now() + 300 * DAY_MS;
   for (let from = 0; from < 100_000; from += 10_000) {

@@ -1,13 +1,15 @@
-import { createServer, type AddressInfo } from 'node:net';
-import { Cluster, Redis } from 'ioredis';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { createServer } from 'node:net';
+import { Redis } from 'ioredis';
+import { describe, expect, it, vi } from 'vitest';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { limiterContract } from '../contract/limiter.ts';
 import { quietIn } from '../contract/trial.ts';
+import { connectCluster } from '../support/cluster.ts';
+import { portOf } from '../support/listen.ts';
+import { ownCluster, ownRedis } from '../support/own-redis.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onRedis, expectKept, AHEAD_MS, readRecipient, recipientId, inMemory } from './support.ts';
@@ -117,7 +119,7 @@ describe('what stays in Redis', () => {
 
 describe('Redis misbehaving', () => {
   it('has lost the scripts: they are sent again', async () => {
-    const own = await ownRedis();
+    const own = connectRedis((await ownRedis()).url);
     const limiter = createRedisLimiter({ redis: own, policy: POLICY });
     expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted' });
     await own.script('FLUSH');
@@ -128,7 +130,7 @@ describe('Redis misbehaving', () => {
   });
 
   it('loses the scripts again before each one of several asks: all are answered', async () => {
-    const own = await ownRedis();
+    const own = connectRedis((await ownRedis()).url);
     const limiter = createRedisLimiter({ redis: own, policy: POLICY });
     await limiter.peek({ recipientId, id: 'a' }); // connected
     const send = own.sendCommand.bind(own);
@@ -141,7 +143,7 @@ describe('Redis misbehaving', () => {
   });
 
   it('hangs: the wait is bounded, and the same id asked again has one slot', async () => {
-    const own = await ownRedis();
+    const own = connectRedis((await ownRedis()).url);
     const limiter = createRedisLimiter({ redis: own, policy: POLICY, timeoutMs: 100 });
     await limiter.peek({ recipientId, id: 'a' }); // connected
     await own.client('PAUSE', 400);
@@ -153,7 +155,7 @@ describe('Redis misbehaving', () => {
   });
 
   it('has answered a process that stood still: the answer is read before it is given up', async () => {
-    const own = await ownRedis();
+    const own = connectRedis((await ownRedis()).url);
     const limiter = createRedisLimiter({ redis: own, policy: POLICY, timeoutMs: 100 });
     await limiter.peek({ recipientId, id: 'a' }); // connected
     const asked = limiter.admit({ recipientId, id: 'a' });
@@ -164,14 +166,8 @@ describe('Redis misbehaving', () => {
   });
 
   it('accepts and never answers: never a yes', async () => {
-    const server = createServer((socket) => socket.on('error', () => undefined));
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const { port } = server.address() as AddressInfo;
-    const redis = connectRedis(`redis://127.0.0.1:${port}`);
-    onTestFinished(() => {
-      redis.disconnect();
-      server.close();
-    });
+    const mute = createServer((socket) => socket.on('error', () => undefined));
+    const redis = connectRedis(`redis://127.0.0.1:${await portOf(mute)}`);
     const limiter = createRedisLimiter({ redis, policy: POLICY, timeoutMs: 50 });
     const calls = [
       limiter.admit({ recipientId, id: 'a' }),
@@ -240,14 +236,7 @@ describe('quiet hours that are stored for a recipient', () => {
 });
 
 it('works on a cluster, with every key of a recipient on one node', async () => {
-  const own = await ownRedis(['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1']);
-  await own.cluster('ADDSLOTSRANGE', 0, 16_383);
-  const { host = '', port = 0 } = own.options;
-  await expect.poll(() => own.cluster('INFO'), { timeout: 10_000 }).toContain('cluster_state:ok');
-  const cluster = new Cluster([{ host, port }]);
-  onTestFinished(() => {
-    cluster.disconnect();
-  });
+  const cluster = connectCluster({ nodes: [await ownCluster()] });
   const limiter = createRedisLimiter({ redis: cluster, policy: POLICY, prefix: '{pushpacer}' });
   for (const recipient of ['teacher-42', '{teacher}-43']) {
     expect(await limiter.admit({ recipientId: recipient, id: 'a' })).toMatchObject({ kind: 'admitted' });
@@ -281,17 +270,6 @@ describe('many clients at once', () => {
     expect(asks).toBeLessThan((24 * 25) / 2); // what it takes where nothing is reserved
   });
 });
-
-/** A Redis that only this test talks to: what it does to it, no other test feels. */
-async function ownRedis(extraArgs: readonly string[] = []): Promise<Redis> {
-  const server = await startEmbeddedRedis({ extraArgs });
-  const redis = new Redis(server.url, { maxRetriesPerRequest: null });
-  onTestFinished(async () => {
-    redis.disconnect();
-    await server.close();
-  });
-  return redis;
-}
 
 /** Within 5 ms: a key's expiry is moved by what is left of it, which Redis rounds to whole milliseconds. */
 function near(found: readonly (number | undefined)[], expected: readonly number[]): boolean {

@@ -12,7 +12,9 @@ import {
   type ProducerOptions,
 } from '../../src/producer/producer.ts';
 import { shardOf, shardPrefixes } from '../../src/queue/names.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { freePort } from '../../sandbox/redis/embedded-redis.ts';
+import { portOf } from '../support/listen.ts';
+import { ownRedis } from '../support/own-redis.ts';
 import { connectRedis, isOnCluster, testRedisUrl, testTarget } from '../support/redis.ts';
 import { consume, notification, openQueues, present } from '../queue/support.ts';
 import { waitFor } from '../support/wait.ts';
@@ -112,8 +114,7 @@ test('each recipient has a shard', async () => {
 
 test('goes on after SCRIPT FLUSH', async () => {
   const { prefix } = openQueues();
-  const server = await startEmbeddedRedis(); // one of its own: the flush would reach all tests
-  onTestFinished(() => server.close());
+  const server = await ownRedis(); // the flush would reach all tests
   const producer = produce({ redisUrl: server.url, prefix });
   await producer.enqueue(notification({ id: 'before' }));
   await connectRedis(server.url).script('FLUSH');
@@ -154,10 +155,7 @@ test('fails fast where nobody listens, and names no password', async () => {
 });
 
 test('fails fast where somebody listens and never answers', async () => {
-  const mute = createServer().listen(0, '127.0.0.1');
-  onTestFinished(() => void mute.close());
-  await new Promise((resolve) => mute.once('listening', resolve));
-  const { port } = mute.address() as { port: number };
+  const port = await portOf(createServer());
   const producer = produce({ redisUrl: `redis://127.0.0.1:${port}`, timeoutMs: 200 });
   await expect(producer.enqueue(notification())).rejects.toThrow(/^Redis is away: 127\.0\.0\.1:\d+ /);
 });
@@ -191,8 +189,7 @@ test('a crowd of requests during an outage waits without a warning of Node', asy
 
 test('works again once Redis is back', async () => {
   const { prefix } = openQueues();
-  const server = await startEmbeddedRedis();
-  onTestFinished(() => server.close());
+  const server = await ownRedis();
   const admin = connectRedis(server.url);
   const producer = produce({ redisUrl: server.url, prefix, timeoutMs: 300 });
   expect(await producer.enqueue(notification({ id: 'a' }))).toEqual({ id: 'a', added: true });
@@ -202,14 +199,6 @@ test('works again once Redis is back', async () => {
   await admin.ping();
   await waitFor(async () => expect((await producer.enqueue(notification({ id: 'c' }))).added).toBe(true));
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 test('of those that give way to the newest, the timestamps show which was added later, within a millisecond too', async () => {
   const { prefix, queue } = openQueues();

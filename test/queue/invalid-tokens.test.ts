@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import { invalidTokensKey, reportInvalidToken, type InvalidToken } from '../../src/queue/outcomes.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { ownRedis } from '../support/own-redis.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';
@@ -69,8 +69,7 @@ it('a token that was never valid is reported as such, and not while all tokens l
 });
 
 it('several consumers share what comes, and each token is handled', async () => {
-  const server = await startEmbeddedRedis();
-  onTestFinished(() => server.close());
+  const server = await ownRedis();
   const [redis, prefix] = [connectRedis(server.url), testPrefix()];
   const env = { REDIS_URL: server.url, REDIS_CLUSTER: 'false' };
   const consumers = [startConsumer(prefix, env), startConsumer(prefix, env)];
@@ -107,15 +106,14 @@ it('what a consumer took and did not live to acknowledge is handled by another',
 
 it('a consumer outlives a restart of Redis, also one that lost its data', { timeout: 40_000 }, async () => {
   const prefix = testPrefix();
-  const first = await startEmbeddedRedis();
+  const first = await ownRedis();
   const consumer = startConsumer(prefix, { REDIS_URL: first.url, REDIS_CLUSTER: 'false' });
   const before = connectRedis(first.url).on('error', () => undefined);
   await reportInvalidToken(before, prefix, gone('before'));
   await consumer.waitForLine(/before/);
   await first.close();
   await consumer.waitForLine(/ECONNREFUSED|ECONNRESET/);
-  const second = await startEmbeddedRedis({ port: first.port });
-  onTestFinished(() => second.close());
+  const second = await ownRedis({ port: first.port });
   await reportInvalidToken(connectRedis(second.url), prefix, gone('after'));
   await consumer.waitForLine(/after/, 20_000);
   consumer.kill('SIGTERM');

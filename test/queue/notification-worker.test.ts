@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayedError, Queue, UnrecoverableError, type Job, type Processor } from 'bullmq';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { createJobLock, redelay } from '../../src/queue/job-lock.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { NotificationWorker, workerOptions, type Place } from '../../src/queue/notification-worker.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { ownRedis } from '../support/own-redis.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 import { notification } from './support.ts';
 
@@ -49,12 +49,8 @@ async function renewedTwice(redis: Redis, lockKey: string): Promise<void> {
 }
 
 test('a job whose end Redis refuses for now is completed when it does not any more, and never failed', async () => {
-  const server = await startEmbeddedRedis();
-  const admin = new Redis(server.url);
-  onTestFinished(async () => {
-    admin.disconnect();
-    await server.close();
-  });
+  const server = await ownRedis();
+  const admin = connectRedis(server.url);
   let runs = 0;
   const { queue, letGo } = open(async () => {
     runs += 1;
@@ -71,8 +67,7 @@ test('a job whose end Redis refuses for now is completed when it does not any mo
 
 test('a Redis that forgets its scripts all the time takes all that is written at once: no job waits for its lock’s end', async () => {
   const [jobs, lockMs, passes, errors] = [2_000, 60_000, new Map<string, number>(), new Set<string>()];
-  const server = await startEmbeddedRedis(); // one of its own: the flush would reach all tests
-  onTestFinished(() => server.close());
+  const server = await ownRedis(); // the flush would reach all tests
   const processor = async (job: Job, token = ''): Promise<unknown> => {
     const pass = (passes.get(job.id ?? '') ?? 0) + 1;
     passes.set(job.id ?? '', pass);

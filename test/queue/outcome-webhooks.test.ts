@@ -1,5 +1,4 @@
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { Webhook } from 'standardwebhooks';
 import { expect, it, onTestFinished, vi } from 'vitest';
@@ -7,6 +6,7 @@ import type { Outcome } from '../../src/notification/outcome.ts';
 import { newLayout } from '../../src/queue/shards/layout.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
 import { createOutcomes } from '../../src/queue/outcomes.ts';
+import { portOf } from '../support/listen.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
 import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';
 
@@ -34,12 +34,9 @@ async function openReceiver(answer: (request: Received, response: ServerResponse
       answer(one, response);
     });
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { received, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/outcomes` };
+  const url = `http://127.0.0.1:${await portOf(server)}/outcomes`;
+  onTestFinished(() => server.closeAllConnections());
+  return { received, url };
 }
 
 function headersOf(headers: IncomingHttpHeaders): Record<string, string> {

@@ -9,8 +9,8 @@ import {
   type InvalidToken,
   type OutcomesOptions,
 } from '../../src/queue/outcomes.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { outcomesIn } from '../support/outcomes.ts';
+import { ownRedis } from '../support/own-redis.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 
@@ -108,8 +108,7 @@ describe.each(STREAMS)('the stream of $stream', ({ keyOf, writerOf }) => {
   });
 
   it('loses no entry where Redis is out of memory for a moment', async () => {
-    const server = await startEmbeddedRedis();
-    onTestFinished(() => server.close());
+    const server = await ownRedis();
     const [redis, prefix] = [connectRedis(server.url), testPrefix()];
     await redis.config('SET', 'maxmemory', '1');
     const writing = Promise.all(['msg-1', 'msg-2'].map(writerOf(redis, prefix)));
@@ -122,8 +121,7 @@ describe.each(STREAMS)('the stream of $stream', ({ keyOf, writerOf }) => {
 });
 
 it('a connection that breaks in the middle of a write loses no entry', async () => {
-  const server = await startEmbeddedRedis();
-  onTestFinished(() => server.close());
+  const server = await ownRedis();
   const [redis, operator] = [connectRedis(server.url), connectRedis(server.url)];
   const { prefix, lost, outcomes } = open(redis);
   await outcomes.write(outcome('msg-0'));
@@ -150,8 +148,7 @@ it('an entry that Redis refuses is given up at once, and reported', async () => 
 });
 
 it('an entry that Redis cannot take for too long is given up, and reported', async () => {
-  const server = await startEmbeddedRedis();
-  onTestFinished(() => server.close());
+  const server = await ownRedis();
   const redis = connectRedis(server.url);
   await redis.config('SET', 'maxmemory', '1');
   const { lost, outcomes } = open(redis, { insistMs: 600 });

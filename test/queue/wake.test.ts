@@ -1,10 +1,9 @@
 import { Queue, Worker } from 'bullmq';
-import { Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { QUEUE } from '../../src/queue/names.ts';
 import { startWaker, type DelayedSet, type Waker } from '../../src/queue/wake.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
-import { testPrefix } from '../support/redis.ts';
+import { ownRedis } from '../support/own-redis.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 
 /** A delayed set whose looks are noted down; a job leaves it when it was looked at after its instant, as if woken. */
@@ -141,13 +140,8 @@ test('waits for a look that is under way when it is closed', async () => {
 });
 
 test('on a Redis at hz 10, due jobs do not wait for its clock to tick', async () => {
-  const server = await startEmbeddedRedis();
-  onTestFinished(() => server.close());
-  const connect = () => {
-    const redis = new Redis(server.url, { maxRetriesPerRequest: null });
-    onTestFinished(() => redis.disconnect());
-    return redis;
-  };
+  const { url } = await ownRedis();
+  const connect = () => connectRedis(url);
   await connect().config('SET', 'hz', '10');
   const prefix = testPrefix();
   const queue = new Queue(QUEUE, { connection: connect(), prefix });

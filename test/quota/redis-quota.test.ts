@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Cluster, Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { Redis } from 'ioredis';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { checkTerms, type Over, type Quota } from '../../src/quota/quota.ts';
 import {
   type BatchAsk,
@@ -11,8 +11,9 @@ import {
 } from '../../src/quota/redis-quota.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { readScript } from '../../src/redis/scripts.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { AHEAD_MS, expectKept } from '../limiter/support.ts';
+import { connectCluster } from '../support/cluster.ts';
+import { ownCluster, ownRedis } from '../support/own-redis.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
@@ -195,12 +196,7 @@ describe('a token batch', () => {
 
 describe('Redis misbehaving', () => {
   it('hangs: the wait is bounded, and what the lost call took is given back', async () => {
-    const server = await startEmbeddedRedis();
-    const redis = new Redis(server.url, { maxRetriesPerRequest: null });
-    onTestFinished(async () => {
-      redis.disconnect();
-      await server.close();
-    });
+    const redis = connectRedis((await ownRedis()).url);
     const quota = createRedisQuota({ redis, name: 'fcm', rules: MINUTELY, timeoutMs: 500 });
     await quota.take();
     await redis.client('PAUSE', 2_000);
@@ -223,18 +219,7 @@ describe('Redis misbehaving', () => {
 });
 
 it('works on a cluster', async () => {
-  const server = await startEmbeddedRedis({
-    extraArgs: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
-  });
-  const own = new Redis(server.url, { maxRetriesPerRequest: null });
-  await own.cluster('ADDSLOTSRANGE', 0, 16_383);
-  await expect.poll(() => own.cluster('INFO'), { timeout: 10_000 }).toContain('cluster_state:ok');
-  const cluster = new Cluster([{ host: '127.0.0.1', port: server.port }]);
-  onTestFinished(async () => {
-    cluster.disconnect();
-    own.disconnect();
-    await server.close();
-  });
+  const cluster = connectCluster({ nodes: [await ownCluster()] });
   const rules = [...MINUTELY, { max: 1, perMs: 1_000 }];
   const quota = createRedisQuota({ redis: cluster, name: 'fcm', rules, prefix: '{pushpacer}' });
   expect(await quota.take()).toMatchObject({ kind: 'taken' });

@@ -1,6 +1,5 @@
-import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
-import { createServer, type AddressInfo, type Server } from 'node:net';
+import { createServer } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { inspect } from 'node:util';
 import { Redis } from 'ioredis';
@@ -14,9 +13,11 @@ import { main as replay } from '../../scripts/replay.ts';
 import { createProducer, createRedisLimiter, LimiterUnavailableError, RedisAwayError } from '../../src/index.ts';
 import { isLasting, troubleOf, wasNotCarried } from '../../src/redis/diagnosis.ts';
 import { signCertificate, type Certificate } from '../../sandbox/loopback/certificates.ts';
-import { startEmbeddedRedis, openRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { openRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { notification } from '../queue/support.ts';
 import { runMain } from '../support/command.ts';
+import { portOf } from '../support/listen.ts';
+import { ownRedis } from '../support/own-redis.ts';
 import { startProcess } from '../support/process.ts';
 
 const PASSWORD = 's3cret-of-redis';
@@ -27,23 +28,11 @@ beforeAll(async () => {
   certificate = await signCertificate(undefined, ['127.0.0.1', 'localhost'], Date.now());
 });
 
-async function portOf(server: Server): Promise<number> {
-  if (!server.listening) await once(server.listen(0, '127.0.0.1'), 'listening');
-  onTestFinished(() => void server.close());
-  return (server.address() as AddressInfo).port;
-}
-
 const tlsPort = () => portOf(createTlsServer(certificate).on('tlsClientError', () => undefined));
-
-async function redisPort(extraArgs: readonly string[] = []): Promise<number> {
-  const redis = await startEmbeddedRedis({ extraArgs });
-  onTestFinished(() => redis.close());
-  return redis.port;
-}
 
 /** A Redis that asks for a password. Its own start looks whether it answers, so the password comes afterwards. */
 async function guardedPort(): Promise<number> {
-  const port = await redisPort();
+  const port = (await ownRedis()).port;
   const admin = new Redis(port, '127.0.0.1');
   await admin.config('SET', 'requirepass', PASSWORD);
   admin.disconnect();
@@ -64,7 +53,7 @@ const CASES: readonly (readonly [
   ],
   [
     'a user that there is not',
-    async () => `redis://somebody:${WRONG}@127.0.0.1:${await redisPort()}`,
+    async () => `redis://somebody:${WRONG}@127.0.0.1:${(await ownRedis()).port}`,
     'credentials',
     (port) => `Redis refuses the credentials: 127.0.0.1:${port} (WRONGPASS: the user or the password is wrong)`,
   ],
@@ -97,7 +86,7 @@ const CASES: readonly (readonly [
   ],
   [
     'TLS to a Redis without it',
-    async () => `rediss://:${WRONG}@127.0.0.1:${await redisPort()}`,
+    async () => `rediss://:${WRONG}@127.0.0.1:${(await ownRedis()).port}`,
     'tls',
     (port) => `127.0.0.1:${port} does not speak TLS: the URL begins with redis://, not rediss://`,
   ],
@@ -168,7 +157,7 @@ it.each(Object.keys(COMMANDS) as (keyof typeof COMMANDS)[])('%s ends with 1, and
 
 /** A Redis with a user that has all rights but these. */
 async function urlWithout(...rights: readonly string[]): Promise<{ readonly url: string; readonly where: string }> {
-  const where = `127.0.0.1:${await redisPort()}`;
+  const where = `127.0.0.1:${(await ownRedis()).port}`;
   const admin = new Redis(`redis://${where}`);
   await admin.call('ACL', 'SETUSER', 'app', 'on', `>${PASSWORD}`, '~*', '+@all', ...rights);
   admin.disconnect();
@@ -246,7 +235,7 @@ it.each([
 });
 
 it('what ioredis gives up in the middle of a pipeline has got no answer', async () => {
-  const redis = new Redis(await redisPort(), '127.0.0.1', { maxRetriesPerRequest: null });
+  const redis = new Redis((await ownRedis()).port, '127.0.0.1', { maxRetriesPerRequest: null });
   onTestFinished(() => redis.disconnect());
   const own = await redis.client('ID');
   // On a cluster the status stays `ready` when the connection to one node closes, and the error alone can tell.

@@ -1,8 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { connectProducer, type RedisTarget } from '../../src/redis/connection.ts';
 import { readInfo } from '../../src/redis/info.ts';
-import { connectRedis } from '../support/redis.ts';
+import { ownCluster, ownRedis } from '../support/own-redis.ts';
 import { waitFor } from '../support/wait.ts';
 
 function connect(target: RedisTarget) {
@@ -12,14 +11,8 @@ function connect(target: RedisTarget) {
   return connection;
 }
 
-async function server(extraArgs: readonly string[]) {
-  const redis = await startEmbeddedRedis({ extraArgs });
-  onTestFinished(() => redis.close());
-  return redis;
-}
-
 test('what a server says of itself', async () => {
-  const { url } = await server(['--maxmemory', '64mb']);
+  const { url } = await ownRedis({ extraArgs: ['--maxmemory', '64mb'] });
   const connection = connect({ redisUrl: url });
   const found = await waitFor(() => readInfo(connection));
   expect(found).toHaveLength(1);
@@ -32,10 +25,7 @@ test('what a server says of itself', async () => {
 });
 
 test('of a cluster each master, by its address', async () => {
-  const { url } = await server(['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1']);
-  const direct = connectRedis(url);
-  await direct.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
-  await waitFor(async () => expect(await direct.call('CLUSTER', 'INFO')).toContain('cluster_state:ok'));
+  const { url } = await ownCluster();
   const connection = connect({ redisUrl: url, cluster: true });
   const found = await waitFor(async () => {
     const each = await readInfo(connection);

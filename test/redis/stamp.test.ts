@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { startEmbeddedRedis, type EmbeddedRedisOptions } from '../../sandbox/redis/embedded-redis.ts';
+import { describe, expect, it } from 'vitest';
 import { createStamp, type StampLook } from '../../src/redis/stamp.ts';
+import { ownRedis } from '../support/own-redis.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { connectRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
@@ -10,12 +10,6 @@ const KEY = '{pushpacer}:stamp';
 const EVERY_MS = 20;
 /** More than a state may be older without being told. */
 const LONG_MS = 3 * EVERY_MS;
-
-async function server(options: EmbeddedRedisOptions = {}) {
-  const redis = await startEmbeddedRedis(options);
-  onTestFinished(() => redis.close());
-  return redis;
-}
 
 /** A connection that says nothing while its Redis is away. */
 const patient = (url: string) => connectRedis(url).on('error', () => undefined);
@@ -29,7 +23,7 @@ const evictedIn = (losses: StampLook['losses']) =>
 
 describe('nothing is lost', () => {
   it('an empty Redis at a first start is a new installation, for all processes', async () => {
-    const { url } = await server();
+    const { url } = await ownRedis();
     const [first, second] = [processAt(url), processAt(url)];
     const look = await first();
     expect(look).toMatchObject({
@@ -44,19 +38,19 @@ describe('nothing is lost', () => {
 
   it('a Redis that was started again with all its data', async () => {
     const dir = await temporaryFolder();
-    const redis = await server({ dir, appendonly: true });
+    const redis = await ownRedis({ dir, appendonly: true });
     const look = processAt(redis.url);
     const before = await look();
     process.kill(redis.pid, 'SIGKILL');
     await redis.ended;
-    await server({ dir, appendonly: true, port: redis.port });
+    await ownRedis({ dir, appendonly: true, port: redis.port });
     const after = await look();
     expect(after.losses).toEqual([]);
     expect(after.runId).not.toBe(before.runId);
   });
 
   it('a replica that took over', async () => {
-    const [master, replica] = [await server({ extraArgs: ['--repl-diskless-sync-delay', '0'] }), await server()];
+    const [master, replica] = [await ownRedis({ extraArgs: ['--repl-diskless-sync-delay', '0'] }), await ownRedis()];
     const admin = connectRedis(replica.url);
     await admin.replicaof('127.0.0.1', master.port);
     const connection = patient(master.url);
@@ -72,7 +66,7 @@ describe('nothing is lost', () => {
   });
 
   it('a stamp that was written by a clock that is ahead', async () => {
-    const { url } = await server();
+    const { url } = await ownRedis();
     const [first, second] = [processAt(url), processAt(url)];
     await Promise.all([first(), second()]);
     await connectRedis(url).hset(KEY, 'at', Date.now() + 3_600_000);
@@ -82,7 +76,7 @@ describe('nothing is lost', () => {
 
 describe('all is lost', () => {
   it('the keys were deleted: each process that knew them notices it once, and a later one has nothing to notice', async () => {
-    const { url } = await server();
+    const { url } = await ownRedis();
     const [first, second, later] = [processAt(url), processAt(url), processAt(url)];
     await Promise.all([first(), second()]);
     const before = Date.now();
@@ -96,7 +90,7 @@ describe('all is lost', () => {
   });
 
   it('also where a process that began later was the first to look', async () => {
-    const { url } = await server();
+    const { url } = await ownRedis();
     const [first, later] = [processAt(url), processAt(url)];
     await first();
     await connectRedis(url).flushall();
@@ -105,17 +99,17 @@ describe('all is lost', () => {
   });
 
   it('Redis was started again without its data, or another one is in its place', async () => {
-    const redis = await server();
+    const redis = await ownRedis();
     const look = processAt(redis.url);
     await look();
     await redis.close();
-    await server({ port: redis.port });
+    await ownRedis({ port: redis.port });
     const { losses, runId } = await look();
     expect(losses).toMatchObject([{ kind: 'emptied', server: { runId, isSame: false } }]);
   });
 
   it('also where the user may not call INFO', async () => {
-    const { url } = await server();
+    const { url } = await ownRedis();
     const admin = connectRedis(url);
     await admin.call('ACL', 'SETUSER', 'app', 'on', 'nopass', '~*', '+@all', '-info');
     const look = createStamp(connectRedis(url.replace('//', '//app:any@')), KEY, EVERY_MS);
@@ -127,7 +121,7 @@ describe('all is lost', () => {
 
 it('the last part is lost: Redis came back with an old snapshot, and each process notices it', async () => {
   const dir = await temporaryFolder();
-  const redis = await server({ dir });
+  const redis = await ownRedis({ dir });
   const [first, second] = [processAt(redis.url), processAt(redis.url)];
   await Promise.all([first(), second()]);
   const admin = patient(redis.url);
@@ -138,7 +132,7 @@ it('the last part is lost: Redis came back with an old snapshot, and each proces
   const last = Number(await admin.hget(KEY, 'at'));
   process.kill(redis.pid, 'SIGKILL');
   await redis.ended;
-  await server({ dir, port: redis.port });
+  await ownRedis({ dir, port: redis.port });
   const { losses } = await first();
   expect(losses).toMatchObject([
     { kind: 'older', from: saved, to: expect.any(Number) as number, server: { isSame: false } },
@@ -163,7 +157,7 @@ describe('a Redis that evicts', () => {
   const extraArgs = ['--maxmemory-policy', 'volatile-ttl'];
 
   it('what it evicted since somebody looked is told once, with its number; what it evicted before is not', async () => {
-    const { url } = await server({ extraArgs });
+    const { url } = await ownRedis({ extraArgs });
     const admin = connectRedis(url);
     await evict(admin);
     const [first, second] = [processAt(url), processAt(url)];
@@ -184,7 +178,7 @@ describe('a Redis that evicts', () => {
   });
 
   it('a stamp that was evicted too is no emptied Redis', async () => {
-    const { url } = await server({ extraArgs });
+    const { url } = await ownRedis({ extraArgs });
     const admin = connectRedis(url);
     const [first, second, later] = [processAt(url), processAt(url), processAt(url)];
     await Promise.all([first(), second()]);

@@ -37,7 +37,7 @@ export function testCluster(options: EmbeddedClusterOptions = {}): TestCluster {
 }
 
 /** A connection to all of a cluster, which is closed when the test ends. Commands wait while a master is replaced. */
-export function connectCluster({ nodes }: { readonly nodes: readonly ClusterNode[] }): Cluster {
+export function connectCluster({ nodes }: { readonly nodes: readonly Pick<ClusterNode, 'port'>[] }): Cluster {
   const startup = nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
   const connection = new Cluster(startup, {
     redisOptions: { maxRetriesPerRequest: null },

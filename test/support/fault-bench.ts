@@ -2,11 +2,6 @@ import { Queue } from 'bullmq';
 import type { Cluster, Redis } from 'ioredis';
 import { expect, onTestFinished, vi } from 'vitest';
 import { DEAD_LETTERS, PRIORITY, QUEUE, shardOf, shardPrefixes } from '../../src/queue/names.ts';
-import {
-  type EmbeddedRedis,
-  type EmbeddedRedisOptions,
-  startEmbeddedRedis,
-} from '../../sandbox/redis/embedded-redis.ts';
 import { judge, type Arrival, type Verdict } from '../../sandbox/judge.ts';
 import { startProviders, type ProvidersProcess } from '../../demo/providers-process.ts';
 import { DELAYS } from '../../demo/replicas.ts';
@@ -14,6 +9,8 @@ import { startProcess, type TestProcess } from './process.ts';
 import { makeNotification } from './push.ts';
 import { delaysOf } from './real-bench.ts';
 import { testPrefix } from './redis.ts';
+
+export { ownRedis } from './own-redis.ts';
 
 /** What the workers keep to beside the gap; short, so that a test sees several windows. */
 const RULES = { text: '6/2500ms', rules: [{ max: 6, perMs: 2_500 }] };
@@ -150,13 +147,6 @@ export const PATIENCE = { timeout: 180_000 };
 /** Waits until the assertions pass, also through a Redis that does not answer for now. */
 export function eventually<T>(facts: () => T | Promise<T>, withinMs = SETTLED_WITHIN_MS): Promise<T> {
   return vi.waitFor(facts, { timeout: withinMs, interval: 50 });
-}
-
-/** A Redis for one test alone, ended with it. */
-export async function ownRedis(options: EmbeddedRedisOptions = {}): Promise<EmbeddedRedis> {
-  const redis = await startEmbeddedRedis(options);
-  onTestFinished(() => redis.close());
-  return redis;
 }
 
 /** What a page of a worker answers; a page that takes longer than `withinMs` is a failure. */
