@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import type { Moved } from '../../src/limiter/limiter.ts';
 import {
   admitted,
   admittedWith,
@@ -154,23 +153,6 @@ export function causesContract(create: LimiterFactory): void {
       expect(await trial.why('c')).toBe(`quiet until ${end}, 2 before`);
       trial.goTo(end + 10);
       expect(await trial.why('c')).toBe('gap, 2 before');
-    });
-
-    it('changes with what an operator does, and those that move are reported with it', async () => {
-      const trial = new Trial(create, gapOf(2_000));
-      await trial.askAll('abc');
-      const moves: string[] = [];
-      const onMoved = (moved: readonly Moved[]) =>
-        void moves.push(...moved.map((each) => `${each.id}: ${trial.cause(each)}`));
-      await trial.limiter.block(recipientId, { until: trial.start + HOUR, reason: 'on leave' }, { onMoved });
-      const blocked = { b: `block until ${HOUR}, 0 before`, c: `block until ${HOUR}, 1 before` };
-      expect(await trial.causes()).toEqual(blocked);
-      expect(moves.splice(0)).toEqual(Object.entries(blocked).map(([id, cause]) => `${id}: ${cause}`));
-      await trial.limiter.limit(recipientId, atMost(1, 3 * HOUR), { onMoved });
-      expect(moves.splice(0)).toEqual(['b: 1/3h, 0 before', 'c: 1/3h, 1 before']);
-      await trial.limiter.unlimit(recipientId, { onMoved });
-      await trial.limiter.unblock(recipientId, { onMoved });
-      expect(moves.splice(2)).toEqual(['b: gap, 0 before', 'c: gap, 1 before']);
     });
 
     it('counts nobody as before it who has the same slot, or is overdue', async () => {

@@ -102,17 +102,6 @@ export function heldBackContract(create: LimiterFactory): void {
       expect(await trial.ask('f')).toEqual(admitted(10_000));
     });
 
-    it.each([-120, 0, 900, 5_000])('goes at its slot, or when it comes: %i ms after it', async (lateMs) => {
-      const trial = await trialWithOneHeldBack();
-      trial.goTo(MINUTE + lateMs);
-      const at = MINUTE + Math.max(0, lateMs);
-      expect(await trial.ask('b', messages)).toEqual(admitted(at));
-      expect(await trial.ask('b', messages)).toEqual(admitted(at, true));
-      expect(await trial.slots()).toEqual({});
-      expect(await trial.peek('c')).toMatchObject({ kind: 'reserved', at: at + 1_000, rule: 'gap' });
-      expect(await trial.peek('c', messages)).toMatchObject({ kind: 'reserved', at: at + MINUTE });
-    });
-
     it('never goes before those in the overall line, even if the sent slots allow it', async () => {
       const trial = await trialWithOneHeldBack();
       trial.goTo(MINUTE - 500);
@@ -220,34 +209,6 @@ export function urgentContract(create: LimiterFactory): void {
       expect(await trial.ask('b')).toEqual(admitted(1_900));
       trial.goTo(2_000);
       expect(await trial.ask('c')).toEqual(admitted(2_900));
-    });
-
-    it('keeps the overall rules if it is only exempt from the gap, and stays out of the line of the others', async () => {
-      const own: CategoryPolicy = { ...EMERGENCY, exempt: ['gap'] };
-      const trial = new Trial(create, POLICY, { categories: { emergency: own } });
-      await trial.ask('a');
-      expect(await trial.askAll('uvw', urgent)).toEqual([admitted(0), admitted(0), reserved(10_000, '3/10s', 10_000)]);
-      trial.goTo(9_000);
-      await trial.ask('a', { renew: true });
-      for (const id of 'uv') await trial.ask(id, { ...urgent, renew: true });
-      trial.goTo(10_000);
-      expect(await trial.ask('w', urgent)).toEqual(reserved(19_000, '3/10s', 9_000));
-      expect(await trial.peek('b')).toEqual(reserved(19_000, '3/10s', 9_000));
-      trial.goTo(19_000);
-      expect(await trial.ask('w', urgent)).toEqual(admitted(19_000));
-    });
-
-    it('keeps the overall gap if it is only exempt from the rules', async () => {
-      const own: CategoryPolicy = { ...EMERGENCY, exempt: ['rules'] };
-      const trial = new Trial(
-        create,
-        { ...POLICY, rules: atMost(1, 10_000).rules },
-        { categories: { emergency: own } },
-      );
-      await trial.askAll('ab');
-      expect(await trial.ask('u', urgent)).toEqual(reserved(2_000, 'gap', 2_000));
-      trial.goTo(2_000);
-      expect(await trial.ask('u', urgent)).toEqual(admitted(2_000));
     });
   });
 }

@@ -105,33 +105,6 @@ export function storedPoliciesContract(create: LimiterFactory): void {
       expect(await trial.ask('b', { maxWaitMs: 0 })).toEqual(refused('max-wait', '1/1m', 10_000));
     });
   });
-
-  describe('storing a policy while slots are reserved', () => {
-    it('keeps apart those that their category holds back, and nobody waits for them', async () => {
-      const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 3_000) } });
-      const messages = { category: 'messages' };
-      await trial.ask('a');
-      await trial.askAll('bcd', messages);
-      await trial.ask('e');
-      expect(await trial.slots()).toEqual({ b: 1_000, c: 4_000, d: 7_000, e: 2_000 });
-      await trial.limit(gapOf(1_500));
-      expect(await trial.slots()).toEqual({ b: 1_500, c: 4_500, d: 7_500, e: 3_000 });
-      expect(await trial.peek('f')).toEqual(reserved(6_000, 'gap', 6_000)); // behind c, and not behind d
-      await trial.cancel('b', 'messages');
-      await trial.limit(gapOf(10_000));
-      expect(await trial.slots()).toEqual({ e: 10_000, c: 20_000, d: 30_000 }); // c and d are in line now
-    });
-
-    it('leaves an overdue one where it is, unless what was sent forbids it', async () => {
-      const trial = new Trial(create);
-      await trial.askAll('ab');
-      trial.goTo(2_500);
-      await trial.limit(gapOf(2_100));
-      expect(await trial.slots()).toEqual({ b: 2_100 });
-      await trial.limit(gapOf(2_700));
-      expect(await trial.slots()).toEqual({ b: 2_700 });
-    });
-  });
 }
 
 /** Blocked asks that count as sent slots, where an option says so. */
@@ -185,22 +158,6 @@ export function countBlockedContract(create: LimiterFactory): void {
       expect(await trial.peek('b')).toEqual(reserved(1_400, 'gap', 1_000));
       expect(await trial.peek('b', { maxWaitMs: 0 })).toEqual(refused('max-wait', 'gap', 1_000));
       expect((await trial.inspect()).sent).toEqual([{ at: 0 }]);
-    });
-
-    it('they count in the category too, and nobody can give them back', async () => {
-      const categories = { messages: atMost(2, 30_000) };
-      const trial = new Trial(create, gapOf(1_000), { categories, countBlocked: true });
-      const messages = { category: 'messages' };
-      await trial.ask('a', messages);
-      expect(await trial.ask('b', { ...messages, maxWaitMs: 0 })).toEqual(
-        refused('max-wait', 'messages:2/30s', 30_000),
-      );
-      expect(await trial.refund('b', 'messages')).toBe(false);
-      expect(await trial.cancel('b', 'messages')).toBe(false);
-      trial.goTo(1_000);
-      expect(await trial.ask('c')).toEqual(admitted(1_000));
-      trial.goTo(2_000);
-      expect(await trial.peek('d', messages)).toEqual(reserved(30_000, 'messages:2/30s', 28_000));
     });
 
     it('only as many are kept as the limits look at, however long they go on', async () => {

@@ -51,23 +51,6 @@ describe('what stays in Redis', () => {
     expect(await expiry()).toEqual([undefined, undefined]);
   });
 
-  it('expires after the latest slot, not after the last one written', async () => {
-    let now = Date.now() + AHEAD_MS;
-    const start = now;
-    const redis = connectRedis();
-    const prefix = testPrefix();
-    const policy = { rules: [{ max: 3, perMs: 1_000 }], minGapMs: 0 };
-    const limiter = createRedisLimiter({ redis: onClock(redis, () => now), policy, prefix });
-    for (const [id, at] of Object.entries({ a: 0, b: 50, c: 100, d: 100, e: 100, f: 100 })) {
-      now = start + at;
-      await limiter.admit({ recipientId, id });
-    }
-    now = start + 990;
-    expect(await limiter.admit({ recipientId, id: 'f' })).toMatchObject({ kind: 'admitted', at: start + 1_100 });
-    expect(await limiter.admit({ recipientId, id: 'd' })).toMatchObject({ kind: 'admitted', at: start + 1_050 });
-    expect((await readRecipient(redis, prefix)).sent.expiresAt).toBe(start + 2_100);
-  });
-
   it('lasts as long as the slot of one whose renewal is refused, where that counts', async () => {
     let now = Date.now() + AHEAD_MS;
     const start = now;
@@ -118,17 +101,6 @@ describe('what stays in Redis', () => {
 });
 
 describe('Redis misbehaving', () => {
-  it('has lost the scripts: they are sent again', async () => {
-    const own = connectRedis((await ownRedis()).url);
-    const limiter = createRedisLimiter({ redis: own, policy: POLICY });
-    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted' });
-    await own.script('FLUSH');
-    expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'reserved' });
-    expect(await limiter.cancel({ recipientId, id: 'b' })).toBe(true);
-    await own.script('FLUSH');
-    expect(await limiter.refund({ recipientId, id: 'a' })).toBe(true);
-  });
-
   it('loses the scripts again before each one of several asks: all are answered', async () => {
     const own = connectRedis((await ownRedis()).url);
     const limiter = createRedisLimiter({ redis: own, policy: POLICY });
