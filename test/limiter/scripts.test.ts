@@ -5,7 +5,6 @@ import { readScript } from '../../src/redis/scripts.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
 const FOLDER = new URL('../../src/limiter/redis/', import.meta.url);
-const SCRIPTS = ['admit.lua', 'release.lua', 'settings.lua', 'inspect.lua', 'move.lua', 'cancel.lua'];
 
 describe('the scripts', () => {
   it('get quiet hours and skipped limits only if there are any', async () => {
@@ -42,28 +41,5 @@ describe('the scripts', () => {
     for (const [name, value] of Object.entries({ CLOCK_STEP_MS, GRACE_MS, NO_SHOW_MS, QUIET_EDGE_MS })) {
       expect(script).toMatch(new RegExp(`^local ${name} = ${value}\\b`, 'm'));
     }
-  });
-
-  it('use no command beyond those of Redis 6', () => {
-    const code = SCRIPTS.map((script) => readScript(script, FOLDER)).join('\n');
-    const commands = new Set([...code.matchAll(/\bcall\('([A-Z]+)'/g)].map((match) => match[1]));
-    expect([...commands].sort()).toEqual([
-      ...[
-        'EXISTS',
-        'HDEL',
-        'HGET',
-        'HGETALL',
-        'HLEN',
-        'HMGET',
-        'HSCAN',
-        'HSET',
-        'PERSIST',
-        'PEXPIRE',
-        'PEXPIREAT',
-        'PTTL',
-        'TIME',
-      ],
-      ...['ZADD', 'ZCARD', 'ZCOUNT', 'ZRANGEBYSCORE', 'ZREM', 'ZREMRANGEBYSCORE', 'ZREVRANGE', 'ZREVRANK', 'ZSCORE'],
-    ]);
   });
 });
