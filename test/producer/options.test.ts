@@ -93,6 +93,9 @@ it.each([
   [{ sentinel: 'mymaster', redisUrl: 'redis://one' }, 'sentinel'],
   [{ sentinel: {}, redisUrl: 'redis://one' }, 'sentinel.name'],
   [{ cluster: 'true' }, 'cluster'],
+  [{ connection: 'redis://127.0.0.1' }, 'connection'],
+  [{ connection: {} }, 'connection'],
+  [{ connection: null }, 'connection'],
 ])('%j is refused', (options, path) => {
   expect(faultsOf(options)).toMatchObject([{ path }]);
 });
@@ -109,10 +112,6 @@ it('a connection of the caller goes with no target', () => {
   const connection = connectRedis();
   const [fault] = faultsOf({ connection, redisUrl: 'redis://127.0.0.1' });
   expect(fault).toEqual({ path: 'redisUrl', expected: 'none, since connection is given', found: 'one' });
-});
-
-it.each(['redis://127.0.0.1', {}, null])('%j is no connection', (connection) => {
-  expect(faultsOf({ connection })).toMatchObject([{ path: 'connection' }]);
 });
 
 it('an empty prefix is the default one, as for a worker', () => {

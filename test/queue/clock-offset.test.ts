@@ -9,15 +9,6 @@ import { waitFor } from '../support/wait.ts';
 import { openQueues, stepClock } from './support.ts';
 
 describe('the clock offset', () => {
-  test('is 0 where the clocks are one', async () => {
-    const clock = measureClockOffset({ queue: openQueues().queue, everyMs: 5 });
-    onTestFinished(() => {
-      clock.close();
-    });
-    await clock.measured;
-    expect(Math.abs(clock.offsetMs)).toBeLessThan(100);
-  });
-
   test('follows a clock that is stepped, and reports once that they differ and once that they agree again', async () => {
     const changes: ClockChange[] = [];
     const step = stepClock();
@@ -30,6 +21,7 @@ describe('the clock offset', () => {
       clock.close();
     });
     await clock.measured;
+    expect(Math.abs(clock.offsetMs)).toBeLessThan(100);
     expect(changes).toEqual([]);
     step(60_000);
     await waitFor(() => expect(clock.offsetMs).toBeLessThan(-59_000));

@@ -8,6 +8,7 @@ import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
 import { waitFor } from '../support/wait.ts';
+import { goneToken } from './streams.ts';
 
 const GROUP = 'token-cleaners';
 
@@ -15,11 +16,6 @@ function startConsumer(prefix: string, env: Readonly<Record<string, string>> = {
   const own = { ...redisEnv(), QUEUE_PREFIX: prefix, TAKE_OVER_AFTER_MS: '300', ...env };
   return startProcess({ args: ['examples/invalid-tokens.ts'], env: own });
 }
-
-const gone = (token: string): InvalidToken => ({
-  ...{ recipientId: 'teacher-42', platform: 'apns', token },
-  ...{ meaning: 'gone', reason: 'Unregistered', timestamp: 1_700_000_000_000 },
-});
 
 async function printedBy(consumer: TestProcess): Promise<InvalidToken[]> {
   consumer.kill('SIGINT');
@@ -47,7 +43,7 @@ it('a token that APNs calls gone reaches a consumer, with its recipient, platfor
   await queue.add('push', makeNotification({ devices: [device] }), { priority: 10 });
   await consumer.waitForLine(new RegExp(device.token));
   await waitFor(async () => expect(await pendingOf(connectRedis(), prefix)).toBe(0));
-  expect(await printedBy(consumer)).toEqual([gone(device.token)]);
+  expect(await printedBy(consumer)).toEqual([goneToken(device.token)]);
 });
 
 it('a token that was never valid is reported as such, and not while all tokens look wrong', async () => {
@@ -76,7 +72,7 @@ it('several consumers share what comes, and each token is handled', async () => 
   const tokens = Array.from({ length: 60 }, (_, index) => `token-${index}`);
   await expect.poll(() => redis.info('clients'), { timeout: 10_000 }).toContain('blocked_clients:2'); // both listen
   for (const token of tokens) {
-    await reportInvalidToken(redis, prefix, gone(token));
+    await reportInvalidToken(redis, prefix, goneToken(token));
     await sleep(5); // as they come; all at once, whoever is first takes them all
   }
   await waitFor(async () => expect(await pendingOf(redis, prefix)).toBe(0));
@@ -94,14 +90,14 @@ it('several consumers share what comes, and each token is handled', async () => 
 it('what a consumer took and did not live to acknowledge is handled by another', async () => {
   const [redis, prefix] = [connectRedis(), testPrefix()];
   const key = invalidTokensKey(prefix);
-  await reportInvalidToken(redis, prefix, gone('left-behind'));
+  await reportInvalidToken(redis, prefix, goneToken('left-behind'));
   await redis.xgroup('CREATE', key, GROUP, '0');
   await redis.xreadgroup('GROUP', GROUP, 'dead-consumer', 'COUNT', 10, 'STREAMS', key, '>');
   expect(await pendingOf(redis, prefix)).toBe(1);
   const consumer = startConsumer(prefix);
   await consumer.waitForLine(/left-behind/);
   await waitFor(async () => expect(await pendingOf(redis, prefix)).toBe(0));
-  expect(await printedBy(consumer)).toEqual([gone('left-behind')]);
+  expect(await printedBy(consumer)).toEqual([goneToken('left-behind')]);
 });
 
 it('a consumer outlives a restart of Redis, also one that lost its data', { timeout: 40_000 }, async () => {
@@ -109,12 +105,12 @@ it('a consumer outlives a restart of Redis, also one that lost its data', { time
   const first = await ownRedis();
   const consumer = startConsumer(prefix, { REDIS_URL: first.url, REDIS_CLUSTER: 'false' });
   const before = connectRedis(first.url).on('error', () => undefined);
-  await reportInvalidToken(before, prefix, gone('before'));
+  await reportInvalidToken(before, prefix, goneToken('before'));
   await consumer.waitForLine(/before/);
   await first.close();
   await consumer.waitForLine(/ECONNREFUSED|ECONNRESET/);
   const second = await ownRedis({ port: first.port });
-  await reportInvalidToken(connectRedis(second.url), prefix, gone('after'));
+  await reportInvalidToken(connectRedis(second.url), prefix, goneToken('after'));
   await consumer.waitForLine(/after/, 20_000);
   consumer.kill('SIGTERM');
   expect((await consumer.waitForExit()).code).toBe(0);

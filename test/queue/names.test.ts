@@ -43,14 +43,6 @@ test('every id that the schema allows goes through the queue, also names of Bull
   expect(seen.sort()).toEqual(ids.sort());
 });
 
-test('BullMQ itself would swallow them', async () => {
-  const { queue } = openQueues();
-  await queue.getVersion();
-  await queue.add('push', {}, { jobId: 'meta', priority: 10 });
-  expect(await queue.getPrioritizedCount()).toBe(0);
-  await expect(queue.add('push', {}, { jobId: '123' })).rejects.toThrow('integers');
-});
-
 test.each([
   ['msg-1', 'msg-1'],
   ['msg-1#r2', 'msg-1'],

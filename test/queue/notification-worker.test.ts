@@ -7,9 +7,8 @@ import { QUEUE } from '../../src/queue/names.ts';
 import { NotificationWorker, workerOptions, type Place } from '../../src/queue/notification-worker.ts';
 import { ownRedis } from '../support/own-redis.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
 import { notification } from './support.ts';
-
-const SOON = { timeout: 15_000, interval: 20 };
 
 function open(
   processor: (job: Job, token: string | undefined, place: Place) => Promise<unknown>,
@@ -40,12 +39,12 @@ function open(
 /** Resolves when the lock was renewed twice: its remaining time grows only then. A lock that expired never grows again. */
 async function renewedTwice(redis: Redis, lockKey: string): Promise<void> {
   let [lastMs, renewals] = [await redis.pttl(lockKey), 0];
-  await vi.waitFor(async () => {
+  await waitFor(async () => {
     const leftMs = await redis.pttl(lockKey);
     if (leftMs > lastMs) renewals += 1;
     lastMs = leftMs;
     expect(renewals).toBeGreaterThanOrEqual(2);
-  }, SOON);
+  });
 }
 
 test('a job whose end Redis refuses for now is completed when it does not any more, and never failed', async () => {
@@ -58,10 +57,10 @@ test('a job whose end Redis refuses for now is completed when it does not any mo
     return { outcome: 'delivered' };
   }, server.url);
   await queue.add('push', notification(), { jobId: 'one', priority: 10 });
-  await vi.waitFor(() => expect(runs).toBe(1), SOON);
+  await waitFor(() => expect(runs).toBe(1));
   await sleep(500);
   await admin.replicaof('NO', 'ONE');
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), SOON);
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
   expect({ runs, letGo, failed: await queue.getFailedCount() }).toEqual({ runs: 1, letGo: [], failed: 0 });
 });
 
@@ -105,7 +104,7 @@ test('a job that is done but not ours any more is let go, and comes back', async
     return { outcome: 'delivered' };
   });
   await queue.add('push', notification(), { jobId: 'one', priority: 10 });
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), SOON);
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
   expect(runs).toBe(2);
   expect(letGo).toEqual([expect.stringContaining('one: Missing lock for job one')]);
   expect(await queue.getFailedCount()).toBe(0);
@@ -118,7 +117,7 @@ test('an error that is not the processor’s verdict fails no job', async () => 
     return runs === 1 ? Promise.reject(new Error('Command timed out')) : Promise.resolve({});
   });
   await queue.add('push', notification(), { jobId: 'one', priority: 10, attempts: 1 });
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), SOON);
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
   expect(letGo).toEqual(['one: Command timed out']);
 });
 
@@ -128,7 +127,7 @@ test('what the processor decided is not changed', async () => {
     throw new DelayedError();
   });
   await queue.add('push', notification(), { jobId: 'dead', priority: 10 });
-  await vi.waitFor(async () => expect(await queue.getFailedCount()).toBe(1), SOON);
+  await waitFor(async () => expect(await queue.getFailedCount()).toBe(1));
   expect(letGo).toEqual([]);
 });
 
@@ -139,17 +138,17 @@ test('a pass that ends does not take the lock’s renewal from a later one of th
     return { outcome: 'delivered' };
   });
   await queue.add('push', notification(), { jobId: 'one', priority: 10 });
-  await vi.waitFor(() => expect(passes).toHaveLength(1), SOON);
+  await waitFor(() => expect(passes).toHaveLength(1));
   // As after a stop (SIGSTOP) that was longer than the lock: the worker finds its own job stalled, and takes it again.
   await redis.del(lockKey('one'));
-  await vi.waitFor(() => expect(passes).toHaveLength(2), SOON);
+  await waitFor(() => expect(passes).toHaveLength(2));
   passes[0]?.();
   await sleep(50); // until the first pass has ended
   await renewedTwice(redis, lockKey('one'));
   const begun = passes.length;
   for (const end of passes) end();
   expect(begun).toBe(2);
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), SOON);
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
 });
 
 test.for([-60_000, 60_000])(
@@ -163,7 +162,7 @@ test.for([-60_000, 60_000])(
     };
     const { queue, letGo, redis, lockKey } = open(processor, testRedisUrl(), offsetMs);
     for (const jobId of ['short', 'long', 'last']) await queue.add('push', notification(), { jobId, priority: 10 });
-    await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(3), SOON);
+    await waitFor(async () => expect(await queue.getCompletedCount()).toBe(3));
     expect(passes.map(({ id }) => id).sort()).toEqual(['last', 'long', 'short']);
     for (const { ageMs } of passes) {
       expect(ageMs).toBeGreaterThanOrEqual(0);
@@ -202,20 +201,20 @@ async function underWayAtOnce(jobs: number, concurrency: number, leaves: boolean
 
 test.for([1, 3])('jobs that sleep leave their places to others, with %i of them', async (concurrency) => {
   const { queue, worker, most } = await underWayAtOnce(10, concurrency, true);
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(10), SOON);
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(10));
   expect(most()).toBe(10);
-  await vi.waitFor(() => expect(worker.concurrency).toBe(1), SOON); // nothing is under way: the next place
+  await waitFor(() => expect(worker.concurrency).toBe(1)); // nothing is under way: the next place
 });
 
 test('jobs that do not sleep are as many at once as there are places', async () => {
   const { queue, most } = await underWayAtOnce(6, 3, false);
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(6), SOON);
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(6));
   expect(most()).toBe(3);
 });
 
 test('a worker that stops waits for the jobs that sleep', async () => {
   const { queue, worker, most, underWay } = await underWayAtOnce(4, 1, true);
-  await vi.waitFor(() => expect(most()).toBeGreaterThan(1), SOON);
+  await waitFor(() => expect(most()).toBeGreaterThan(1));
   await worker.close();
   expect(underWay()).toBe(0);
   expect(await queue.getActiveCount()).toBe(0);
@@ -226,7 +225,7 @@ test('a job is begun before the worker has taken as many as it has places for', 
   const { queue, worker } = open(
     async () => {
       active.push(await queue.getActiveCount());
-      await vi.waitFor(() => expect(active).toHaveLength(40), SOON); // all are under way at once in the end
+      await waitFor(() => expect(active).toHaveLength(40)); // all are under way at once in the end
     },
     testRedisUrl(),
     0,
@@ -237,7 +236,7 @@ test('a job is begun before the worker has taken as many as it has places for', 
     Array.from({ length: 40 }, (_, n) => ({ name: 'push', data: {}, opts: { jobId: `j${n}`, priority: 10 } })),
   );
   await worker.resume();
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(40), SOON);
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(40));
   expect(active[0]).toBeLessThan(10); // BullMQ alone takes all 40 first
 });
 
@@ -251,7 +250,7 @@ test('a job that was moved to later is due then by its progress, unless it was p
     await job.updateProgress({ dueAt: at, rule: 'gap' });
     await redelay([queue], [{ jobId, at: movedTo, why: { rule: 'block' } }]);
   }
-  await vi.waitFor(() => expect(taken.size).toBe(2), SOON);
+  await waitFor(() => expect(taken.size).toBe(2));
   expect(taken.get('moved')).toEqual({ dueAt: movedTo, rule: 'gap' });
   expect(taken.get('put-back')).toEqual({ dueAt: dueAt['put-back'], rule: 'gap' });
 });

@@ -1,18 +1,17 @@
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { Webhook } from 'standardwebhooks';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import type { Outcome } from '../../src/notification/outcome.ts';
-import { newLayout } from '../../src/queue/shards/layout.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
-import { createOutcomes } from '../../src/queue/outcomes.ts';
 import { portOf } from '../support/listen.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
 import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
+import { openOutcomes, outcome } from './streams.ts';
 
 const SECRET = `whsec_${Buffer.from('a key of thirty-two random bytes').toString('base64')}`;
 const GROUP = 'outcome-webhooks';
-const SOON = { timeout: 15_000, interval: 20 };
 
 interface Received {
   readonly webhookId: string;
@@ -54,18 +53,12 @@ function openStream() {
   const onLost = (_: Outcome, error: unknown): never => {
     throw error;
   };
-  const layout = newLayout({ prefix, shards: 1 });
-  const outcomes = createOutcomes({ redis, layout: () => layout, max: 1_000, insistMs: 1_000, onLost });
+  const { outcomes } = openOutcomes(redis, { prefix, insistMs: 1_000, onLost });
   const write = (...ids: string[]) => Promise.all(ids.map((id) => outcomes.write(outcome(id))));
   /** How many entries no relay has acknowledged; undefined before there is a group. */
   const pending = async () => ((await redis.xpending(outcomesKey(prefix), GROUP).catch(() => [])) as [number?])[0];
   return { redis, prefix, write, pending };
 }
-
-const outcome = (id: string): Outcome => ({
-  ...{ id, recipientId: 'teacher-42', outcome: 'delivered', generation: 0, enqueuedAt: 1_784_000_000_000 },
-  ...{ sentAt: 1_784_000_000_040, waitMs: 40, devices: { 'apns#0': 'delivered' } },
-});
 
 const ids = (count: number) => Array.from({ length: count }, (_, index) => `msg-${index}`);
 const accept = (_: Received, response: ServerResponse) => void response.writeHead(204).end();
@@ -82,10 +75,10 @@ it('each outcome is posted as JSON, signed, and acknowledged; a copy of it has t
   const { received, url } = await openReceiver(accept);
   await write('msg-1');
   const relay = startRelay(prefix, url);
-  await vi.waitFor(() => expect(received).toHaveLength(1), SOON);
+  await waitFor(() => expect(received).toHaveLength(1));
   await write('msg-2', 'msg-1');
-  await vi.waitFor(() => expect(received).toHaveLength(3), SOON);
-  await vi.waitFor(async () => expect(await pending()).toBe(0), SOON);
+  await waitFor(() => expect(received).toHaveLength(3));
+  await waitFor(async () => expect(await pending()).toBe(0));
   expect(await stopped(relay)).toBe('');
 
   const [first] = received;
@@ -115,8 +108,8 @@ it('what the receiver does not accept is posted again, and does not delay the ot
   });
   const relay = startRelay(prefix, url);
   await write(...ids(6));
-  await vi.waitFor(() => expect(received).toHaveLength(11), SOON);
-  await vi.waitFor(async () => expect(await pending()).toBe(0), SOON);
+  await waitFor(() => expect(received).toHaveLength(11));
+  await waitFor(async () => expect(await pending()).toBe(0));
   const counts = Object.entries(Object.groupBy(received, ({ id }) => id)).map(([id, all]) => [id, all?.length]);
   const tries = { 'msg-0': 3, 'msg-1': 2, 'msg-2': 2, 'msg-3': 2, 'msg-4': 1, 'msg-5': 1 };
   expect(Object.fromEntries(counts)).toEqual(tries);
@@ -135,14 +128,14 @@ it('nothing is lost if a relay is killed: another one takes over what it had', a
   });
   await write(...ids(120));
   const first = startRelay(prefix, url);
-  await vi.waitFor(() => expect(received).toHaveLength(50), SOON); // as many as it has under way at once
+  await waitFor(() => expect(received).toHaveLength(50)); // as many as it has under way at once
   first.kill('SIGKILL');
   await first.waitForExit();
   expect(await pending()).toBe(50);
   isOpen = true;
   const second = startRelay(prefix, url);
-  await vi.waitFor(() => expect(new Set(received.slice(50).map(({ id }) => id))).toEqual(new Set(ids(120))), SOON);
-  await vi.waitFor(async () => expect(await pending()).toBe(0), SOON);
+  await waitFor(() => expect(new Set(received.slice(50).map(({ id }) => id))).toEqual(new Set(ids(120))));
+  await waitFor(async () => expect(await pending()).toBe(0));
   await stopped(second);
 });
 
@@ -156,11 +149,11 @@ it('a relay keeps what it still tries to send, although the receiver is away for
   await write('msg-1');
   const env = { RETRY_BASE_MS: '400' };
   const first = startRelay(prefix, url, env);
-  await vi.waitFor(() => expect(received).toHaveLength(1), SOON);
+  await waitFor(() => expect(received).toHaveLength(1));
   const second = startRelay(prefix, url, env);
-  await vi.waitFor(() => expect(received.length).toBeGreaterThanOrEqual(3), SOON);
+  await waitFor(() => expect(received.length).toBeGreaterThanOrEqual(3));
   isOpen = true;
-  await vi.waitFor(async () => expect(await pending()).toBe(0), SOON);
+  await waitFor(async () => expect(await pending()).toBe(0));
   expect(await stopped(first)).toContain('503');
   expect(await stopped(second)).toBe(''); // it got nothing
 });

@@ -1,49 +1,15 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { Outcome } from '../../src/notification/outcome.ts';
-import { newLayout, type QueueNames } from '../../src/queue/shards/layout.ts';
 import { outcomesKey, shardOf, shardPrefixes } from '../../src/queue/names.ts';
-import {
-  createOutcomes,
-  invalidTokensKey,
-  reportInvalidToken,
-  type InvalidToken,
-  type OutcomesOptions,
-} from '../../src/queue/outcomes.ts';
+import { invalidTokensKey, reportInvalidToken, type OutcomesOptions } from '../../src/queue/outcomes.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { ownRedis } from '../support/own-redis.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
-
-const ENQUEUED_AT = 1_784_000_000_000;
-
-const GONE: Omit<InvalidToken, 'token'> = {
-  ...{
-    recipientId: 'teacher-42',
-    platform: 'apns',
-    meaning: 'gone',
-    reason: 'Unregistered',
-    timestamp: 1_700_000_000_000,
-  },
-};
-
-const outcome = (id: string, fields: Partial<Outcome> = {}): Outcome => ({
-  ...{ id, recipientId: 'teacher-42', outcome: 'delivered', generation: 0, enqueuedAt: ENQUEUED_AT },
-  ...{ sentAt: ENQUEUED_AT + 40, waitMs: 40, devices: { 'apns#0': 'delivered' } },
-  ...fields,
-});
-
-function open(redis: OutcomesOptions['redis'], { shards = 1, ...options }: Partial<OutcomesOptions & QueueNames> = {}) {
-  const prefix = testPrefix();
-  const layout = newLayout({ prefix, shards });
-  const lost: [id: string, error: unknown][] = [];
-  const onLost: OutcomesOptions['onLost'] = ({ id }, error) => void lost.push([id, error]);
-  const stream = { redis, layout: () => layout, max: 1_000, insistMs: 10_000, onLost, ...options };
-  return { prefix, lost, outcomes: createOutcomes(stream) };
-}
+import { ENQUEUED_AT, goneToken, openOutcomes, outcome } from './streams.ts';
 
 it('an entry has a field for each fact, as text, and none for what is absent', async () => {
   const redis = connectRedis();
-  const { prefix, outcomes } = open(redis);
+  const { prefix, outcomes } = openOutcomes(redis);
   await outcomes.write(outcome('msg-1', { category: 'messages' }));
   await outcomes.write({
     ...{ id: 'msg-2', outcome: 'dead-lettered', reason: 'invalid', by: 'msg-3', generation: 2 },
@@ -63,7 +29,7 @@ it('an entry has a field for each fact, as text, and none for what is absent', a
 
 it('with several shards each recipient has one stream', async () => {
   const redis = connectRedis();
-  const { prefix, outcomes } = open(redis, { shards: 3 });
+  const { prefix, outcomes } = openOutcomes(redis, { shards: 3 });
   const recipients = Array.from({ length: 12 }, (_, index) => `teacher-${index}`);
   await Promise.all(recipients.map((recipientId) => outcomes.write(outcome(recipientId, { recipientId }))));
   const streams = shardPrefixes(prefix, 3);
@@ -81,9 +47,7 @@ const STREAMS = [
     stream: 'outcomes',
     keyOf: outcomesKey,
     writerOf: (redis: OutcomesOptions['redis'], prefix: string) => {
-      const layout = newLayout({ prefix, shards: 1 });
-      const options = { redis, layout: () => layout, max: 200, insistMs: 10_000, onLost: () => expect.fail('lost') };
-      const outcomes = createOutcomes(options);
+      const { outcomes } = openOutcomes(redis, { prefix, max: 200, onLost: () => expect.fail('lost') });
       return (id: string) => outcomes.write(outcome(id));
     },
   },
@@ -91,7 +55,7 @@ const STREAMS = [
     stream: 'invalid tokens',
     keyOf: invalidTokensKey,
     writerOf: (redis: OutcomesOptions['redis'], prefix: string) => (token: string) =>
-      reportInvalidToken(redis, prefix, { ...GONE, token }, { keep: 200 }),
+      reportInvalidToken(redis, prefix, goneToken(token), { keep: 200 }),
   },
 ];
 
@@ -123,7 +87,7 @@ describe.each(STREAMS)('the stream of $stream', ({ keyOf, writerOf }) => {
 it('a connection that breaks in the middle of a write loses no entry', async () => {
   const server = await ownRedis();
   const [redis, operator] = [connectRedis(server.url), connectRedis(server.url)];
-  const { prefix, lost, outcomes } = open(redis);
+  const { prefix, lost, outcomes } = openOutcomes(redis);
   await outcomes.write(outcome('msg-0'));
   const client = await redis.client('ID');
   await operator.client('PAUSE', 20_000, 'WRITE');
@@ -139,7 +103,7 @@ it('a connection that breaks in the middle of a write loses no entry', async () 
 
 it('an entry that Redis refuses is given up at once, and reported', async () => {
   const redis = connectRedis();
-  const { prefix, lost, outcomes } = open(redis);
+  const { prefix, lost, outcomes } = openOutcomes(redis);
   await redis.set(outcomesKey(prefix), 'of another program');
   await outcomes.write(outcome('msg-1'));
   expect(lost).toEqual([
@@ -151,7 +115,7 @@ it('an entry that Redis cannot take for too long is given up, and reported', asy
   const server = await ownRedis();
   const redis = connectRedis(server.url);
   await redis.config('SET', 'maxmemory', '1');
-  const { lost, outcomes } = open(redis, { insistMs: 600 });
+  const { lost, outcomes } = openOutcomes(redis, { insistMs: 600 });
   await outcomes.write(outcome('msg-1'));
   await waitFor(() => expect(lost.map(([id]) => id)).toEqual(['msg-1']));
 });

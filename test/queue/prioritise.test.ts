@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { createPrioritiser } from '../../src/queue/prioritise.ts';
 import { connectRedis } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
 import { openQueues } from './support.ts';
-
-const SOON = { timeout: 15_000, interval: 20 };
 
 function open() {
   const { prefix, queue } = openQueues();
@@ -25,12 +24,12 @@ test('jobs without a priority get the normal one, in their order, but for those 
   const { queue, openOne, add, redis } = open();
   await add(1_000);
   openOne().look();
-  await vi.waitFor(async () => expect(await queue.getPrioritizedCount()).toBe(950), SOON);
+  await waitFor(async () => expect(await queue.getPrioritizedCount()).toBe(950));
   expect(await queue.getRanges(['wait'], 0, -1, true)).toEqual(Array.from({ length: 50 }, (_, n) => `job-${n}`));
   const jobs = await queue.getPrioritized();
   expect(jobs.map(({ id }) => id)).toEqual(Array.from({ length: 950 }, (_, n) => `job-${n + 50}`));
   expect(new Set(jobs.map(({ priority }) => priority))).toEqual(new Set([10]));
-  await vi.waitFor(async () => expect(await redis.exists(queue.toKey('prioritising'))).toBe(0), SOON);
+  await waitFor(async () => expect(await redis.exists(queue.toKey('prioritising'))).toBe(0));
 });
 
 test('of several workers one does it', async () => {
@@ -42,7 +41,7 @@ test('of several workers one does it', async () => {
   expect(await queue.getPrioritizedCount()).toBe(0);
   await sleep(200); // the other one was killed
   openOne().look();
-  await vi.waitFor(async () => expect(await queue.getPrioritizedCount()).toBe(250), SOON);
+  await waitFor(async () => expect(await queue.getPrioritizedCount()).toBe(250));
 });
 
 test('a job that is gone meanwhile does not keep the others from it, and few are left as they are', async () => {
@@ -50,7 +49,7 @@ test('a job that is gone meanwhile does not keep the others from it, and few are
   await add(60);
   await redis.unlink(queue.toKey('job-55')); // its id is still in the list
   openOne().look();
-  await vi.waitFor(async () => expect(await queue.getPrioritizedCount()).toBe(9), SOON);
-  await vi.waitFor(async () => expect(await redis.exists(queue.toKey('prioritising'))).toBe(0), SOON); // it has ended
+  await waitFor(async () => expect(await queue.getPrioritizedCount()).toBe(9));
+  await waitFor(async () => expect(await redis.exists(queue.toKey('prioritising'))).toBe(0)); // it has ended
   expect(await queue.getRanges(['wait'], 0, -1, true)).toHaveLength(51);
 });

@@ -1,4 +1,4 @@
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { duesOf } from '../../src/delivery/slot.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { InputError } from '../../src/domain/faults.ts';
@@ -9,7 +9,7 @@ import { createProducer, type ProducerOptions } from '../../src/producer/produce
 import { RedisAwayError } from '../../src/redis/connection.ts';
 import { strictFaults } from '../support/strict-typescript.ts';
 import { connectRedis } from '../support/redis.ts';
-import { consume, die, notification, openQueues, present, putBack } from './support.ts';
+import { consume, die, notification, openQueues, present, putBackAll } from './support.ts';
 import { waitFor } from '../support/wait.ts';
 
 function open(options: ProducerOptions = {}) {
@@ -22,7 +22,7 @@ function open(options: ProducerOptions = {}) {
 /** Makes the job a dead letter, as a worker does. */
 async function bury({ prefix, queue, deadQueue }: ReturnType<typeof open>, jobId: string): Promise<void> {
   const worker = consume(prefix, (job) => die(job));
-  await vi.waitFor(async () => expect(await queue.getFailedCount()).toBe(1), { timeout: 10_000 });
+  await waitFor(async () => expect(await queue.getFailedCount()).toBe(1));
   await worker.close();
   expect(await createDeadLetters({ queue, deadQueue }).bury(jobId)).toBe(true);
 }
@@ -55,15 +55,10 @@ it('one that was added with a delay waits until then', async () => {
 it.each([[{ rule: '10/1m', requeues: 1 }, { rule: '10/1m' }] as const, [{ tries: 1 }, {}] as const])(
   'one that was put back with %j waits until it is due, and says %j',
   async (progress, expected) => {
-    const { producer, queue, prefix } = open();
-    await producer.enqueue(notification({ id: 'msg-1' }));
-    let dueAt = 0;
-    consume(prefix, async (job, token) => {
-      dueAt = await putBack(queue, job, token, 30_000, progress);
-      throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
-    });
-    await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });
-    expect(await producer.status('msg-1')).toEqual({ state: 'waiting', until: dueAt, ...expected });
+    const bench = open();
+    await bench.producer.enqueue(notification({ id: 'msg-1' }));
+    const [until] = await putBackAll(bench, 30_000, progress);
+    expect(await bench.producer.status('msg-1')).toEqual({ state: 'waiting', until, ...expected });
   },
 );
 
@@ -74,11 +69,7 @@ it('one that waits in line says how many are before it, and why; also after it w
   const ids = ['msg-0', 'msg-1', 'msg-2', 'msg-3'];
   for (const id of ids) await limiter.admit({ recipientId: 'teacher-42', id: `${id}/0` });
   await producer.enqueueMany(ids.slice(1).map((id) => notification({ id })));
-  consume(prefix, async (job, token) => {
-    await putBack(queue, job, token, 60_000, { rule: 'gap', requeues: 1, asks: 0 });
-    throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
-  });
-  await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(3), { timeout: 10_000 });
+  await putBackAll({ prefix, queue }, 60_000, { rule: 'gap', requeues: 1, asks: 0 });
   const waiting = { state: 'waiting', until: expect.any(Number) as number };
   expect(await producer.status('msg-1')).toEqual({ ...waiting, rule: 'gap', before: 0 });
   expect(await producer.status('msg-3')).toEqual({ ...waiting, rule: 'gap', before: 2 });
@@ -107,22 +98,14 @@ it('one that its category holds back says its place in that line', async () => {
     await limiter.admit({ recipientId: 'teacher-42', id: `${id}/0`, category: 'news' });
   for (const id of ['c', 'd']) await limiter.admit({ recipientId: 'teacher-42', id: `${id}/0` });
   await producer.enqueue(notification({ id: 'msg-1', category: 'news' }));
-  consume(prefix, async (job, token) => {
-    await putBack(queue, job, token, 60_000, { rule: 'news:gap', requeues: 1, ruleUntil: undefined });
-    throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
-  });
-  await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });
+  await putBackAll({ prefix, queue }, 60_000, { rule: 'news:gap', requeues: 1, ruleUntil: undefined });
   expect(await producer.status('msg-1')).toMatchObject({ rule: 'news:gap', before: 1 });
 });
 
 it('one that waits has a status also if the Redis of the limiter does not answer', async () => {
   const { producer, queue, prefix } = open({ limiterRedisUrl: 'redis://127.0.0.1:1', timeoutMs: 500 });
   await producer.enqueue(notification({ id: 'msg-1' }));
-  consume(prefix, async (job, token) => {
-    await putBack(queue, job, token, 60_000, { rule: 'quiet', ruleUntil: 1_784_012_400_000, requeues: 1 });
-    throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
-  });
-  await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });
+  await putBackAll({ prefix, queue }, 60_000, { rule: 'quiet', ruleUntil: 1_784_012_400_000, requeues: 1 });
   const until = expect.any(Number) as number;
   const status = { state: 'waiting', until, rule: 'quiet', ruleUntil: 1_784_012_400_000 };
   expect(await producer.status('msg-1')).toEqual(status);

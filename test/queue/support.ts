@@ -1,10 +1,11 @@
-import { Queue, Worker, type Job, type Processor, type WorkerOptions } from 'bullmq';
+import { DelayedError, Queue, Worker, type Job, type Processor, type WorkerOptions } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { expect, onTestFinished, vi } from 'vitest';
 import type { EnqueueInput } from '../../src/producer/producer.ts';
 import { createJobLock } from '../../src/queue/job-lock.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
 
 /** A notification that fits; `fields` on top. */
 export function notification(fields: Partial<EnqueueInput> = {}): EnqueueInput {
@@ -62,6 +63,22 @@ export async function putBack(
   const options = { queue, lockMs: 30_000, onPutBack: (at: number) => void (dueAt = at) };
   await createJobLock({ id: job.id ?? '' }, token ?? '', options).putBack(delayMs, progress);
   return dueAt;
+}
+
+/** A worker puts back each job that is there, for so long and with this progress. Answers when they are due. */
+export async function putBackAll(
+  { prefix, queue }: { readonly prefix: string; readonly queue: Queue },
+  delayMs: number,
+  progress: object,
+): Promise<number[]> {
+  const jobs = await queue.getPrioritizedCount();
+  const dueAts: number[] = [];
+  consume(prefix, async (job, token) => {
+    dueAts.push(await putBack(queue, job, token, delayMs, progress));
+    throw new DelayedError();
+  });
+  await waitFor(async () => expect(await queue.getDelayedCount()).toBe(jobs));
+  return dueAts;
 }
 
 /** Everything under a queue's keys, but for what differs by nature: the prefix, the clock, the ids given so far. */
