@@ -164,14 +164,5 @@ export function causesContract(create: LimiterFactory): void {
       trial.goTo(12_001);
       expect(await trial.why('g')).toBe('3/10s, 0 before');
     });
-
-    it('of a refusal is what the bound that it passes looks at', async () => {
-      const { trial, end } = asleep(gapOf(2_000));
-      await trial.ask('a');
-      expect(await trial.why('b', { maxWaitMs: 0 })).toBe('gap, 1 before');
-      expect(await trial.why('b', { maxQuietMs: 0 })).toBe(`quiet until ${end}, 1 before`);
-      expect(await trial.why('b', { expiresInMs: 1_000 })).toBe(`quiet until ${end}, 1 before`);
-      expect(await trial.why('b', { maxPending: 1 })).toBe(`quiet until ${end}, 1 before`);
-    });
   });
 }

@@ -7,7 +7,6 @@ import {
   MINUTE,
   reserved,
   Trial,
-  UNLIMITED,
   type LimiterFactory,
   admittedWith,
   POLICY,
@@ -123,17 +122,6 @@ export function countBlockedContract(create: LimiterFactory): void {
       expect(await trial.ask('c', { maxWaitMs: 0 })).toEqual(refused('max-wait', '3/10s', 7_700));
       trial.goTo(9_999);
       expect(await trial.peek('d')).toEqual(admitted(10_000));
-    });
-
-    it('one that is refused keeps the slot that it had', async () => {
-      const trial = trialOf(gapOf(1_000));
-      await trial.askAll('ab');
-      trial.goTo(1_900);
-      await trial.ask('c', { policy: UNLIMITED });
-      expect(await trial.ask('b', { maxWaitMs: 0 })).toEqual(refused('max-wait', 'gap', 1_000));
-      expect(await trial.slots()).toEqual({ b: 1_000 });
-      expect(await trial.ask('c', { renew: true, maxWaitMs: 0 })).toEqual(refused('max-wait', 'gap', 2_000)); // behind b
-      expect(await trial.refund('c')).toBe(true);
     });
 
     it('the same ask at the same instant counts once', async () => {
