@@ -79,20 +79,6 @@ test('a process that stood still is refused at every step, once another one goes
   }
 });
 
-test('what workers have in hand is left, and moved when it is put back', async () => {
-  const { mover, moveAll, queueOf, formerQueueOf, redis } = await openReshard();
-  const former = await formerQueueOf('teacher-42');
-  await former.add('push', dataOf('x', 'teacher-42'), { jobId: 'x' });
-  await redis.rpoplpush(former.toKey('wait'), former.toKey('active'));
-  await redis.set(`${former.toKey('x')}:lock`, 'of a worker', 'PX', 60_000);
-  const own = mover();
-  await moveAll(own);
-  expect(await own.left()).toMatchObject({ jobs: 0, active: 1 });
-  await redis.rpoplpush(former.toKey('active'), former.toKey('wait'));
-  await moveAll(own);
-  expect(await (await queueOf('teacher-42')).getJobState('x')).toBe('waiting');
-});
-
 test('of two notifications with one id, the one that has progress or has ended stays', async () => {
   const { redis, mover, queueOf, formerQueueOf } = await openReshard();
   const [former, home] = [await formerQueueOf('teacher-42'), await queueOf('teacher-42')];
