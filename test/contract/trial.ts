@@ -278,14 +278,3 @@ export function overtakenBy(jobs: readonly CrowdJob[], passed: readonly Passed[]
 export function averageAsks(passed: readonly Passed[]): number {
   return passed.reduce((sum, { asks }) => sum + asks, 0) / passed.length;
 }
-
-/** Numbers from 0 to 1 that look random, the same in every run (mulberry32). */
-export function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}

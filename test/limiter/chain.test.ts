@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { seededRandom } from '../../sandbox/loopback/timing.ts';
 import type { Policy, Rule } from '../../src/domain/limits.ts';
-import { averageAsks, overtakenBy, passAll, seeded, type CrowdJob, type Passed } from '../contract/trial.ts';
+import { averageAsks, overtakenBy, passAll, type CrowdJob, type Passed } from '../contract/trial.ts';
 import { gapOf, MINUTE, Trial, type LimiterFactory, atMost } from '../contract/trial.ts';
 import { cases } from '../support/cases.ts';
 import { connectRedis } from '../support/redis.ts';
@@ -223,7 +224,7 @@ describe.each(PLACES)('300 ids of one recipient whose workers wake up late, %s',
     ['1 in 20 by seconds, with a gap and a rule', SLOW_AND_FEW, few, { asks: 2.1, makespan: 1.08, overtaken: 0.08 }],
     ['1 in 20 by seconds, with a gap of 250 ms', QUICK, few, { asks: 2.1, makespan: 1.1, overtaken: 0.12 }],
   ])('%s', async (_name, policy, lateness, bounds) => {
-    const random = seeded(1);
+    const random = seededRandom(1);
     const lateMs = (slot: number) => Math.round(lateness(slot, random)) - 25;
     const line = { policy, jobs: Array.from({ length: COUNT }, (_id, n) => ({ id: `job-${n}`, asksAt: 0, lateMs })) };
     const { passed, admitted, asks, tooLate, latestMs } = await play(open(), line);

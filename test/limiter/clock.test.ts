@@ -50,28 +50,18 @@ describe('the clock', () => {
     expect(clock.toLocal(OFFSET - 5_000 + 500)).toBe(503);
   });
 
-  it('knows a quick reply for half a minute, and for 32 more replies', () => {
-    const byAge = createClock();
-    reply(byAge, 0, OFFSET, 0, 1);
-    reply(byAge, 30_001, OFFSET, 3, 3);
-    expect(byAge.toLocal(OFFSET + 70_000)).toBe(70_001);
+  const thenMany = (count: number) => Array.from({ length: count }, (_, at) => at + 1);
 
-    const byCount = createClock();
-    reply(byCount, 0, OFFSET, 0, 1);
-    for (let asked = 1; asked <= 32; asked += 1) reply(byCount, asked, OFFSET, 3, 3);
-    expect(byCount.toLocal(OFFSET + 1_000)).toBe(1_001);
-  });
-
-  it('forgets a quick reply after a minute, or 64 replies: the two clocks drift', () => {
-    const byAge = createClock();
-    reply(byAge, 0, OFFSET, 0, 1);
-    reply(byAge, 60_001, OFFSET, 3, 3);
-    expect(byAge.toLocal(OFFSET + 70_000)).toBe(70_003);
-
-    const byCount = createClock();
-    reply(byCount, 0, OFFSET, 0, 1);
-    for (let asked = 1; asked <= 64; asked += 1) reply(byCount, asked, OFFSET, 3, 3);
-    expect(byCount.toLocal(OFFSET + 1_000)).toBe(1_003);
+  it.each([
+    ['is known for half a minute', [30_001], 1],
+    ['is known for 32 more replies', thenMany(32), 1],
+    ['is forgotten after a minute, since the two clocks drift', [60_001], 3],
+    ['is forgotten after 64 more replies', thenMany(64), 3],
+  ])('a quick reply %s', (_, laterReplies, backMs) => {
+    const clock = createClock();
+    reply(clock, 0, OFFSET, 0, 1);
+    for (const asked of laterReplies) reply(clock, asked, OFFSET, 3, 3);
+    expect(clock.toLocal(OFFSET + 70_000)).toBe(70_000 + backMs);
   });
 });
 

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis, type RedisOptions } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { freePort, startEmbeddedRedis, type EmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
@@ -324,7 +325,7 @@ describe('the outage gate', () => {
     const gate = createOutageGate({ pauseMs: 60_000 });
     const slow = openCall();
     const asked = gate.run(slow.run, instead);
-    await later();
+    await sleep(5); // a later instant
     await gate.run(() => Promise.resolve('answered'), instead);
     slow.reject(new LimiterUnavailableError('away'));
     expect(await asked).toBe('instead');
@@ -349,8 +350,3 @@ describe('the outage gate', () => {
     expect(changes).toEqual([true, false]);
   });
 });
-
-/** Some instant later on `performance.now()`. */
-function later(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 5));
-}

@@ -1,4 +1,5 @@
 import { createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { describe, expect, it, vi } from 'vitest';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
@@ -233,7 +234,7 @@ describe('many clients at once', () => {
           admitted.push(answer.at);
           return;
         }
-        if (answer?.kind === 'reserved') await sleep(answer.waitMs);
+        if (answer?.kind === 'reserved') await sleep(Math.max(0, answer.waitMs));
       }
     };
     await Promise.all(Array.from({ length: 24 }, (_, number) => deliver(`job-${number}`, number)));
@@ -246,8 +247,4 @@ describe('many clients at once', () => {
 /** Within 5 ms: a key's expiry is moved by what is left of it, which Redis rounds to whole milliseconds. */
 function near(found: readonly (number | undefined)[], expected: readonly number[]): boolean {
   return expected.every((at, index) => Math.abs((found[index] ?? NaN) - at) <= 5);
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, Math.max(0, ms)));
 }

@@ -59,12 +59,10 @@ it('names the ends of a block and of quiet hours; behind them the gap, and the l
   await limiter.block(recipientId, { until: now + MINUTE, reason: 'exam week' });
   for (const id of ['a/0', 'b/0']) await ask(id);
   expect(await reason('a/0')).toMatchObject({
-    ...{
-      at: now + MINUTE,
-      rule: 'block',
-      fixed: { rule: 'block', until: now + MINUTE },
-      block: { reason: 'exam week' },
-    },
+    at: now + MINUTE,
+    rule: 'block',
+    fixed: { rule: 'block', until: now + MINUTE },
+    block: { reason: 'exam week' },
   });
   expect(await reason('b/0')).toMatchObject({ rule: 'block', fixed: { rule: 'gap' }, after: ['a/0', false, MINUTE] });
 

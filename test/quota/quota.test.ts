@@ -261,15 +261,31 @@ describe('the promise of a quota', () => {
     );
   });
 
-  function simulate(simulation: Omit<Simulation, 'clients' | 'clock'>) {
-    const { leaseMs } = checkTerms({ name: 'as-by-default', rules: simulation.rules });
-    const clock = {
-      now: () => now,
-      goTo: (at: number) => {
-        now = at;
-      },
-    };
-    return play({ ...simulation, clients: open(simulation.rules, leaseMs), clock });
+  /** Jobs that ask, and come back at their promised instants, until each has its token; in the order of their instants. */
+  async function simulate({ rules, jobs, lateMs, arrivalMs = () => 0 }: Simulation): Promise<Played> {
+    const clients = open(rules, checkTerms({ name: 'as-by-default', rules }).leaseMs);
+    const start = now;
+    const due: Job[] = [];
+    for (let job = 0, at = start; job < jobs; job += 1, at += arrivalMs()) due.push({ at, asks: 0 });
+    const taken: number[] = [];
+    let asks = 0;
+    let mostAsks = 0;
+    while (due.length > 0) {
+      due.sort((a, b) => a.at - b.at);
+      now = Math.max(now, Math.ceil(due[0]?.at ?? 0));
+      const firstAhead = due.findIndex(({ at }) => at > now);
+      const batch = due.splice(0, firstAhead === -1 ? due.length : firstAhead);
+      await Promise.all(
+        batch.map(async (job, index) => {
+          const answer = await (clients[index % clients.length] ?? clients[0]).take(job.promisedAt);
+          asks += 1;
+          mostAsks = Math.max(mostAsks, job.asks + 1);
+          if (answer.kind === 'taken') taken.push(now);
+          else due.push({ at: answer.at + lateMs(), promisedAt: answer.at, asks: job.asks + 1 });
+        }),
+      );
+    }
+    return { taken, asks, mostAsks, makespanMs: now - start };
   }
 });
 
@@ -283,9 +299,6 @@ function overOf(answers: readonly QuotaAnswer[]): Over[] {
 }
 
 interface Simulation {
-  readonly clients: readonly [Quota, ...Quota[]];
-  /** The quota's clock, which stands still until it is moved. */
-  readonly clock: { now(): number; goTo(at: number): void };
   readonly rules: readonly Rule[];
   readonly jobs: number;
   /** How late a job comes back. */
@@ -307,31 +320,4 @@ interface Job {
   readonly at: number;
   readonly promisedAt?: number;
   readonly asks: number;
-}
-
-/** Jobs that ask, and come back at their promised instants, until each has its token; in the order of their instants. */
-async function play({ clients, clock, jobs, lateMs, arrivalMs = () => 0 }: Simulation): Promise<Played> {
-  const start = clock.now();
-  const due: Job[] = [];
-  for (let job = 0, at = start; job < jobs; job += 1, at += arrivalMs()) due.push({ at, asks: 0 });
-  const taken: number[] = [];
-  let asks = 0;
-  let mostAsks = 0;
-  while (due.length > 0) {
-    due.sort((a, b) => a.at - b.at);
-    const now = Math.max(clock.now(), Math.ceil(due[0]?.at ?? 0));
-    clock.goTo(now);
-    const firstAhead = due.findIndex(({ at }) => at > now);
-    const batch = due.splice(0, firstAhead === -1 ? due.length : firstAhead);
-    await Promise.all(
-      batch.map(async (job, index) => {
-        const answer = await (clients[index % clients.length] ?? clients[0]).take(job.promisedAt);
-        asks += 1;
-        mostAsks = Math.max(mostAsks, job.asks + 1);
-        if (answer.kind === 'taken') taken.push(now);
-        else due.push({ at: answer.at + lateMs(), promisedAt: answer.at, asks: job.asks + 1 });
-      }),
-    );
-  }
-  return { taken, asks, mostAsks, makespanMs: clock.now() - start };
 }
