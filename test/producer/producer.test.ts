@@ -370,17 +370,6 @@ test('spreads the alerts over a time, each at an instant of its own', async () =
   expect(jobs.every(({ opts }) => opts.priority === 5)).toBe(true);
 });
 
-test('refuses what would expire only because of the spread', async () => {
-  const { prefix } = openQueues();
-  const results: Enqueued[] = [];
-  const { inputs } = sequence(1, { expiresAt: Date.now() + 1_800_000 });
-  await produce({ prefix }).enqueueMany(inputs, {
-    spreadOverMs: 3_600_000,
-    onResult: (result) => void results.push(result),
-  });
-  expect(results).toMatchObject([{ kind: 'invalid', faults: [{ path: 'expiresAt' }] }]);
-});
-
 test('stops after the batch under way when its signal fires', async () => {
   const { prefix, queue } = openQueues();
   const stop = new AbortController();

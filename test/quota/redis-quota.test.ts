@@ -268,17 +268,6 @@ describe('token batches', () => {
     expect(asked.map(({ newcomers }) => newcomers)).toEqual([200, 200, 50]);
   });
 
-  it('have what was used in the last period, and hand it out without a call', async () => {
-    await takeMany(10);
-    now += 100;
-    await batches.take();
-    expect(asked.at(-1)).toMatchObject({ newcomers: 1, extra: 10 });
-    expect(await takeMany(10)).toEqual(Array.from({ length: 10 }, () => ({ kind: 'taken', useBy: 1_200 })));
-    expect(asked).toHaveLength(2);
-    await batches.take();
-    expect(asked).toHaveLength(3);
-  });
-
   it('have nothing for one that was idle', async () => {
     await takeMany(10);
     now += 250;
