@@ -288,12 +288,8 @@ class Play {
     const { category = '' } = ask;
     const policy = new Map(Object.entries(this.#scenario.categories)).get(category);
     const ofCategory = [...this.#used].filter(([id]) => this.#categoryOf.get(id) === category);
-    if (policy)
-      expectKeptAround(
-        policy,
-        ofCategory.map(([, instant]) => instant),
-        at,
-      );
+    const instants = ofCategory.map(([, instant]) => instant);
+    if (policy) expectKeptAround(policy, instants, at);
   }
 
   async #unchanged<T>(act: () => Promise<T>): Promise<T> {

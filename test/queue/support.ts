@@ -5,6 +5,7 @@ import type { EnqueueInput } from '../../src/producer/producer.ts';
 import { createJobLock } from '../../src/queue/job-lock.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { contentOf } from '../support/stored.ts';
 import { waitFor } from '../support/wait.ts';
 
 /** A notification that fits; `fields` on top. */
@@ -92,21 +93,13 @@ export async function snapshot(redis: Redis, queue: Queue): Promise<Record<strin
 }
 
 async function valueOf(redis: Redis, key: string): Promise<unknown> {
-  switch (await redis.type(key)) {
-    case 'hash': {
-      const { timestamp, opts, ...fields } = await redis.hgetall(key);
-      expect(Number(timestamp)).toBeGreaterThan(Date.now() - 60_000);
-      return { ...fields, opts: JSON.parse(opts ?? '') as unknown };
-    }
-    case 'list':
-      return redis.lrange(key, 0, -1);
-    case 'zset':
-      return redis.zrange(key, '0', '-1', 'WITHSCORES');
-    case 'stream':
-      return (await redis.xrange(key, '-', '+')).map(([, fields]) => fields);
-    default:
-      return redis.get(key);
-  }
+  const type = await redis.type(key);
+  const content = await contentOf(redis, key, type);
+  if (type === 'stream') return (content as [id: string, fields: string[]][]).map(([, fields]) => fields);
+  if (type !== 'hash') return content;
+  const { timestamp, opts, ...fields } = content as Record<string, string>;
+  expect(Number(timestamp)).toBeGreaterThan(Date.now() - 60_000);
+  return { ...fields, opts: JSON.parse(opts ?? '') as unknown };
 }
 
 /** Steps this process's clock, but not Redis's, until the test ends. */

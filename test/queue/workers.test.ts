@@ -27,16 +27,8 @@ const OTHER: WorkerPolicy = { ...POLICY, policy: { rules: [], minGapMs: 1_000 } 
 function facts(id: string, more: Partial<WorkerFacts> = {}): WorkerFacts {
   return {
     ...{ id, version: '0.1.0', host: 'web-1', pid: 7, startedAt: Date.now(), clockOffsetMs: 0, concurrency: 50 },
-    ...{
-      inHand: 3,
-      asleep: 1,
-      stopping: false,
-      platforms: ['apns'],
-      apps: [],
-      appCount: 0,
-      breakers: [],
-      unreachable: [],
-    },
+    ...{ inHand: 3, asleep: 1, stopping: false, platforms: ['apns'] },
+    ...{ apps: [], appCount: 0, breakers: [], unreachable: [] },
     ...more,
   };
 }

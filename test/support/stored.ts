@@ -10,7 +10,8 @@ export async function readStored(redis: Redis, prefix: string): Promise<Record<s
   return Object.fromEntries(await Promise.all(keys.map(read)));
 }
 
-function contentOf(redis: Redis, key: string, type: string): Promise<unknown> {
+/** The content of a key of this type. */
+export function contentOf(redis: Redis, key: string, type: string): Promise<unknown> {
   switch (type) {
     case 'hash':
       return redis.hgetall(key);
