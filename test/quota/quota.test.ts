@@ -145,13 +145,6 @@ describe('the promise of a quota', () => {
     expect((await other.used()).map(({ used }) => used)).toEqual([0, 12]);
   });
 
-  it('takes nothing more once it is closed', async () => {
-    const [quota] = open([{ max: 5, perMs: SECOND }], 50);
-    await quota.close();
-    await quota.close();
-    await expect(quota.take()).rejects.toThrow('the quota is closed');
-  });
-
   it('refuses rules that are none, all faults at once, and takes those of a whole project', async () => {
     const wrong = [
       { max: 0, perMs: 1.5 },

@@ -157,6 +157,7 @@ it('a quota ends with the block that uses it', async () => {
     return quota;
   })();
   await expect(left.take()).rejects.toThrow('the quota is closed');
+  await left.close();
 });
 
 it.each([
