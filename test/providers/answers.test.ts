@@ -1,9 +1,7 @@
 import { expect, test } from 'vitest';
-import { APNS_ANSWERS } from '../../src/providers/apns/answers.ts';
 import type { ReplyTable } from '../../src/providers/provider.ts';
 import { parseRetryAfter, TRANSPORT_REPLIES, transportReply } from '../../src/providers/replies.ts';
 import { connectFailure } from '../../src/providers/sender/result.ts';
-import { APNS_REASONS } from '../../sandbox/apns/reasons.ts';
 import { describeRow, readAnswers } from './answers-table.ts';
 
 test('docs/provider-faults.md says what the code does where there is no answer', async () => {
@@ -14,10 +12,6 @@ test('docs/provider-faults.md says what the code does where there is no answer',
     const row = table[answer.code];
     expect(answer).toEqual(row && describeRow(answer.code, row));
   }
-});
-
-test('the table of APNs knows every reason of its documentation', () => {
-  expect(Object.keys(APNS_ANSWERS.words).sort()).toEqual(Object.keys(APNS_REASONS).sort());
 });
 
 test('without an answer, what may have alerted is ambiguous, and what cannot have is unsent', () => {

@@ -45,12 +45,6 @@ test.each<[PushFields, string]>([
   expect(entry?.priority).toBe(expected);
 });
 
-test('a silent alert is passive, without sound and badge', async () => {
-  const { push, entry } = await received({ silent: true, sound: 'default', badge: 3 });
-  expect(entry?.payload).toEqual({ aps: { alert: push.notification.alert, 'interruption-level': 'passive' } });
-  expect(entry?.pushType).toBe('alert');
-});
-
 test.each([
   [1_800_000_000_999, 1_800_000_000],
   ['1970-01-01T00:00:00Z', 1], // 0 would mean "once, now, and do not keep"
@@ -191,25 +185,6 @@ describe('the provider token', () => {
     ]);
   });
 
-  test('is renewed once for all sends that were under way', async () => {
-    const { clock, sandbox, provider } = await openOnClock();
-    await Promise.all(Array.from({ length: 20 }, () => sendPush(provider, makePush())));
-    clock.ms += 21 * MINUTE_MS;
-    await sandbox.apns.expireTokens();
-    const replies = await Promise.all(Array.from({ length: 100 }, () => sendPush(provider, makePush())));
-    // A second renewal within 20 minutes would be answered with TooManyProviderTokenUpdates.
-    expect(replies.map(({ code }) => code)).toEqual(replies.map(() => '200'));
-  });
-
-  test('is not replaced within 20 minutes, as APNs demands: it is the clock that is wrong', async () => {
-    const { clock, sandbox, provider } = await openOnClock();
-    await sendPush(provider, makePush());
-    clock.ms += 19 * MINUTE_MS;
-    await sandbox.apns.expireTokens();
-    expect(await sendPush(provider, makePush())).toMatchObject({ code: 'ExpiredProviderToken', trouble: 'auth' });
-    expect(sandbox.apns.counts.requests).toBe(2);
-  });
-
   test('is renewed ahead of its hour, however long the provider runs', async () => {
     const { clock, sandbox, provider } = await openOnClock();
     for (let sent = 0; sent < 30; sent += 1) {
@@ -218,29 +193,6 @@ describe('the provider token', () => {
     }
     expect(sandbox.journal.accepted).toHaveLength(30);
     expect(sandbox.journal.all).toHaveLength(30);
-  });
-
-  test('of a revoked key: nothing is wrong with the notification, and no request is repeated', async () => {
-    const sandbox = await openSandbox();
-    const provider = await openApns(sandbox);
-    sandbox.apns.revokeKey();
-    expect(await sendPush(provider, makePush())).toEqual({
-      meaning: 'later',
-      alerted: 'no',
-      code: 'InvalidProviderToken',
-      trouble: 'auth',
-    });
-    expect(sandbox.apns.counts.requests).toBe(1);
-    sandbox.apns.restoreKey();
-    expect((await sendPush(provider, makePush())).meaning).toBe('accepted');
-  });
-
-  test('is one JWT for all, without the key in it', async () => {
-    const { key, keyId, teamId } = await apnsOptions(await openSandbox());
-    const credential = createApnsCredential({ key, keyId, teamId }, Date.now);
-    const [one, two] = await Promise.all([credential.obtain(), credential.obtain()]);
-    expect(one).toBe(two);
-    expect(one).toMatch(/^bearer eyJ[\w-]+\.[\w-]+\.[\w-]+$/);
   });
 });
 

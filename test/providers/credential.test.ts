@@ -222,20 +222,6 @@ function inTurn(...all: readonly SignedIn[]) {
 }
 
 describe('credentials', () => {
-  test('that are called expired are renewed, and the push is sent exactly once more', async () => {
-    const sandbox = await openSandbox();
-    const { asked, signIn } = inTurn(STALE, GOOD);
-    const { provider, clock } = await openProvider(sandbox, signIn);
-    await provider.connect();
-    clock.ms += 120_000;
-    const reply = await sendPush(provider, push());
-    expect(reply.meaning).toBe('accepted');
-    expect(sandbox.journal.all.map(({ status }) => status)).toEqual([401, 200]);
-    expect(asked.count).toBe(2);
-    expect((await sendPush(provider, push())).meaning).toBe('accepted');
-    expect(sandbox.journal.all).toHaveLength(3);
-  });
-
   test('that are always called expired cost one more request, and then the reply says so', async () => {
     const sandbox = await openSandbox();
     let made = 0;

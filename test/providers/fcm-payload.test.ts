@@ -33,25 +33,6 @@ test('an alert is a notification with data beside it, and the push id as its tag
   });
 });
 
-test('a silent alert goes to the quiet channel, at normal priority', async () => {
-  const { push, message } = await received({ silent: true, sound: 'default', badge: 3, priority: 'high' });
-  expect(message).toMatchObject({
-    notification: push.notification.alert,
-    android: {
-      priority: 'normal',
-      notification: { tag: push.pushId, channel_id: 'silent', notification_priority: 'PRIORITY_LOW' },
-    },
-  });
-  expect(JSON.stringify(message)).not.toMatch(/sound|count/);
-});
-
-test('a collapse key only where the producer asked for one', async () => {
-  expect((await received({ collapseId: 'thread-77' })).message).toMatchObject({
-    android: { collapse_key: 'thread-77', notification: { tag: 'thread-77' } },
-  });
-  expect((await received({})).message).not.toHaveProperty('android.collapse_key');
-});
-
 test.each([
   [NOW_MS + 90_000, '90s'],
   [NOW_MS + 1_500, '1.5s'],
@@ -61,10 +42,6 @@ test.each([
   const { reply, message } = await received({ expiresAt });
   expect(message).toMatchObject({ android: { ttl } });
   expect(reply.meaning).toBe('accepted');
-});
-
-test('without expiresAt FCM decides how long it keeps it', async () => {
-  expect((await received({})).message).not.toHaveProperty('android.ttl');
 });
 
 const TEXTS = { title: 'Room 12', body: 'Forms' };

@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { createServer as createHttp } from 'node:http';
 import { Agent, type AgentOptions, createServer } from 'node:https';
-import type { AddressInfo, Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { decodeJwt } from 'jose';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -9,6 +8,7 @@ import { FCM_ANSWERS } from '../../src/providers/fcm/answers.ts';
 import { createFcmProvider, createGoogleCredential, signInReply } from '../../src/providers/fcm/fcm.ts';
 import type { Refuse } from '../../sandbox/loopback/answers.ts';
 import { signCertificate } from '../../sandbox/loopback/certificates.ts';
+import { listen } from '../support/listen.ts';
 import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 import { authority } from './h2-server.ts';
@@ -22,14 +22,6 @@ async function serviceAccount(): Promise<Record<string, unknown>> {
 }
 
 describe('credentials', () => {
-  test('that are refused are not the fault of a notification', async () => {
-    const sandbox = await openSandbox();
-    const provider = await openFcm(sandbox);
-    sandbox.fcm.revokeKey();
-    expect(await sendPush(provider, push())).toMatchObject({ meaning: 'later', trouble: 'auth', alerted: 'no' });
-    expect(sandbox.fcm.counts.requests).toBe(1);
-  });
-
   test('a real service account fits, and is not shown to another host', async () => {
     const credentials = await serviceAccount();
     const sandbox = await openSandbox();
@@ -93,11 +85,6 @@ test.each([
     refuse(429, undefined, { quota: 'project' }),
     { meaning: 'later', code: 'RESOURCE_EXHAUSTED', trouble: 'quota' },
   ],
-  [
-    'a missing APNs key at Google concerns that device alone, and renews no credentials',
-    refuse(401, 'THIRD_PARTY_AUTH_ERROR', {}),
-    { meaning: 'rejected', code: 'THIRD_PARTY_AUTH_ERROR' },
-  ],
 ] as const)('%s', async (_name, answer, expected) => {
   const sandbox = await openSandbox();
   const one = push();
@@ -139,12 +126,6 @@ test('what FCM says is repeated without the token and the words of the alert', a
 
 const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
 const ANSWER = JSON.stringify({ access_token: 'from-google', expires_in: 3_600, token_type: 'Bearer' });
-
-async function listen(server: Server): Promise<number> {
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => void server.close());
-  return (server.address() as AddressInfo).port;
-}
 
 /** Leads every connection to a server on the loopback, with the name that was asked for. */
 class LoopbackAgent extends Agent {

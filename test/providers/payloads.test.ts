@@ -377,11 +377,6 @@ test('what an Apple device would ignore goes out, and the journal names it', asy
   ]);
 });
 
-test('a field that Google does not know is refused as Google does', async () => {
-  const { replies } = await received({ fcm: { message: { android: { notification: { visibility: 'public' } } } } });
-  expect(replies[1]).toMatchObject({ meaning: 'rejected', code: 'INVALID_ARGUMENT' });
-});
-
 test('a background push wakes the app and shows nothing', async () => {
   const { replies, apns, payload, message } = await received({
     pushType: 'background',

@@ -1,13 +1,13 @@
 import type { RequestListener } from 'node:http';
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import { createServer as createHttps, type Server } from 'node:https';
-import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import type { SendOptions } from '../../src/providers/provider.ts';
 import { createHttp1Sender, createNegotiatedSender } from '../../src/providers/sender/http1-sender.ts';
 import type { SendResult } from '../../src/providers/sender/result.ts';
 import type { Sender, SenderOptions } from '../../src/providers/sender/sender.ts';
+import { listen } from '../support/listen.ts';
 import {
   accept,
   brief,
@@ -36,11 +36,6 @@ test('an answer is its status, its headers and its body', async () => {
   });
   expect(result).toMatchObject({ kind: 'answered', status: 429, body: '{"reason":"TooManyRequests"}' });
   expect(result.kind === 'answered' && result.headers['retry-after']).toBe('7');
-});
-
-test('an answer of headers alone', async () => {
-  const { result } = await resultOf((stream) => stream.respond({ ':status': 200 }, { endStream: true }));
-  expect(result).toMatchObject({ kind: 'answered', status: 200, body: '' });
 });
 
 test('informational answers (1xx) come before the answer, and are not it', async () => {
@@ -165,9 +160,7 @@ async function openFrames(...frames: readonly string[]) {
       }, 50);
     });
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => void server.close());
-  const endpoint = { host: '127.0.0.1', port: (server.address() as AddressInfo).port };
+  const endpoint = { host: '127.0.0.1', port: await listen(server) };
   return { requests, sender: openSender({ endpoint, secureContext }, { minConnections: 1, requestTimeoutMs: 2_000 }) };
 }
 
@@ -211,12 +204,8 @@ async function openHttp1(
     });
   });
   server.on('secureConnection', () => void (connections += 1));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const endpoint = { host: '127.0.0.1', port: (server.address() as AddressInfo).port };
+  const endpoint = { host: '127.0.0.1', port: await listen(server) };
+  onTestFinished(() => server.closeAllConnections());
   const options = { endpoint, secureContext };
   return { server, options, requests, connections: () => connections };
 }
@@ -256,17 +245,6 @@ test('a permit that was taken before the server fell back does no harm', async (
     if (!('release' in permit)) throw new Error(permit.code);
     expect(await send(sender, { permit })).toMatchObject({ kind: 'answered' });
   }
-});
-
-test('a server with HTTP/2 is sent HTTP/2', async () => {
-  const server = await openServer((stream) => {
-    stream.respond({ ':status': 201 });
-    stream.end();
-  });
-  const { endpoint, secureContext } = server as unknown as SenderOptions;
-  const sender = createNegotiatedSender({ endpoint, secureContext });
-  onTestFinished(() => sender.close());
-  expect(await send(sender)).toMatchObject({ kind: 'answered', status: 201 });
 });
 
 test('requests over the number of connections wait, and those that wait too long are not sent', async () => {

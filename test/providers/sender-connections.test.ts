@@ -1,8 +1,9 @@
 import type { ServerHttp2Stream } from 'node:http2';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { backoffMs } from '../../src/providers/sender/pool.ts';
+import { listen } from '../support/listen.ts';
 import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
@@ -71,18 +72,6 @@ test('never more than the most that is allowed, whatever waits', async () => {
   expect(server.connectedAt).toHaveLength(4);
 });
 
-test('a lost connection is replaced at once, without a send that asks for it', async () => {
-  const server = await openServer();
-  const sender = openSender(server);
-  expect(tally(await postMany(sender, 20))).toEqual({ 'answered 200': 20 });
-  await waitFor(() => expect(server.sessions.size).toBe(2));
-  for (const socket of server.sockets) socket.resetAndDestroy();
-  await waitFor(() => expect(server.connectedAt).toHaveLength(4));
-  await waitFor(() => expect(server.sessions.size).toBe(2));
-  expect(tally(await postMany(sender, 20))).toEqual({ 'answered 200': 20 });
-  expect(server.connectedAt).toHaveLength(4);
-});
-
 test('the wait before the next try to connect doubles from 250 ms up to 15 s, the upper half of it by chance', () => {
   expect([1, 2, 3, 6, 7, 8, 10_000].map((failures) => backoffMs(failures, 1))).toEqual([
     250, 500, 1_000, 8_000, 15_000, 15_000, 15_000,
@@ -146,15 +135,12 @@ test('two connections of which one cannot be had: the sends take the other', asy
   expect(tally(await postMany(sender, 50))).toEqual({ 'answered 200': 50 });
 });
 
-async function listen(server: ReturnType<typeof createServer>) {
+async function serve(server: ReturnType<typeof createServer>) {
   const sockets = new Set<Socket>();
   server.on('connection', (socket: Socket) => sockets.add(socket.on('error', () => undefined)));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(async () => {
-    for (const socket of sockets) socket.destroy();
-    await new Promise((resolve) => server.close(resolve));
-  });
-  return { endpoint: { host: '127.0.0.1', port: (server.address() as AddressInfo).port }, secureContext, sockets };
+  const port = await listen(server);
+  onTestFinished(() => sockets.forEach((socket) => socket.destroy()));
+  return { endpoint: { host: '127.0.0.1', port }, secureContext, sockets };
 }
 
 test.each([
@@ -182,7 +168,7 @@ test.each([
 ] as const)(
   'a server that %s: nothing was sent, and neither a send nor connect waits for ever',
   async (_n, make, code) => {
-    const at = await listen(make());
+    const at = await serve(make());
     const sender = openSender(at, { connectTimeoutMs: 300 });
     await sender.connect();
     expect(brief(await post(sender))).toBe(`unsent ${code}`);

@@ -27,16 +27,6 @@ async function permitOf(sender: Sender): Promise<Permit> {
   return permit;
 }
 
-test('sends over the number of streams wait, and waiting is no failure', async () => {
-  const server = await openServer((stream) => void setTimeout(accept, 20, stream), {
-    settings: { maxConcurrentStreams: 2 },
-  });
-  const sender = openSender(server, { minConnections: 1, maxConnections: 1 });
-  expect(tally(await postMany(sender, 30))).toEqual({ 'answered 200': 30 });
-  expect(server.load.peak).toBe(2);
-  expect(server.connectedAt).toHaveLength(1);
-});
-
 test('who waits longest is served first', async () => {
   const server = await silentServer(1);
   const sender = openSender(server, { minConnections: 1, maxConnections: 1 });

@@ -150,14 +150,6 @@ test('the priority is the urgency, and a collapse id is tag and topic', () => {
   expect(encode().headers).not.toHaveProperty('topic');
 });
 
-test('silent: low urgency, no badge, and a field for the service worker', () => {
-  const encoded = encode({ priority: 'high', badge: 3, silent: true });
-  expect(encoded.headers).toMatchObject({ urgency: 'low' });
-  const message = messageOf(encoded);
-  expect(message).toMatchObject({ silent: true, title: 'Room 12' });
-  expect(message).not.toHaveProperty('badge');
-});
-
 test('the largest message fits into 4,096 bytes, one byte more is refused before any request', () => {
   const empty = JSON.stringify(messageOf(encode({ id: 'm', alert: { title: 'T' }, data: { text: '' } })));
   const fill = 'x'.repeat(WEBPUSH_MAX_MESSAGE_BYTES - Buffer.byteLength(empty));

@@ -1,10 +1,10 @@
-import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
 import { Queue } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
 import { homeOf, readLayout, type Layout } from '../../../src/queue/shards/layout.ts';
 import { layoutKey, QUEUE, shardPrefixes } from '../../../src/queue/names.ts';
 import { readWorkers } from '../../../src/queue/workers.ts';
+import { listen } from '../../support/listen.ts';
 import { makeNotification } from '../../support/push.ts';
 import { connectRedis } from '../../support/redis.ts';
 import { startProcess } from '../../support/process.ts';
@@ -80,9 +80,7 @@ async function openSilentEndpoint(): Promise<string> {
     socket.on('error', () => undefined);
     onTestFinished(() => void socket.destroy());
   });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  onTestFinished(() => void server.close());
-  return `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `https://127.0.0.1:${await listen(server)}`;
 }
 
 test('a worker follows a change that comes while it starts, and one that comes while it is composed anew', async () => {
