@@ -3,6 +3,7 @@ import { describe, expect, it, test } from 'vitest';
 import { APNS_REASONS } from '../../sandbox/apns/reasons.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { answerOn, connectApns, PAYLOAD, signJwt, verdict, type ApnsRequest, type JwtOptions } from './apns-client.ts';
+import { open } from './client.ts';
 import { waitFor } from '../support/wait.ts';
 
 const LIVE = {
@@ -13,8 +14,7 @@ const APNS_ID = 'eabeae54-14a8-11e5-b60b-1697f925ec7b';
 
 describe('APNs takes an alert', () => {
   it('and journals what the device gets, stamped on arrival', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectApns(sandbox);
+    const { sandbox, client } = await open(connectApns);
     const before = performance.timeOrigin + performance.now();
     const reply = await client.post({
       token: 'AB01',
@@ -54,8 +54,7 @@ describe('APNs takes an alert', () => {
   });
 
   it('stamps the instant of the headers, not that of a body that comes late', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectApns(sandbox);
+    const { sandbox, client } = await open(connectApns);
     const stream = client.open({ token: 'cd' });
     await waitFor(() => expect(sandbox.apns.counts.requests).toBe(1));
     const headersArrived = performance.timeOrigin + performance.now();
@@ -66,8 +65,7 @@ describe('APNs takes an alert', () => {
   });
 
   it('makes an apns-id where none was sent', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectApns(sandbox);
+    const { sandbox, client } = await open(connectApns);
     const { headers } = await client.post();
     expect(headers['apns-id']).toMatch(/^[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}$/);
     expect(sandbox.journal.accepted[0]?.apnsId).toBe(headers['apns-id']);
@@ -84,8 +82,7 @@ describe('APNs takes an alert', () => {
     ['a collapse id of 64 bytes', { headers: { 'apns-collapse-id': 'x'.repeat(64) } }],
     ['an expiration of 0', { headers: { 'apns-expiration': '0' } }],
   ])('also %s', async (_what, request) => {
-    const sandbox = await openSandbox();
-    const client = await connectApns(sandbox);
+    const { sandbox, client } = await open(connectApns);
     expect(verdict(await client.post(request))).toEqual({ status: 200 });
     expect(sandbox.apns.counts).toEqual({ requests: 1, accepted: 1, connections: 1 });
   });
@@ -139,8 +136,7 @@ describe('APNs refuses', () => {
     ],
     ['PayloadTooLarge', 'a payload far too large', { body: payloadOf(1_000_000) }],
   ])('with %s: %s', async (reason, _what, request) => {
-    const sandbox = await openSandbox();
-    const client = await connectApns(sandbox);
+    const { sandbox, client } = await open(connectApns);
     const reply = await client.post(request);
     expect(verdict(reply)).toEqual({ status: APNS_REASONS[reason], reason });
     expect(reply.headers['apns-id']).toMatch(/^[0-9A-F-]{36}$/);
@@ -150,8 +146,7 @@ describe('APNs refuses', () => {
   });
 
   it('nothing that only a device would ignore, but notes it in the journal', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectApns(sandbox);
+    const { sandbox, client } = await open(connectApns);
     const bodies = [
       { event: 'start', timestamp: 1, 'content-state': {}, alert: { title: { 'loc-key': 'A', 'loc-arg': [] } } },
       { event: 'begin', 'content-state': 'a', 'stale-date': 1.5, badge: 3 },
@@ -179,8 +174,7 @@ describe('APNs refuses', () => {
   });
 
   it('what comes too often for one device, and nothing for the others', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectApns(sandbox);
+    const { sandbox, client } = await open(connectApns);
     sandbox.apns.limitDevices({ max: 2, perMs: 60_000 });
     const statuses: number[] = [];
     for (const token of ['aa', 'aa', 'aa', 'bb']) statuses.push((await client.post({ token })).status);
@@ -264,36 +258,14 @@ describe('the provider token', () => {
   });
 
   test('how soon a token may change is an option', async () => {
-    const sandbox = await openSandbox({ apnsTokenUpdateMs: 0 });
-    const client = await connectApns(sandbox);
+    const { sandbox, client } = await open(connectApns, { apnsTokenUpdateMs: 0 });
     expect(verdict(await client.post())).toEqual(ACCEPTED);
     const authorization = `bearer ${await signJwt(sandbox, { salt: 'other' })}`;
     expect(verdict(await client.post({ headers: { authorization } }))).toEqual(ACCEPTED);
   });
 
-  test('a revoked key is refused, whatever the token, until it is restored', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectApns(sandbox);
-    expect(verdict(await client.post())).toEqual(ACCEPTED);
-    sandbox.apns.revokeKey();
-    expect(verdict(await client.post())).toEqual(INVALID);
-    sandbox.apns.restoreKey();
-    expect(verdict(await client.post())).toEqual(ACCEPTED);
-  });
-
-  test('tokens can be made to expire: only one that is made anew is taken', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectApns(sandbox);
-    expect(verdict(await client.post())).toEqual(ACCEPTED);
-    await sandbox.apns.expireTokens();
-    expect(verdict(await client.post())).toEqual(EXPIRED);
-    const authorization = `bearer ${await signJwt(sandbox, { salt: 'renewed' })}`;
-    expect(verdict(await client.post({ headers: { authorization } }))).toEqual(ACCEPTED);
-  });
-
   test('a scripted ExpiredProviderToken lets the connection change its token', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectApns(sandbox);
+    const { sandbox, client } = await open(connectApns);
     sandbox.apns.script('ab01', [{ kind: 'refuse', ...EXPIRED }]);
     expect(verdict(await client.post())).toEqual(EXPIRED);
     const authorization = `bearer ${await signJwt(sandbox, { salt: 'renewed' })}`;

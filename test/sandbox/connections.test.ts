@@ -6,6 +6,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { connectApns, verdict, type ApnsClient } from './apns-client.ts';
+import { open } from './client.ts';
 import { connectFcm, connectFcmHttp2 } from './fcm-client.ts';
 import { waitFor } from '../support/wait.ts';
 
@@ -25,8 +26,7 @@ const clients = {
 
 describe('streams to APNs', () => {
   it('are limited to one until a token was accepted, then to many', async () => {
-    const sandbox = await openSandbox({ maxStreams: 250 });
-    const client = await connectApns(sandbox);
+    const { client } = await open(connectApns, { maxStreams: 250 });
     expect(client.session.remoteSettings.maxConcurrentStreams).toBe(1);
     expect(verdict(await client.post({ headers: { authorization: null } }))).toMatchObject({ status: 403 });
     expect(client.session.remoteSettings.maxConcurrentStreams).toBe(1);
@@ -134,27 +134,6 @@ async function handshake(sandbox: Sandbox, platform: 'apns' | 'fcm', options: Co
 }
 
 describe('connections', () => {
-  it('can all be dropped, what is under way with them', async () => {
-    const sandbox = await openSandbox();
-    const client = await warmApns(sandbox);
-    sandbox.apns.setDefault({ kind: 'hang' });
-    const hanging = client.post();
-    await waitFor(() => expect(sandbox.journal.all).toHaveLength(2));
-    sandbox.apns.dropConnections();
-    await expect(hanging).rejects.toThrow('ECONNRESET');
-    await waitFor(() => expect(sandbox.apns.openConnections).toBe(0));
-    sandbox.apns.setDefault(undefined);
-    expect(verdict(await (await connectApns(sandbox)).post())).toEqual({ status: 200 });
-    expect(sandbox.apns.counts.connections).toBe(2);
-  });
-
-  it.each(['apns', 'fcm'] as const)('to %s are only taken where the client knows the authority', async (platform) => {
-    const sandbox = await openSandbox();
-    const refused = handshake(sandbox, platform, { servername: 'localhost' });
-    await expect(refused).rejects.toMatchObject({ code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE' });
-    expect(sandbox[platform].counts.requests).toBe(0);
-  });
-
   it.each([
     ['apns', 'api.push.apple.com'],
     ['apns', 'localhost'],

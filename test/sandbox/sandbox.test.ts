@@ -191,15 +191,6 @@ it('a Redis ends with the block that uses it', async () => {
   expect(await isOpen(url)).toBe(false);
 });
 
-it('a provider goes down and comes up on the same port', async () => {
-  await using sandbox = await startSandbox({ latency: NO_LATENCY });
-  const { url } = sandbox.fcm;
-  await sandbox.fcm.down();
-  expect([await isOpen(url), await isOpen(sandbox.apns.url)]).toEqual([false, true]);
-  await sandbox.fcm.up();
-  expect([await isOpen(url), sandbox.fcm.url]).toEqual([true, url]);
-});
-
 it('a fault in the first script is an InputError', async () => {
   await expect(startSandbox({ answers: [{ platform: 'fcm', status: 410 }] })).rejects.toBeInstanceOf(InputError);
 });
