@@ -76,12 +76,6 @@ describe('an answer that says later', () => {
     expect(decide([busy, slow]).outcome).toMatchObject({ kind: 'retried', waitMs: 33_000 });
   });
 
-  it('concerns only the devices that failed', async () => {
-    const { outcome, progress } = (await openDecisions()).decide([accepted, busy]);
-    expect(outcome.kind).toBe('retried');
-    expect(progress.devices).toEqual({ 'apns#0': 'delivered' });
-  });
-
   it('is given up after the last attempt', async () => {
     const { outcome, progress } = (await openDecisions()).decide([busy], { progress: { ...none, tries: 2 } });
     expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'attempts-exhausted', message: 'ServiceUnavailable' });

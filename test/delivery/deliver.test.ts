@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, test } from 'vitest';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
@@ -269,33 +268,4 @@ test.each([
   await limiter.block(RECIPIENT, { until: Date.now() + 600_000, reason: 'on leave' });
   const passes = [await run(makeNotification()), await run(background()), await run(update())];
   expect(passes.map(({ outcome }) => ('rule' in outcome ? outcome.rule : outcome.kind))).toEqual(expected);
-});
-
-test('of those that wait only the newest goes, in the slot of the first', async () => {
-  const { run, sandbox } = await openBench({ platforms: ['apns'] });
-  const latest = (score: string) =>
-    update({
-      onThrottle: 'latest',
-      collapseId: 'match-12',
-      liveActivity: { event: 'update', contentState: { score } },
-    });
-  await run(latest('0 : 0'));
-  const waiting = [];
-  for (const score of ['1 : 0', '1 : 1']) {
-    const notification = latest(score);
-    waiting.push({ notification, passed: await run(notification) });
-    await sleep(5); // so that it is the newer one
-  }
-  const [older, newer] = waiting;
-  if (older?.passed.outcome.kind !== 'requeued' || newer?.passed.outcome.kind !== 'requeued') throw new Error('waits');
-  expect(newer.passed.outcome.waitMs).toBeLessThanOrEqual(older.passed.outcome.waitMs);
-  await sleep(newer.passed.outcome.delayMs);
-  expect(await run(newer.notification, newer.passed.progress)).toMatchObject({ outcome: { kind: 'delivered' } });
-  expect(await run(older.notification, older.passed.progress)).toMatchObject({
-    outcome: { kind: 'superseded' },
-  });
-  const scores = sandbox.journal.accepted.map(
-    ({ payload }) => (payload as { aps: { 'content-state': object } }).aps['content-state'],
-  );
-  expect(scores).toEqual([{ score: '0 : 0' }, { score: '1 : 1' }]);
 });

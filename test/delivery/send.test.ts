@@ -86,17 +86,6 @@ describe('AT_MOST_ONCE', () => {
     expect(second.outcome).toEqual({ kind: 'delivered' });
   });
 
-  it('tries again what certainly was not alerted', async () => {
-    const { run, sandbox } = await openBench();
-    const busy = makeDevice();
-    sandbox.apns.script(busy.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
-    const notification = makeNotification({ devices: [busy] });
-    const first = await run(notification, readProgress(0), { atMostOnce: true });
-    expect(first.outcome).toMatchObject({ kind: 'retried' });
-    const second = await run(notification, readProgress(first.progress), { atMostOnce: true });
-    expect(second.outcome).toEqual({ kind: 'delivered' });
-  });
-
   it('does not send again what was under way when our own code failed', async () => {
     const { run, sandbox } = await openBench();
     const fail = () => Promise.reject(new TypeError('unforeseen'));
@@ -197,16 +186,6 @@ describe('a provider that is over its quota', () => {
     const silenced = { ...toFcm('a'), onThrottle: 'silence' };
     expect((await run(silenced, none, { quotas })).outcome).toMatchObject({ kind: 'requeued', rule: 'fcm:1/1m' });
     expect(sandbox.journal.accepted).toHaveLength(1);
-  });
-
-  it('keeps nobody who is over no quota', async () => {
-    const { run, sandbox } = await openBench();
-    const quotas = openQuotas({ max: 100, perMs: 1_000 }, ['fcm', 'apns']);
-    const outcomes = await Promise.all(
-      Array.from({ length: 20 }, (_, number) => run(toFcm(`teacher-${number}`), none, { quotas })),
-    );
-    expect(outcomes.map(({ outcome }) => outcome.kind)).toEqual(Array(20).fill('delivered'));
-    expect(sandbox.journal.accepted).toHaveLength(20);
   });
 });
 

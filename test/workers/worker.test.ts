@@ -4,7 +4,6 @@ import { main as replay } from '../../scripts/replay.ts';
 import { main as work } from '../../workers/notifications.ts';
 import { tokenOf } from '../../src/notification/device.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
-import { invalidTokensKey } from '../../src/queue/outcomes.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { runMain } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
@@ -61,25 +60,6 @@ describe('jobs of a plain BullMQ client', () => {
     await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), WITHIN);
     expect(await runMain(replay, ['--all', '--yes'], queueEnv(prefix))).toMatchObject({ code: 0 });
     await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), WITHIN);
-  });
-
-  it('report gone tokens to the producer, and retry with backoff what failed', async () => {
-    const { queue, prefix, startHere, sandbox, line } = await openReplicaBench();
-    await startHere({ BACKOFF_BASE: '100ms', LIMIT_MIN_GAP: '10ms' });
-    const [gone, busy] = [makeDevice(), makeDevice()];
-    sandbox.apns.script(gone.token, [
-      { kind: 'refuse', status: 410, reason: 'Unregistered', timestamp: 1_700_000_000_000 },
-    ]);
-    sandbox.apns.script(busy.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
-    const notification = makeNotification({ devices: [gone, busy] });
-    await queue.add('push', notification);
-    await line(/"outcome":"retried"/);
-    await line(/"outcome":"delivered"/);
-    const [entry] = await connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
-    expect(entry?.[1]).toEqual([
-      ...['recipientId', notification.recipientId, 'platform', 'apns', 'token', gone.token],
-      ...['meaning', 'gone', 'reason', 'Unregistered', 'timestamp', '1700000000000'],
-    ]);
   });
 });
 

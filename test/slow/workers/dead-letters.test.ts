@@ -99,17 +99,6 @@ test('warns, removes and counts: what will go and when, how to look, and what we
   expect(page).toContain('pushpacer_dead_letters_removed_total{why="count"} 0');
 });
 
-test('of several workers one warns, and one removes', async () => {
-  const prefix = testPrefix();
-  const letters = Array.from({ length: 150 }, (_, n) => deadLetter(`n${n}`, ago(60_000 - n)));
-  const queue = await addDead(prefix, letters);
-  const replicas = Array.from({ length: 4 }, () => start(prefix, { maxAgeMs: 10_000 }));
-  await waitFor(async () => expect(await queue.getJobCountByTypes('wait')).toBe(0));
-  const linesOf = () => replicas.flatMap(({ lines }) => lines);
-  await waitFor(() => expect(linesOf().reduce((sum, { removed = 0 }) => sum + removed, 0)).toBe(150));
-  expect(linesOf().filter(({ deadLetters }) => deadLetters !== undefined)).toHaveLength(1);
-});
-
 test('a bound on their number is warned of with the room that is left', async () => {
   const prefix = testPrefix();
   await addDead(

@@ -206,18 +206,6 @@ test('a killed worker is wrong until others have its jobs, and well after that',
   await living.waitForExit();
 }, 120_000);
 
-test('a paused queue is wrong until it is resumed', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere();
-  const env = queueEnv(bench.prefix);
-  expect(await look(env)).toMatchObject({ workersAlive: 1, ok: true });
-  await bench.queue.pause();
-  const { wrong } = await look(env);
-  expect(wrong.map(({ kind }) => kind)).toEqual(['paused']);
-  await bench.queue.resume();
-  expect(await look(env)).toMatchObject({ ok: true });
-});
-
 test('--check and --acknowledge are for the whole, and not for a live look', async () => {
   const prefix = '{none}';
   for (const args of [
