@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
-import { formatFault } from '../../src/domain/faults.ts';
 import { parseNotification } from '../../src/notification/notification.ts';
 import { redact } from '../../src/notification/redact.ts';
+import { faultsOf } from '../support/push.ts';
 
 const UPDATE = { event: 'update', contentState: { score: '2 : 1' } };
 const START = { ...UPDATE, event: 'start', attributesType: 'MatchAttributes', attributes: { home: '7b' } };
@@ -13,11 +13,6 @@ const good = {
   liveActivity: UPDATE,
 };
 const alert = { title: 'Goal' };
-
-function faultsOf(raw: unknown): string[] {
-  const parsed = parseNotification(raw);
-  return parsed.ok ? [] : parsed.faults.map(formatFault);
-}
 
 test.each([
   [{}],

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { formatFault } from '../../src/domain/faults.ts';
 import { parseNotification } from '../../src/notification/notification.ts';
 import { redact } from '../../src/notification/redact.ts';
+import { faultsOf } from '../support/push.ts';
 
 const SECRET = 'b00bf00d-secret-token';
 const APNS = { platform: 'apns', token: 'abcdef01' };
@@ -18,11 +18,6 @@ const good = {
   alert: { title: 'Room 12', body: 'Field trip forms are due' },
 };
 const background = { ...good, pushType: 'background', alert: undefined };
-
-function faultsOf(raw: unknown): string[] {
-  const parsed = parseNotification(raw);
-  return parsed.ok ? [] : parsed.faults.map(formatFault);
-}
 
 describe('what fits', () => {
   it('fills in the defaults', () => {

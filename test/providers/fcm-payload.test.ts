@@ -1,10 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { tokenOf } from '../../src/notification/device.ts';
-import { formatFault } from '../../src/domain/faults.ts';
-import { parseNotification } from '../../src/notification/notification.ts';
 import { checkInput, type EnqueueInput } from '../../src/producer/producer.ts';
 import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
-import { makePush, type PushFields } from '../support/push.ts';
+import { faultsOf, makePush, type PushFields } from '../support/push.ts';
 
 const NOW_MS = Date.parse('2026-11-21T18:00:00Z');
 
@@ -165,10 +163,6 @@ describe('android.dataOnly', () => {
     alert: TEXTS,
     data: { a: 'b' },
   };
-  const faultsOf = (fields: object) => {
-    const parsed = parseNotification({ id: 'i', ...good, android: { dataOnly: true }, ...fields });
-    return parsed.ok ? [] : parsed.faults.map(formatFault);
-  };
 
   test.each<[string, object, string[]]>([
     ['data', {}, []],
@@ -201,7 +195,9 @@ describe('android.dataOnly', () => {
         'fcm.message.android.notification: expected none beside android.dataOnly, since the app itself draws, found one',
       ],
     ],
-  ])('with %s', (_, fields, faults) => expect(faultsOf(fields)).toEqual(faults));
+  ])('with %s', (_, fields, faults) => {
+    expect(faultsOf({ id: 'i', ...good, android: { dataOnly: true }, ...fields })).toEqual(faults);
+  });
 
   test('has a size of its own: the data for Android, the alert for an iPhone', () => {
     const enqueue = (fields: Partial<EnqueueInput>) => checkInput({ ...good, android: { dataOnly: true }, ...fields });

@@ -2,28 +2,23 @@ import { createECDH, createHash } from 'node:crypto';
 import { encrypt } from 'http_ece';
 import { expect, test } from 'vitest';
 import { tokenOf } from '../../src/notification/device.ts';
-import { formatFault } from '../../src/domain/faults.ts';
-import { parseNotification } from '../../src/notification/notification.ts';
 import type { Encoded } from '../../src/providers/provider.ts';
 import { WEBPUSH_MAX_MESSAGE_BYTES } from '../../src/notification/devices/webpush/payload.ts';
 import { encodeWebpush, topicOf } from '../../src/providers/webpush/webpush.ts';
 import { browserKeys, decryptPush, sandboxSubscription } from '../../sandbox/webpush/subscription.ts';
 import { startProcess } from '../support/process.ts';
-import { makeNotification, makePush, type PushFields } from '../support/push.ts';
+import { faultsOf, makeNotification, makePush, type PushFields } from '../support/push.ts';
 
 const subscription = sandboxSubscription('https://fcm.googleapis.com', 'ana');
 
-function faultsOf(device: unknown): string[] {
-  const parsed = parseNotification({ ...makeNotification(), devices: [device] });
-  return parsed.ok ? [] : parsed.faults.map(formatFault);
-}
+const faultsOfDevice = (device: unknown) => faultsOf({ ...makeNotification(), devices: [device] });
 
 test.each([
   ['as a browser gives it', subscription],
   ['with the expirationTime of a browser', { ...subscription, expirationTime: null }],
   ['with an instant there', { ...subscription, expirationTime: 1_795_284_000_000.5 }],
 ])('a subscription %s fits', (_name, fields) => {
-  expect(faultsOf({ platform: 'webpush', ...fields })).toEqual([]);
+  expect(faultsOfDevice({ platform: 'webpush', ...fields })).toEqual([]);
 });
 
 const ENDPOINT = 'devices[0].endpoint: expected';
@@ -40,18 +35,18 @@ test.each([
   ['a host that is none', 'https://[/a', `${PLAIN} a string of 11 characters`],
   ['a number', 5, `${ENDPOINT} a string, found 5`],
 ])('an endpoint with %s is a fault, which does not show it', (_name, endpoint, fault) => {
-  expect(faultsOf({ platform: 'webpush', ...subscription, endpoint })).toEqual([fault]);
+  expect(faultsOfDevice({ platform: 'webpush', ...subscription, endpoint })).toEqual([fault]);
 });
 
 test('each fault of the keys has its path, all at once', () => {
   const keys = { p256dh: subscription.keys.p256dh.slice(1), auth: 'a+/=', extra: 1 };
-  expect(faultsOf({ platform: 'webpush', endpoint: subscription.endpoint, keys, token: 'abc' })).toEqual([
+  expect(faultsOfDevice({ platform: 'webpush', endpoint: subscription.endpoint, keys, token: 'abc' })).toEqual([
     'devices[0].keys.p256dh: expected a public key on P-256: 87 characters of base64url, beginning with B, found a string of 86 characters',
     'devices[0].keys.auth: expected a secret of 16 bytes: 22 characters of base64url, found a string of 4 characters',
     'devices[0].keys.extra: expected no such field, found one',
     'devices[0].token: expected no such field, found one',
   ]);
-  expect(faultsOf({ platform: 'webpush' })).toEqual([
+  expect(faultsOfDevice({ platform: 'webpush' })).toEqual([
     'devices[0].endpoint: expected a string, found nothing',
     'devices[0].keys: expected an object, found nothing',
   ]);

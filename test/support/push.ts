@@ -1,5 +1,7 @@
+import { formatFault } from '../../src/domain/faults.ts';
 import {
   notificationSchema,
+  parseNotification,
   type Device,
   type Notification,
   type NotificationInput,
@@ -39,6 +41,12 @@ export function makeNotification(fields: Partial<NotificationInput> = {}): Notif
     alert: { title: 'Room 12', body: 'Field trip forms are due' },
     ...fields,
   });
+}
+
+/** What is wrong with a notification, a line for each fault. */
+export function faultsOf(raw: unknown): string[] {
+  const parsed = parseNotification(raw);
+  return parsed.ok ? [] : parsed.faults.map(formatFault);
 }
 
 /** The fields of an update of one Live Activity, of which the newest is enough. */
