@@ -2,7 +2,7 @@ import type { Job } from 'bullmq';
 import { expect, vi } from 'vitest';
 import type { Notification } from '../../src/notification/notification.ts';
 import { makeNotification } from './push.ts';
-import type { ReplicaBench } from './replica.ts';
+import { openReplicaBench, type ReplicaBench } from './replica.ts';
 
 /** How long to wait for a worker. */
 export const WITHIN = { timeout: 10_000 };
@@ -25,18 +25,35 @@ export const waits = (bench: ReplicaBench, id: string) =>
     expect(await job?.getState()).toBe('delayed');
   }, WITHIN);
 
-/** One that is delivered, and more of the same recipient that wait for an hour and longer. */
+/** A bench with a replica that runs. */
+export async function openRunning(env?: Readonly<Record<string, string>>): Promise<ReplicaBench> {
+  const bench = await openReplicaBench();
+  await bench.startHere(env);
+  return bench;
+}
+
+/** Enqueues it, and resolves when it was delivered. */
+export async function deliver(bench: ReplicaBench, notification: Notification): Promise<void> {
+  await bench.producer.enqueue(notification);
+  await ends(bench, notification.id, 'delivered');
+}
+
+/** Enqueues them one after the other, each when the one before it waits, and resolves when all wait. */
+export async function enqueueWaiting(bench: ReplicaBench, notifications: readonly Notification[]): Promise<void> {
+  for (const each of notifications) {
+    await bench.producer.enqueue(each);
+    await waits(bench, each.id);
+  }
+}
+
+/** One that is delivered, and more of the same recipient that wait: under the limits of `SLOW` for an hour and longer. */
 export async function blocked<const Fields extends readonly Partial<Notification>[]>(
   bench: ReplicaBench,
   fields: Fields,
+  first: Partial<Notification> = { priority: 'high' },
 ): Promise<{ [At in keyof Fields]: Notification }> {
-  const first = makeNotification({ priority: 'high' });
-  await bench.producer.enqueue(first);
-  await ends(bench, first.id, 'delivered');
+  await deliver(bench, makeNotification(first));
   const others = fields.map((more) => makeNotification(more));
-  for (const other of others) {
-    await bench.producer.enqueue(other);
-    await waits(bench, other.id);
-  }
+  await enqueueWaiting(bench, others);
   return others as { [At in keyof Fields]: Notification };
 }

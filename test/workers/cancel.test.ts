@@ -13,7 +13,7 @@ import { outcomesIn } from '../support/outcomes.ts';
 import { liveActivity, makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, isOnCluster } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
-import { SLOW, WITHIN, blocked, ends, waits } from '../support/waiting.ts';
+import { SLOW, WITHIN, blocked, deliver, ends, enqueueWaiting, openRunning, waits } from '../support/waiting.ts';
 import { RACE_LIMITS, race } from '../support/cancel-race.ts';
 
 const DIGEST = { onThrottle: 'digest', digest: { key: 'thread-77', title: '{{count}} new' } } as const;
@@ -29,8 +29,7 @@ const dueOf = ({ timestamp, delay }: Job) => timestamp + delay;
 
 describe('by id', () => {
   test('one that waits for its slot ends as canceled at once, and its slot is free', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere(SLOW);
+    const bench = await openRunning(SLOW);
     const [one, two] = await blocked(bench, [{}, {}]);
     const before = await jobOf(bench, two.id);
     expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 1, tooLate: 0 });
@@ -45,12 +44,10 @@ describe('by id', () => {
   });
 
   test('an unknown one is neither, and one that was delivered is too late', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere();
+    const bench = await openRunning();
     expect(await bench.producer.cancel({ id: 'nobody-knows-it' })).toEqual({ canceled: 0, tooLate: 0 });
     const sent = makeNotification();
-    await bench.producer.enqueue(sent);
-    await ends(bench, sent.id, 'delivered');
+    await deliver(bench, sent);
     expect(await bench.producer.cancel({ id: sent.id })).toEqual({ canceled: 0, tooLate: 1 });
   });
 
@@ -104,26 +101,21 @@ describe('by id', () => {
     ['background', 'LIMIT_BACKGROUND_RULES', { alert: undefined }],
     ['liveactivity', 'LIMIT_LIVE_ACTIVITY_RULES', liveActivity(1)],
   ] as const)('a %s push is canceled in the limits of its kind', async (pushType, variable, fields) => {
-    const bench = await openReplicaBench();
-    await bench.startHere({ [variable]: '1/1h' });
+    const bench = await openRunning({ [variable]: '1/1h' });
     const [first, second] = [1, 2].map(() => makeNotification({ pushType, ...fields })) as Two;
-    await bench.producer.enqueue(first);
-    await ends(bench, first.id, 'delivered');
-    await bench.producer.enqueue(second);
-    await waits(bench, second.id);
+    await deliver(bench, first);
+    await enqueueWaiting(bench, [second]);
     expect(await bench.producer.cancel({ id: second.id })).toEqual({ canceled: 1, tooLate: 0 });
     await ends(bench, second.id, 'canceled');
     expect(bench.sandbox.journal.accepted).toHaveLength(1);
   });
 
   test('one that waits for a retry after a 503 is canceled', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere({ BACKOFF_BASE: '1h', BACKOFF_MAX: '2h' });
+    const bench = await openRunning({ BACKOFF_BASE: '1h', BACKOFF_MAX: '2h' });
     const device = makeDevice();
     bench.sandbox.setAnswers([{ token: device.token, status: 503 }]);
     const one = makeNotification({ devices: [device] });
-    await bench.producer.enqueue(one);
-    await waits(bench, one.id);
+    await enqueueWaiting(bench, [one]);
     expect(bench.sandbox.journal.all).toHaveLength(1);
     expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 1, tooLate: 0 });
     await ends(bench, one.id, 'canceled');
@@ -131,19 +123,21 @@ describe('by id', () => {
   });
 
   test('for one that waits for a retry after an ambiguous answer it is too late', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere({ BACKOFF_BASE: '1h', BACKOFF_MAX: '2h', LIMIT_RULES: '100/1s', LIMIT_MIN_GAP: '0' });
+    const bench = await openRunning({
+      BACKOFF_BASE: '1h',
+      BACKOFF_MAX: '2h',
+      LIMIT_RULES: '100/1s',
+      LIMIT_MIN_GAP: '0',
+    });
     const device = makeDevice();
     bench.sandbox.setAnswers([{ token: device.token, answer: 'reset-stream' }]);
     const one = makeNotification({ devices: [device] });
-    await bench.producer.enqueue(one);
-    await waits(bench, one.id);
+    await enqueueWaiting(bench, [one]);
     expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 0, tooLate: 1 });
   });
 
   test('for one whose provider takes longer to answer than the limits look back it is too late', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere({ LIMIT_RULES: '5/200ms', LIMIT_MIN_GAP: '0' });
+    const bench = await openRunning({ LIMIT_RULES: '5/200ms', LIMIT_MIN_GAP: '0' });
     const one = makeNotification();
     bench.sandbox.setAnswers([{ answer: 'accept', delay: '1500ms' }]);
     await bench.producer.enqueue(one);
@@ -156,29 +150,20 @@ describe('by id', () => {
   });
 
   test('one whose provider is down is canceled while the breaker is open', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere({ BACKOFF_BASE: '1h', BACKOFF_MAX: '2h' });
+    const bench = await openRunning({ BACKOFF_BASE: '1h', BACKOFF_MAX: '2h' });
     bench.sandbox.setAnswers([{ platform: 'apns', status: 403, reason: 'InvalidProviderToken' }]);
     const [first, second] = [makeNotification(), makeNotification({ recipientId: 'teacher-2' })];
-    await bench.producer.enqueue(first);
-    await waits(bench, first.id);
-    await bench.producer.enqueue(second);
-    await waits(bench, second.id);
+    await enqueueWaiting(bench, [first, second]);
     expect(bench.lines.filter((line) => line.includes(second.id)).join()).toContain('"outcome":"held"');
     expect(await bench.producer.cancel({ id: second.id })).toEqual({ canceled: 1, tooLate: 0 });
     await ends(bench, second.id, 'canceled');
   });
 
   test('a part of a digest is taken out of it, until the digest is sent', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere({ LIMIT_RULES: '1/3s', LIMIT_MIN_GAP: '0', OUTCOMES_MAX: '100' });
+    const bench = await openRunning({ LIMIT_RULES: '1/3s', LIMIT_MIN_GAP: '0', OUTCOMES_MAX: '100' });
     const [first, leader, one, two] = Array.from({ length: 4 }, () => makeNotification(DIGEST)) as Four;
-    await bench.producer.enqueue(first);
-    await ends(bench, first.id, 'delivered');
-    for (const each of [leader, one, two]) {
-      await bench.producer.enqueue(each);
-      await waits(bench, each.id);
-    }
+    await deliver(bench, first);
+    await enqueueWaiting(bench, [leader, one, two]);
     for (let repeats = 0; repeats < 2; repeats++)
       expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 1, tooLate: 0 });
     await ends(bench, one.id, 'canceled');
@@ -201,15 +186,10 @@ describe('by id', () => {
   });
 
   test('the leader of a digest is canceled, and the next one goes for the rest, in the same slot', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere({ LIMIT_RULES: '1/3s', LIMIT_MIN_GAP: '0' });
+    const bench = await openRunning({ LIMIT_RULES: '1/3s', LIMIT_MIN_GAP: '0' });
     const [first, leader, part, last] = Array.from({ length: 4 }, () => makeNotification(DIGEST)) as Four;
-    await bench.producer.enqueue(first);
-    await ends(bench, first.id, 'delivered');
-    for (const each of [leader, part, last]) {
-      await bench.producer.enqueue(each);
-      await waits(bench, each.id);
-    }
+    await deliver(bench, first);
+    await enqueueWaiting(bench, [leader, part, last]);
     for (let repeats = 0; repeats < 2; repeats++)
       expect(await bench.producer.cancel({ id: leader.id })).toEqual({ canceled: 1, tooLate: 0 });
     await ends(bench, leader.id, 'canceled');
@@ -221,8 +201,7 @@ describe('by id', () => {
   });
 
   test('a dead letter does not wait; its replay does', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere();
+    const bench = await openRunning();
     const device = makeDevice();
     bench.sandbox.setAnswers([{ token: device.token, reason: 'BadTopic' }]);
     const one = makeNotification({ devices: [device], recipientId: 'teacher-7' });
@@ -255,8 +234,7 @@ describe('by key', () => {
   });
 
   test('all that wait under it are canceled, and no other; a second call answers the same', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere(SLOW);
+    const bench = await openRunning(SLOW);
     const key = { cancellationKey: 'trip-77' };
     const [one, two, other, stranger] = await blocked(bench, [key, key, { cancellationKey: 'trip-78' }, {}]);
     const elsewhere = makeNotification({ recipientId: 'teacher-43', sendAfter: Date.now() + 3_600_000, ...key });
@@ -272,11 +250,9 @@ describe('by key', () => {
   });
 
   test('it forgets what was delivered, so no key is left', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere();
+    const bench = await openRunning();
     const one = makeNotification({ cancellationKey: 'trip-77' });
-    await bench.producer.enqueue(one);
-    await ends(bench, one.id, 'delivered');
+    await deliver(bench, one);
     expect(await connectRedis().keys(`${bench.prefix}:cancellation:*`)).toEqual([]);
     const target = { recipientId: one.recipientId, cancellationKey: 'trip-77' };
     expect(await bench.producer.cancel(target)).toEqual({ canceled: 0, tooLate: 0 });
@@ -320,8 +296,7 @@ describe('what a producer is answered', () => {
 
 describe('a job named cancel', () => {
   test('cancels by id and by key, and its return value says what came of it', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere(SLOW);
+    const bench = await openRunning(SLOW);
     const [one, two] = await blocked(bench, [{}, { cancellationKey: 'trip-77' }]);
     const targets = [{ id: one.id }, { recipientId: 'teacher-42', cancellationKey: 'trip-77' }];
     for (const target of targets) {
@@ -347,8 +322,7 @@ describe('a job named cancel', () => {
   });
 
   test('that does not fit becomes a dead letter', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere();
+    const bench = await openRunning();
     await bench.queue.add('cancel', { id: 'msg-1', recipientId: 'teacher-42' }, { jobId: 'bad', priority: 1 });
     const letters = createDeadLetters({ queue: bench.queue, deadQueue: bench.deadQueue });
     await vi.waitFor(async () => {
@@ -380,8 +354,7 @@ test('of a cancel and a send exactly one wins', { timeout: 120_000 }, async () =
 });
 
 test('what is canceled just as it joins a digest is canceled, once', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere({ ...SLOW, OUTCOMES_MAX: '1000' });
+  const bench = await openRunning({ ...SLOW, OUTCOMES_MAX: '1000' });
   await blocked(bench, [DIGEST]);
   const redis = connectRedis();
   const parts = Array.from({ length: 90 }, () => makeNotification(DIGEST));

@@ -5,7 +5,7 @@ import { runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { queueEnv } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
-import { SLOW, WITHIN, ends } from '../support/waiting.ts';
+import { SLOW, WITHIN, deliver, ends, openRunning } from '../support/waiting.ts';
 
 /** Workers that lack the credentials of a platform, beside others that have them. */
 
@@ -19,8 +19,7 @@ const outcomeOf = async (bench: ReplicaBench, id: string) => {
 };
 
 test('a worker without a platform puts its jobs back for one that has it: none becomes a dead letter', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere({ ...FAST, ...WITHOUT_FCM, CREDENTIALS_WAIT: '0' });
+  const bench = await openRunning({ ...FAST, ...WITHOUT_FCM, CREDENTIALS_WAIT: '0' });
   await bench.startHere(FAST);
   const all = Array.from({ length: 40 }, (_, index) =>
     makeNotification({ recipientId: `r-${index}`, devices: [makeDevice('fcm')] }),
@@ -34,8 +33,7 @@ test('a worker without a platform puts its jobs back for one that has it: none b
 });
 
 test('status and doctor say which worker lacks what', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere({ ...FAST, ...WITHOUT_FCM });
+  const bench = await openRunning({ ...FAST, ...WITHOUT_FCM });
   await bench.startHere(FAST);
   const wrong = async () => {
     const { stdout: out } = await runMain(status, ['--json'], queueEnv(bench.prefix));
@@ -57,19 +55,16 @@ test('status and doctor say which worker lacks what', async () => {
 });
 
 test('devices that no worker has all credentials for are alerted by one worker each', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere({ ...FAST, ...WITHOUT_FCM });
+  const bench = await openRunning({ ...FAST, ...WITHOUT_FCM });
   await bench.startHere({ ...FAST, ...WITHOUT_APNS });
   const one = makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] });
-  await bench.producer.enqueue(one);
-  await ends(bench, one.id, 'delivered');
+  await deliver(bench, one);
   expect(bench.sandbox.journal.accepted.map(({ platform }) => platform).toSorted()).toEqual(['apns', 'fcm']);
 });
 
 describe('where no living worker has them', () => {
   test('it becomes a dead letter after CREDENTIALS_WAIT, with no slot taken', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere({ ...SLOW, ...WITHOUT_FCM, CREDENTIALS_WAIT: '1s' });
+    const bench = await openRunning({ ...SLOW, ...WITHOUT_FCM, CREDENTIALS_WAIT: '1s' });
     const [lacks, has] = [makeNotification({ devices: [makeDevice('fcm')] }), makeNotification()];
     await bench.producer.enqueue(lacks);
     await vi.waitFor(async () => {
@@ -106,8 +101,7 @@ describe('where no living worker has them', () => {
   });
 
   test('the devices that a worker has credentials for are alerted at once', async () => {
-    const bench = await openReplicaBench();
-    await bench.startHere({ ...FAST, ...WITHOUT_FCM, CREDENTIALS_WAIT: '2s' });
+    const bench = await openRunning({ ...FAST, ...WITHOUT_FCM, CREDENTIALS_WAIT: '2s' });
     const one = makeNotification({ devices: [makeDevice('fcm'), makeDevice('apns')] });
     await bench.producer.enqueue(one);
     await vi.waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(1), WITHIN);

@@ -5,13 +5,14 @@ import { main as recipient } from '../../scripts/recipient.ts';
 import { main as replay } from '../../scripts/replay.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
+import type { Notification } from '../../src/notification/notification.ts';
 import { createProducer } from '../../src/producer/producer.ts';
 import { present } from '../queue/support.ts';
 import { jsonOf, runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, isOnCluster, queueEnv } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
-import { WITHIN, ends, waits } from '../support/waiting.ts';
+import { WITHIN, blocked, deliver, ends, enqueueWaiting, openRunning, waits } from '../support/waiting.ts';
 
 // What a notification holds while it waits is handed on, whichever way it ends.
 
@@ -30,17 +31,8 @@ const isDead = (bench: ReplicaBench, id: string) =>
 const titles = ({ sandbox }: ReplicaBench) => sandbox.journal.accepted.map(({ title }) => title);
 
 /** One that is delivered, and others that wait for their slots. */
-async function waiting(bench: ReplicaBench, fields: readonly object[]) {
-  const first = makeNotification({ alert: { title: 'first' } });
-  await bench.producer.enqueue(first);
-  await ends(bench, first.id, 'delivered');
-  const others = fields.map((more) => makeNotification(more));
-  for (const other of others) {
-    await bench.producer.enqueue(other);
-    await waits(bench, other.id);
-  }
-  return others;
-}
+const waiting = (bench: ReplicaBench, fields: readonly Partial<Notification>[]) =>
+  blocked(bench, fields, { alert: { title: 'first' } });
 
 test('a digest whose leader becomes a dead letter before its ask goes without it, and its replay is lost neither', async () => {
   const bench = await openReplicaBench();
@@ -71,15 +63,13 @@ test('a dead letter is listed as waiting no more, and its slot is free for the n
   const show = runMain(recipient, ['show', present(lost).recipientId, '--json'], queueEnv(bench.prefix));
   expect(await jsonOf(show)).toMatchObject({ reserved: [], delayed: [], sending: [], notTaken: { found: [] } });
   const next = makeNotification();
-  await bench.producer.enqueue(next);
-  await ends(bench, next.id, 'delivered');
+  await deliver(bench, next);
   const [first, second] = bench.sandbox.journal.accepted.map(({ at }) => at);
   expect(present(second) - present(first)).toBeLessThan(9_000); // with the slot taken it is 10 s
 });
 
 test('a digest goes on if the job of its leader is removed by hand', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere(LIMITS);
+  const bench = await openRunning(LIMITS);
   const [leader, part, last] = (await waiting(bench, [DIGEST, DIGEST, DIGEST])).map(({ id }) => present(id));
   await present((await bench.queue.getJob(present(leader))) as Job | undefined).remove();
   await ends(bench, present(part), 'delivered');
@@ -88,8 +78,7 @@ test('a digest goes on if the job of its leader is removed by hand', async () =>
 });
 
 test('a digest that was tried is the dead letter of all that have ended in it, and its replay sends it', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere({ ...LIMITS, BACKOFF_BASE: '8s' });
+  const bench = await openRunning({ ...LIMITS, BACKOFF_BASE: '8s' });
   const device = makeDevice('apns');
   const [leader, part] = (await waiting(bench, [{ ...DIGEST, devices: [device] }, DIGEST])).map(({ id }) =>
     present(id),
@@ -119,8 +108,7 @@ test('what was canceled is canceled, also where it would become a dead letter', 
 });
 
 test('a replay of an old `latest` does not take the place of a newer one that waits', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere(LIMITS);
+  const bench = await openRunning(LIMITS);
   const device = makeDevice('apns');
   const latest = { onThrottle: 'latest', collapseId: 'score' } as const;
   bench.sandbox.setAnswers([{ token: device.token, reason: 'BadTopic' }]);
@@ -136,19 +124,14 @@ test('a replay of an old `latest` does not take the place of a newer one that wa
 });
 
 test('what waits for another one is told at once when the line moves to earlier', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere(LIMITS);
+  const bench = await openRunning(LIMITS);
   const blockArgs = ['block', 'teacher-42', '--for', '2h', '--reason', 'a trip'];
   const latest = { onThrottle: 'latest', collapseId: 'score' } as const;
-  const first = makeNotification({ alert: { title: 'first' } });
-  await bench.producer.enqueue(first);
-  await ends(bench, first.id, 'delivered');
+  await waiting(bench, []);
   expect(await runMain(recipient, blockArgs, queueEnv(bench.prefix))).toMatchObject({ code: 0 });
-  const [old, newer, leader, part] = [latest, latest, DIGEST, DIGEST].map((fields) => makeNotification(fields));
-  for (const each of [old, newer, leader, part]) {
-    await bench.producer.enqueue(present(each));
-    await waits(bench, present(each).id);
-  }
+  const all = [latest, latest, DIGEST, DIGEST].map((fields) => makeNotification(fields));
+  await enqueueWaiting(bench, all);
+  const [old, newer, leader, part] = all;
   expect(await runMain(recipient, ['unblock', 'teacher-42'], queueEnv(bench.prefix))).toMatchObject({
     code: 0,
   });
@@ -161,18 +144,14 @@ test('what waits for another one is told at once when the line moves to earlier'
 test.each(['drop', 'silence'] as const)(
   'what `%s` makes wait for the end of the quiet hours goes when these are removed',
   async (onThrottle) => {
-    const bench = await openReplicaBench();
-    await bench.startHere({ LIMIT_RULES: '100/1m', LIMIT_MIN_GAP: '2s' });
+    const bench = await openRunning({ LIMIT_RULES: '100/1m', LIMIT_MIN_GAP: '2s' });
     const [from = '', until = ''] = [-1, 2].map((hours) =>
       new Date(Date.now() + hours * 3_600_000).toISOString().slice(11, 16),
     );
     const quiet = ['quiet', 'teacher-42', '--timezone', 'UTC', '--from', from, '--until', until];
     expect(await runMain(recipient, quiet, queueEnv(bench.prefix))).toMatchObject({ code: 0 });
     const two = [{ onThrottle }, { onThrottle }].map((fields) => makeNotification(fields));
-    for (const each of two) {
-      await bench.producer.enqueue(each);
-      await waits(bench, each.id);
-    }
+    await enqueueWaiting(bench, two);
     expect(bench.sandbox.journal.all).toEqual([]);
     expect(await runMain(recipient, ['unquiet', 'teacher-42'], queueEnv(bench.prefix))).toMatchObject({ code: 0 });
     for (const { id } of two)
@@ -186,8 +165,7 @@ test.skipIf(isOnCluster)('what a cancel costs grows with what is canceled, not w
   onTestFinished(() => redis.close());
   const client = new Redis(redis.url);
   onTestFinished(() => client.disconnect());
-  const bench = await openReplicaBench();
-  await bench.startHere({ LIMIT_RULES: '1/10s', LIMIT_MIN_GAP: '0', REDIS_URL: redis.url, HISTORY_MAX: '0' });
+  const bench = await openRunning({ LIMIT_RULES: '1/10s', LIMIT_MIN_GAP: '0', REDIS_URL: redis.url, HISTORY_MAX: '0' });
   const producer = createProducer({ redisUrl: redis.url, prefix: bench.prefix });
   onTestFinished(() => producer.close());
   const calls = async (): Promise<number> => {
@@ -242,8 +220,7 @@ test('a canceled replay whose workers die, and that is replayed again, is not se
 });
 
 test('a digest whose leader has no device any more goes to the devices of the others', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere(LIMITS);
+  const bench = await openRunning(LIMITS);
   const gone = makeDevice('apns');
   bench.sandbox.setAnswers([{ token: gone.token, reason: 'Unregistered' }]);
   const [leader, part, last] = (await waiting(bench, [{ ...DIGEST, devices: [gone] }, DIGEST, DIGEST])).map(({ id }) =>
@@ -259,8 +236,7 @@ test('a digest whose leader has no device any more goes to the devices of the ot
 });
 
 test('what has ended leaves nothing in the limiter', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere(LIMITS);
+  const bench = await openRunning(LIMITS);
   const latest = { onThrottle: 'latest', collapseId: 'score' } as const;
   const kinds = [DIGEST, DIGEST, latest, latest, {}];
   const all = await waiting(bench, kinds);

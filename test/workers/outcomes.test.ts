@@ -8,7 +8,7 @@ import { outcomesIn } from '../support/outcomes.ts';
 import { liveActivity, makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
-import { ends } from '../support/waiting.ts';
+import { ends, openRunning } from '../support/waiting.ts';
 
 const SOON = { timeout: 15_000, interval: 50 };
 
@@ -158,8 +158,7 @@ it('without OUTCOMES_MAX there is no stream', async () => {
 });
 
 it('of ten updates at once, the first one and the last one are sent', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere({ LIMIT_LIVE_ACTIVITY_RULES: '1/2s' });
+  const bench = await openRunning({ LIMIT_LIVE_ACTIVITY_RULES: '1/2s' });
   const devices = [makeDevice('apns')];
   const updates = Array.from({ length: 10 }, (_, goals) => makeNotification({ devices, ...liveActivity(goals) }));
   await bench.producer.enqueueMany(updates);
