@@ -8,7 +8,7 @@ import { DELAYS } from '../../demo/replicas.ts';
 import { startProcess, type TestProcess } from './process.ts';
 import { makeNotification } from './push.ts';
 import { delaysOf } from './real-bench.ts';
-import { testPrefix } from './redis.ts';
+import { connectRedis, testPrefix } from './redis.ts';
 
 export { ownRedis } from './own-redis.ts';
 
@@ -157,4 +157,40 @@ export async function page(
 ): Promise<{ status: number; text: string }> {
   const answer = await fetch(`${worker.url}${path}`, { signal: AbortSignal.timeout(withinMs) });
   return { status: answer.status, text: await answer.text() };
+}
+
+interface UnderWay {
+  readonly redis?: EmbeddedRedisOptions;
+  /** Of the workers, beside REDIS_URL. */
+  readonly env?: Env;
+  /** Default: 2. */
+  readonly workers?: number;
+  /** How many notifications, and how many recipients. */
+  readonly add: readonly [count: number, recipients?: number];
+  /** So many alerts went out. */
+  readonly delivered: number;
+}
+
+/** Workers that are in the middle of their work, at a Redis of their own. */
+export async function openUnderWay({ redis: options, env, workers: count = 2, add, delivered }: UnderWay) {
+  const redis = await ownRedis(options);
+  const connection = connectRedis(redis.url);
+  const bench = await openFaultBench({ connection, env: { REDIS_URL: redis.url, ...env } });
+  const workers = await Promise.all(Array.from({ length: count }, () => bench.startWorker()));
+  await bench.add(...add);
+  await bench.delivered(delivered);
+  return { redis, connection, bench, workers };
+}
+
+/** Resolves when all workers say that they are ready. */
+export async function allReady(workers: readonly FaultWorker[]): Promise<void> {
+  for (const worker of workers) await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
+}
+
+/** All that was added is delivered, each at the first attempt, and the limits held. */
+export async function allIsWell(bench: FaultBench, workers: readonly FaultWorker[]): Promise<void> {
+  await bench.completed();
+  expect(bench.verdict()).toMatchObject(KEPT);
+  expect((await bench.queue.getJobs(['completed'])).every((job) => job.attemptsMade === 1)).toBe(true);
+  await allReady(workers);
 }

@@ -3,7 +3,7 @@ import { arrivalInstant } from '../../../sandbox/journal.ts';
 import { killMasterOf, masterOf, mastersOf, waitUntilOk } from '../../../sandbox/redis/cluster-orders.ts';
 import { crc16, shardOf, shardPrefixes, SLOTS } from '../../../src/queue/names.ts';
 import { clusterEnv, connectCluster, testCluster } from '../../support/cluster.ts';
-import { eventually, openFaultBench, page, PATIENCE } from '../../support/fault-bench.ts';
+import { allReady, eventually, openFaultBench, PATIENCE } from '../../support/fault-bench.ts';
 import { testPrefix } from '../../support/redis.ts';
 
 const SHARDS = 3;
@@ -41,9 +41,7 @@ test(
     await bench.add(24, 24);
     await eventually(() => expect(bench.alerts()).toBeGreaterThan(alerts), 15_000);
     await bench.completed();
-    for (const worker of workers) {
-      await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
-    }
+    await allReady(workers);
 
     await killed.restart();
     await waitUntilOk(cluster, 6);

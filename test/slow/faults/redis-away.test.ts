@@ -2,7 +2,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
 import { createProducer } from '../../../src/producer/producer.ts';
-import { eventually, KEPT, openFaultBench, ownRedis, page, PATIENCE } from '../../support/fault-bench.ts';
+import {
+  allIsWell,
+  allReady,
+  eventually,
+  KEPT,
+  openFaultBench,
+  openUnderWay,
+  ownRedis,
+  page,
+  PATIENCE,
+} from '../../support/fault-bench.ts';
+import { present } from '../../queue/support.ts';
 import { startProcess } from '../../support/process.ts';
 import { temporaryFolder } from '../../support/program.ts';
 import { makeNotification } from '../../support/push.ts';
@@ -14,24 +25,15 @@ it.each(['ALL', 'WRITE'])(
   'a Redis that is paused (%s) for longer than the limiter waits stops all sends, and its pages say so',
   PATIENCE,
   async (mode) => {
-    const redis = await ownRedis();
-    const connection = connectRedis(redis.url);
-    const bench = await openFaultBench({ connection, env: { REDIS_URL: redis.url } });
-    const worker = await bench.startWorker();
-    await bench.add(30);
-    await bench.delivered(8);
-
+    const { connection, bench, workers } = await openUnderWay({ workers: 1, add: [30], delivered: 8 });
+    const worker = present(workers[0]);
     await connection.call('CLIENT', 'PAUSE', 3_000, mode);
     const before = bench.alerts();
     await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(503)); // it waits behind a write
     const pages = await Promise.all([page(worker, '/metrics'), page(worker, '/healthz')]);
     expect(pages.map(({ status }) => status)).toEqual([200, 200]);
     expect(bench.alerts() - before).toBeLessThanOrEqual(4); // those that had been admitted
-
-    await bench.completed();
-    expect(bench.verdict()).toMatchObject(KEPT);
-    await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
-    expect((await bench.queue.getJobs(['completed'])).every((job) => job.attemptsMade === 1)).toBe(true);
+    await allIsWell(bench, workers);
   },
 );
 
@@ -41,13 +43,8 @@ it(
   'a Redis that is full for longer than the locks last loses nothing, makes no dead letter and spends no attempt',
   PATIENCE,
   async () => {
-    const redis = await ownRedis();
-    const connection = connectRedis(redis.url);
-    const bench = await openFaultBench({ connection, env: { REDIS_URL: redis.url, LOCK_DURATION: '2s' } });
-    const workers = await Promise.all([bench.startWorker(), bench.startWorker()]);
-    await bench.add(48, 8);
-    await bench.delivered(12);
-
+    const env = { LOCK_DURATION: '2s' };
+    const { connection, bench, workers } = await openUnderWay({ env, add: [48, 8], delivered: 12 });
     await connection.config('SET', 'maxmemory', '1');
     // From now on no job can be taken. Those that were sent, and whose end cannot be saved, may be sent once more (docs/redis.md).
     const inFlight = await bench.queue.getActiveCount();
@@ -57,8 +54,7 @@ it(
     await connection.config('SET', 'maxmemory', '0');
 
     await bench.completed();
-    for (const worker of workers)
-      await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
+    await allReady(workers);
     const jobs = await bench.queue.getJobs(['completed']);
     expect(jobs.every((job) => job.attemptsMade === 1)).toBe(true);
     expect(jobs.every((job) => job.stalledCounter <= 4)).toBe(true);
@@ -72,25 +68,14 @@ it(
   'a master that becomes a replica for some seconds refuses writes, and nothing is lost, spent or dead-lettered',
   PATIENCE,
   async () => {
-    const redis = await ownRedis();
-    const connection = connectRedis(redis.url);
-    const bench = await openFaultBench({ connection, env: { REDIS_URL: redis.url } });
-    const workers = await Promise.all([bench.startWorker(), bench.startWorker()]);
-    await bench.add(36);
-    await bench.delivered(12);
-
+    const { connection, bench, workers } = await openUnderWay({ add: [36], delivered: 12 });
     await connection.replicaof('127.0.0.1', 1); // nobody there: it keeps its data, and serves it read-only
     await Promise.any(workers.map((worker) => worker.waitForLine(/READONLY/)));
     const before = bench.alerts();
     for (const worker of workers) expect((await page(worker, '/metrics')).status).toBe(200);
     await connection.replicaof('NO', 'ONE');
-
-    await bench.completed();
+    await allIsWell(bench, workers);
     expect(bench.alerts()).toBeGreaterThan(before);
-    expect(bench.verdict()).toMatchObject(KEPT);
-    expect((await bench.queue.getJobs(['completed'])).every((job) => job.attemptsMade === 1)).toBe(true);
-    for (const worker of workers)
-      await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
   },
 );
 
@@ -115,12 +100,7 @@ it('a worker that starts while Redis takes no more clients waits for its place',
 });
 
 it('workers that lose their places come back when there are some, and send nothing twice', PATIENCE, async () => {
-  const redis = await ownRedis();
-  const connection = connectRedis(redis.url);
-  const bench = await openFaultBench({ connection, env: { REDIS_URL: redis.url } });
-  const workers = await Promise.all([bench.startWorker(), bench.startWorker()]);
-  await bench.add(36);
-  await bench.delivered(12);
+  const { connection, bench, workers } = await openUnderWay({ add: [36], delivered: 12 });
   await connection.config('SET', 'maxclients', '1');
   await connection.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
   await Promise.all(workers.map((worker) => worker.waitForLine(/no connection to Redis/)));
@@ -130,7 +110,7 @@ it('workers that lose their places come back when there are some, and send nothi
 
   await bench.completed();
   expect(bench.verdict()).toMatchObject(KEPT);
-  for (const worker of workers) await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
+  await allReady(workers);
 });
 
 it(
@@ -155,11 +135,8 @@ it(
     expect(bench.alerts()).toBe(before);
 
     await proxy.admit();
-    await bench.completed();
-    expect(bench.verdict()).toMatchObject(KEPT);
-    expect((await bench.queue.getJobs(['completed'])).every((job) => job.attemptsMade === 1)).toBe(true);
+    await allIsWell(bench, [worker]);
     expect((await worker.waitForLine(/"outcome":"held"/)).includes('"attempts":0')).toBe(true);
-    await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
   },
 );
 
@@ -198,12 +175,8 @@ it.each(['always', 'everysec'])(
   async (appendfsync) => {
     const dir = await temporaryFolder();
     const options = { dir, appendonly: true, extraArgs: ['--appendfsync', appendfsync] };
-    const first = await ownRedis(options);
-    const bench = await openFaultBench({ connection: connectRedis(first.url), env: { REDIS_URL: first.url } });
-    const [worker] = await Promise.all([bench.startWorker(), bench.startWorker()]);
-    await bench.add(36);
-    await bench.delivered(15);
-
+    const { redis: first, bench, workers } = await openUnderWay({ redis: options, add: [36], delivered: 15 });
+    const worker = present(workers[0]);
     process.kill(first.pid, 'SIGKILL');
     await first.ended;
     await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(503));

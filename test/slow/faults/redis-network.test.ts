@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import { createProducer, type Producer } from '../../../src/producer/producer.ts';
 import { RedisAwayError } from '../../../src/redis/connection.ts';
-import { eventually, KEPT, openFaultBench, ownRedis, page, PATIENCE } from '../../support/fault-bench.ts';
+import { allReady, eventually, KEPT, openFaultBench, ownRedis, page, PATIENCE } from '../../support/fault-bench.ts';
 import { startProcess } from '../../support/process.ts';
 import { makeNotification } from '../../support/push.ts';
 import { openRedisProxy } from '../../support/redis-proxy.ts';
@@ -39,7 +39,7 @@ it('connections that are reset again and again lose nothing and double nothing',
   expect(bench.proxy.accepted - before).toBeGreaterThan(8); // else they were not connected, and nothing was shown
   await bench.completed();
   expect(bench.verdict()).toMatchObject(KEPT);
-  for (const worker of workers) await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
+  await allReady(workers);
 });
 
 it('connections that fall silent are given up within 15 s, and the jobs on them are done once', PATIENCE, async () => {

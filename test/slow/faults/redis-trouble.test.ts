@@ -4,9 +4,10 @@ import { expect, it, onTestFinished } from 'vitest';
 import { createProducer, type Producer } from '../../../src/producer/producer.ts';
 import type { StatusResult } from '../../../src/operations/status.ts';
 import {
+  allIsWell,
   eventually,
-  KEPT,
   openFaultBench,
+  openUnderWay,
   ownRedis,
   page,
   PATIENCE,
@@ -27,14 +28,6 @@ const BACK_WITHIN_MS = 15_000;
 function goesOn(bench: FaultBench): Promise<void> {
   const before = bench.alerts();
   return eventually(() => expect(bench.alerts()).toBeGreaterThan(before), BACK_WITHIN_MS);
-}
-
-/** All that was added is delivered, each at the first attempt, and the limits held. */
-async function allIsWell(bench: FaultBench, workers: readonly FaultWorker[]): Promise<void> {
-  await bench.completed();
-  expect(bench.verdict()).toMatchObject(KEPT);
-  expect((await bench.queue.getJobs(['completed'])).every((job) => job.attemptsMade === 1)).toBe(true);
-  for (const worker of workers) await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
 }
 
 function troubleOf(producer: Producer): Promise<unknown> {
@@ -66,13 +59,8 @@ it(
   'a Redis that another program fills goes on by itself once it has room, and nothing is alerted twice',
   PATIENCE,
   async () => {
-    const redis = await ownRedis();
-    const connection = connectRedis(redis.url);
-    const bench = await openFaultBench({ connection, env: { REDIS_URL: redis.url } });
+    const { redis, connection, bench, workers } = await openUnderWay({ add: [120], delivered: 12 });
     await using producer = createProducer({ redisUrl: redis.url, prefix: bench.prefix });
-    const workers = await Promise.all([bench.startWorker(), bench.startWorker()]);
-    await bench.add(120);
-    await bench.delivered(12);
 
     const used = Number(/^used_memory:(\d+)/m.exec(await connection.info('memory'))?.[1]);
     await connection.config('SET', 'maxmemory', String(used + 3_000_000));
@@ -153,12 +141,7 @@ const OF_STALLS =
   /^(no connection to Redis: jobs wait|Redis failed a command of the queue|jobs lost their locks|the limiter cannot)/;
 
 it('a Redis that stands still for 2 s again and again loses nothing, and its pages say so', PATIENCE, async () => {
-  const redis = await ownRedis({ appendonly: true });
-  const connection = connectRedis(redis.url);
-  const bench = await openFaultBench({ connection, env: { REDIS_URL: redis.url } });
-  const workers = await Promise.all([bench.startWorker(), bench.startWorker()]);
-  await bench.add(60);
-  await bench.delivered(12);
+  const { redis, bench, workers } = await openUnderWay({ redis: { appendonly: true }, add: [60], delivered: 12 });
   for (let stall = 0; stall < STALLS; stall++) {
     process.kill(redis.pid, 'SIGSTOP');
     try {
