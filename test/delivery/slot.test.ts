@@ -237,14 +237,6 @@ describe('the slot', () => {
     expect(await limiter.cancel({ recipientId: RECIPIENT, id: `${notification.id}/1` })).toBe(true);
   });
 
-  it('that was granted without an answer is used after all, where nothing was sent', async () => {
-    const { run, limiter, sandbox } = await openBench();
-    const notification = makeNotification();
-    await limiter.admit({ recipientId: RECIPIENT, id: `${notification.id}/0` }); // the answer came too late
-    expect((await run(notification, none, { isSlotUnused: true })).outcome).toEqual({ kind: 'delivered' });
-    expect(sandbox.journal.accepted).toHaveLength(1);
-  });
-
   it('that was granted without an answer is remembered until it is asked for again', async () => {
     const bench = await openBench();
     const { run, limiter, sandbox, parts } = bench;

@@ -42,55 +42,47 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
   ],
   ['alert.title', { alert: { title: 'a' } }, { 'payload.aps.alert.title': 'a' }, { 'message.notification.title': 'a' }],
   ['alert.body', { alert: { body: 'a' } }, { 'payload.aps.alert.body': 'a' }, { 'message.notification.body': 'a' }],
-  [
+  ...onBoth(
     'alert.subtitle',
     { alert: { ...TEXTS, subtitle: '7b' } },
-    { 'payload.aps.alert': { ...TEXTS, subtitle: '7b' } },
-    { 'message.notification': TEXTS, 'message.apns.payload.aps.alert': { ...TEXTS, subtitle: '7b' } },
-  ],
-  [
+    { alert: { ...TEXTS, subtitle: '7b' } },
+    { 'message.notification': TEXTS },
+  ),
+  ...onBoth(
     'alert.titleLocKey',
     { alert: { titleLocKey: 'T' } },
-    { 'payload.aps.alert': { 'title-loc-key': 'T' } },
-    {
-      'message.notification': undefined,
-      'message.android.notification.title_loc_key': 'T',
-      'message.apns.payload.aps.alert': { 'title-loc-key': 'T' },
-    },
-  ],
-  [
+    { alert: { 'title-loc-key': 'T' } },
+    { 'message.notification': undefined, 'message.android.notification.title_loc_key': 'T' },
+  ),
+  ...onBoth(
     'alert.titleLocArgs',
     { alert: { titleLocKey: 'T', titleLocArgs: ['a', 'b'] } },
-    { 'payload.aps.alert.title-loc-args': ['a', 'b'] },
-    {
-      'message.android.notification.title_loc_args': ['a', 'b'],
-      'message.apns.payload.aps.alert.title-loc-args': ['a', 'b'],
-    },
-  ],
-  [
+    { 'alert.title-loc-args': ['a', 'b'] },
+    { 'message.android.notification.title_loc_args': ['a', 'b'] },
+  ),
+  ...onBoth(
     'alert.subtitleLocKey',
     { alert: { ...TEXTS, subtitleLocKey: 'S' } },
-    { 'payload.aps.alert': { ...TEXTS, 'subtitle-loc-key': 'S' } },
-    { 'message.notification': TEXTS, 'message.apns.payload.aps.alert': { ...TEXTS, 'subtitle-loc-key': 'S' } },
-  ],
-  [
+    { alert: { ...TEXTS, 'subtitle-loc-key': 'S' } },
+    { 'message.notification': TEXTS },
+  ),
+  ...onBoth(
     'alert.subtitleLocArgs',
     { alert: { title: 'a', subtitleLocKey: 'S', subtitleLocArgs: ['b'] } },
-    { 'payload.aps.alert.subtitle-loc-args': ['b'] },
-    { 'message.apns.payload.aps.alert.subtitle-loc-args': ['b'] },
-  ],
-  [
+    { 'alert.subtitle-loc-args': ['b'] },
+  ),
+  ...onBoth(
     'alert.bodyLocKey',
     { alert: { title: 'a', bodyLocKey: 'B' } },
-    { 'payload.aps.alert': { title: 'a', 'loc-key': 'B' } },
-    { 'message.android.notification.body_loc_key': 'B', 'message.apns.payload.aps.alert.loc-key': 'B' },
-  ],
-  [
+    { alert: { title: 'a', 'loc-key': 'B' } },
+    { 'message.android.notification.body_loc_key': 'B' },
+  ),
+  ...onBoth(
     'alert.bodyLocArgs',
     { alert: { bodyLocKey: 'B', bodyLocArgs: ['c'] } },
-    { 'payload.aps.alert.loc-args': ['c'] },
-    { 'message.android.notification.body_loc_args': ['c'], 'message.apns.payload.aps.alert.loc-args': ['c'] },
-  ],
+    { 'alert.loc-args': ['c'] },
+    { 'message.android.notification.body_loc_args': ['c'] },
+  ),
   [
     'data',
     { data: { text: 'a', form: { id: 7, tags: [true, null] }, count: 1.5 } },
@@ -107,18 +99,13 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
       'message.apns.payload.aps.mutable-content': 1,
     },
   ],
-  [
+  ...onBoth(
     'sound',
     { sound: 'bell.caf' },
-    { 'payload.aps.sound': 'bell.caf' },
-    { 'message.android.notification.sound': 'bell.caf', 'message.apns.payload.aps.sound': 'bell.caf' },
-  ],
-  [
-    'badge',
-    { badge: 3 },
-    { 'payload.aps.badge': 3 },
-    { 'message.android.notification.notification_count': 3, 'message.apns.payload.aps.badge': 3 },
-  ],
+    { sound: 'bell.caf' },
+    { 'message.android.notification.sound': 'bell.caf' },
+  ),
+  ...onBoth('badge', { badge: 3 }, { badge: 3 }, { 'message.android.notification.notification_count': 3 }),
   [
     'priority',
     { priority: 'high' },
@@ -163,27 +150,23 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
     critical: 1,
     volume: 0.8,
   }),
-  [
+  ...onBoth(
     'apns.sound.name',
     { sound: 'other.caf', apns: { sound: { name: 'a.caf' } } },
-    { 'payload.aps.sound': 'a.caf' },
-    { 'message.apns.payload.aps.sound': 'a.caf', 'message.android.notification.sound': 'other.caf' },
-  ],
-  [
+    { sound: 'a.caf' },
+    { 'message.android.notification.sound': 'other.caf' },
+  ),
+  ...onBoth(
     'apns.sound.critical',
     { apns: { sound: { name: 'default', critical: true } } },
-    { 'payload.aps.sound': { name: 'default', critical: 1 } },
-    {
-      'message.apns.payload.aps.sound': { name: 'default', critical: 1 },
-      'message.android.notification.sound': undefined,
-    },
-  ],
-  [
+    { sound: { name: 'default', critical: 1 } },
+    { 'message.android.notification.sound': undefined },
+  ),
+  ...onBoth(
     'apns.sound.volume',
     { apns: { sound: { name: 'default', volume: 0 } } },
-    { 'payload.aps.sound': { name: 'default', critical: 0, volume: 0 } },
-    { 'message.apns.payload.aps.sound.volume': 0 },
-  ],
+    { sound: { name: 'default', critical: 0, volume: 0 } },
+  ),
   ['apns.priority', { apns: { priority: 5 } }, { priority: '5' }, { 'message.apns.headers.apns-priority': '5' }],
   [
     'apns.topic',
@@ -222,9 +205,15 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
   ['webpush', { webpush: {} }, NOTHING, NOTHING], // what browsers get of it: webpush-payload.test.ts
 ];
 
+/** What iPhones get in `aps`, by either way. @param more what FCM's message has beside it */
+function onBoth(field: string, given: Given, aps: Wire, more: Wire = {}): [string, Given, Wire, Wire][] {
+  const below = (path: string): Wire =>
+    Object.fromEntries(Object.entries(aps).map(([key, value]) => [`${path}.${key}`, value]));
+  return [[field, given, below('payload.aps'), { ...more, ...below('message.apns.payload.aps') }]];
+}
+
 function onIphones(field: string, value: unknown, key: string, written = value): [string, Given, Wire, Wire][] {
-  const wire = { [`payload.aps.${key}`]: written };
-  return [[`apns.${field}`, { apns: { [field]: value } }, wire, { [`message.apns.payload.aps.${key}`]: written }]];
+  return onBoth(`apns.${field}`, { apns: { [field]: value } }, { [key]: written });
 }
 
 function onAndroid(field: string, value: unknown, key: string, written = value): [string, Given, Wire, Wire][] {

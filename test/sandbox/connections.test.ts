@@ -113,8 +113,6 @@ it('a GOAWAY is nothing to HTTP/1.1', async () => {
 it.each([
   ['apns', 'AB', 'stream', 'NGHTTP2_INTERNAL_ERROR'], // a token of APNs is the same in capitals
   ['apns', 'AB', 'refused-stream', 'NGHTTP2_REFUSED_STREAM'],
-  ['fcm', 'ab', 'stream', 'NGHTTP2_INTERNAL_ERROR'],
-  ['fcm', 'ab', 'refused-stream', 'NGHTTP2_REFUSED_STREAM'],
 ] as const)('%s resets for %s a %s alone; the connection goes on', async (platform, token, scope, code) => {
   const sandbox = await openSandbox();
   const { send } = await clients[platform](sandbox);

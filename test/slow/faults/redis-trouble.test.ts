@@ -123,7 +123,10 @@ it('a replica that is promoted late is used within seconds after that, and nothi
   process.kill(master.pid, 'SIGKILL');
   await Promise.all(workers.map((worker) => worker.waitForLine(/READONLY/)));
   await eventually(async () => {
-    expect(await troubleOf(producer)).toMatchObject({ name: 'RedisAwayError', trouble: 'not-now' });
+    expect(await troubleOf(producer)).toMatchObject({
+      ...{ name: 'RedisAwayError', trouble: 'not-now' },
+      message: expect.stringMatching(/^Redis cannot now: 127\.0\.0\.1:\d+ \(READONLY /) as string,
+    });
   });
   const before = bench.alerts();
   await sleep(UNPROMOTED_MS);

@@ -10,8 +10,6 @@ import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
 import { keepDeadLetters } from '../../../workers/dead-letters.ts';
 import { openQueues } from '../../../workers/redis.ts';
 import { deadLetter } from '../../dead-letters/letters.ts';
-import { startProcess } from '../../support/process.ts';
-import { makeDevice, makeNotification } from '../../support/push.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../../support/redis.ts';
 import { waitFor } from '../../support/wait.ts';
 import { openWorkerBench } from '../../support/worker.ts';
@@ -158,17 +156,4 @@ test('a worker looks after its dead letters', async () => {
   expect(await page()).toContain('pushpacer_dead_letters_removed_total{why="age"} 1');
   worker.kill('SIGTERM');
   expect((await worker.waitForExit()).code).toBe(0);
-});
-
-test('a replay alerts only the devices that were not alerted before the job was given up', async () => {
-  const { prefix, sandbox, startWorker } = await openWorkerBench();
-  const devices = [makeDevice('apns'), makeDevice('fcm')];
-  const notification = makeNotification({ devices });
-  const letter = { notification, reason: 'stalled', delivered: ['apns#0'] } as const;
-  await addDead(prefix, [deadLetter(notification.id, letter)]);
-  const env = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix };
-  expect((await startProcess({ args: ['scripts/replay.ts', '--all', '--yes'], env }).waitForExit()).code).toBe(0);
-  const worker = await startWorker();
-  await worker.waitForLine(/"outcome":"delivered"/);
-  expect(sandbox.journal.accepted.map(({ token }) => token)).toEqual([devices[1]?.token]);
 });

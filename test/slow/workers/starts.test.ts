@@ -136,72 +136,38 @@ describe('a worker under npx', () => {
 
 describe('who started a worker', () => {
   const NPM = { npm_command: 'exec', npm_lifecycle_event: 'npx' };
-  const table = (...rows: readonly (readonly [pid: number, parentPid: number, command: string])[]) => {
-    const known = new Map(rows.map(([pid, parentPid, command]) => [pid, { parentPid, command }]));
+  /** The commands of the worker's parent, and of that one's parent. */
+  const table = (...commands: readonly string[]) => {
+    const pids = [10, 5, 1];
+    const known = new Map(
+      commands.map((command, at) => [pids[at] ?? 0, { parentPid: pids[at + 1] ?? 0, command }] as const),
+    );
     let own = 10;
     const processes: Processes = { parentPid: () => own, look: (pid) => known.get(pid) };
     return { processes, known, adopt: (pid: number) => (own = pid) };
   };
 
-  it.each([
-    [
-      'npx with its shell',
-      [
-        [10, 5, "sh -c 'pushpacer' worker"],
-        [5, 1, 'npm exec pushpacer worker'],
-      ],
-      true,
-    ],
-    [
-      'npm without one',
-      [
-        [10, 5, 'npm run worker'],
-        [5, 1, 'bash'],
-      ],
-      true,
-    ],
-    ['npm by its file', [[10, 5, 'node /usr/lib/node_modules/npm/bin/npm-cli.js run worker']], true],
-    [
-      'yarn',
-      [
-        [10, 5, '/bin/sh -c pushpacer worker'],
-        [5, 1, 'node /opt/yarn-1.22/bin/yarn.js worker'],
-      ],
-      true,
-    ],
-    [
-      'a test run that npm started',
-      [
-        [10, 5, 'node (vitest 1)'],
-        [5, 1, 'npm test'],
-      ],
-      false,
-    ],
-    ['a daemon that npm started', [[10, 1, 'PM2 v6: God Daemon (/root/.pm2)']], false],
-    [
-      'a shell of its own',
-      [
-        [10, 5, 'bash'],
-        [5, 1, 'npm exec bash'],
-      ],
-      false,
-    ],
-  ] as const)('%s: npm is %s', (_, rows, isNpm) => {
-    expect(findParent(NPM, table(...rows).processes).isNpm).toBe(isNpm);
-    expect(findParent({}, table(...rows).processes).isNpm).toBe(false);
+  it.each<[string, commands: string[], isNpm: boolean]>([
+    ['npx with its shell', ["sh -c 'pushpacer' worker", 'npm exec pushpacer worker'], true],
+    ['npm without one', ['npm run worker', 'bash'], true],
+    ['npm by its file', ['node /usr/lib/node_modules/npm/bin/npm-cli.js run worker'], true],
+    ['yarn', ['/bin/sh -c pushpacer worker', 'node /opt/yarn-1.22/bin/yarn.js worker'], true],
+    ['a test run that npm started', ['node (vitest 1)', 'npm test'], false],
+    ['a daemon that npm started', ['PM2 v6: God Daemon (/root/.pm2)'], false],
+    ['a shell of its own', ['bash', 'npm exec bash'], false],
+  ])('%s: npm is %s', (_, commands, isNpm) => {
+    expect(findParent(NPM, table(...commands).processes).isNpm).toBe(isNpm);
+    expect(findParent({}, table(...commands).processes).isNpm).toBe(false);
   });
 
   it('is gone when the parent changed, or the parent of the shell between', () => {
-    const rows = [
-      [10, 5, 'sh -c pushpacer worker'],
-      [5, 1, 'npm exec pushpacer worker'],
-    ] as const;
-    const first = table(...rows);
+    const commands = ['sh -c pushpacer worker', 'npm exec pushpacer worker'];
+    const first = table(...commands);
     const orphan = findParent(NPM, first.processes);
     expect(orphan.isGone()).toBe(false);
     first.adopt(1);
     expect(orphan.isGone()).toBe(true);
-    const second = table(...rows);
+    const second = table(...commands);
     const behindShell = findParent(NPM, second.processes);
     second.known.set(10, { parentPid: 1, command: 'sh -c pushpacer worker' });
     expect(behindShell.isGone()).toBe(true);
