@@ -61,6 +61,17 @@ function failingLimiter(error: Error): DeliverParts['limiter'] {
   return { admit: fail, refund: fail, release: fail, forget: fail, moveUp: fail };
 }
 
+/** A quota that does not answer the first ask, and has room. */
+function quotaAwayOnce(): DeliverParts['quotas'] {
+  let asks = 0;
+  const take = () => {
+    asks += 1;
+    if (asks === 1) return Promise.reject(new LimiterUnavailableError('away'));
+    return Promise.resolve({ kind: 'taken', useBy: Infinity } as const);
+  };
+  return new Map([['apns', { take }]]);
+}
+
 it('keeps a notification while the limiter does not answer: nothing is sent, no attempt is spent', async () => {
   const { queue, lines, sandbox } = await openProcessor({
     limiter: failingLimiter(new LimiterUnavailableError('away')),
@@ -72,13 +83,7 @@ it('keeps a notification while the limiter does not answer: nothing is sent, no 
 });
 
 it('keeps one slot, not two, where the quota does not answer after the slot was taken', async () => {
-  let asks = 0;
-  const take = () => {
-    asks += 1;
-    if (asks === 1) return Promise.reject(new LimiterUnavailableError('away'));
-    return Promise.resolve({ kind: 'taken', useBy: Infinity } as const);
-  };
-  const { queue, lines, sandbox, limiter } = await openProcessor({ quotas: new Map([['apns', { take }]]) });
+  const { queue, lines, sandbox, limiter } = await openProcessor({ quotas: quotaAwayOnce() });
   const job = await queue.add('push', makeNotification({ recipientId: 'teacher-7' }));
   await vi.waitFor(async () => expect(await job.getState()).toBe('completed'), { timeout: 10_000 });
   expect(lines.join()).toContain('"code":"limiter-unavailable","attempts":0');
@@ -191,15 +196,9 @@ it('puts a job back while a newer version wrote what the limiter needs, and send
 });
 
 it('tells a watcher of each pass in order, and waits for it before the progress is saved and the job completed', async () => {
-  let asks = 0;
-  const take = () => {
-    asks += 1;
-    if (asks === 1) return Promise.reject(new LimiterUnavailableError('away'));
-    return Promise.resolve({ kind: 'taken', useBy: Infinity } as const);
-  };
   const seen: unknown[] = [];
   const { queue } = await openProcessor(
-    { quotas: new Map([['apns', { take }]]) },
+    { quotas: quotaAwayOnce() },
     {
       taken: ({ before }) => void seen.push(['taken', before.traceparent]),
       async ended(context, { kind }, { attempts }) {

@@ -1,9 +1,8 @@
 import { createECDH, generateKeyPairSync } from 'node:crypto';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { decodeJwt, decodeProtectedHeader } from 'jose';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { loadConfig } from '../../src/config/config.ts';
 import { formatFault, InputError } from '../../src/domain/faults.ts';
 import { createAllowed } from '../../src/providers/webpush/origins.ts';
@@ -14,6 +13,7 @@ import {
   type WebpushOptions,
 } from '../../src/providers/webpush/webpush.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { temporaryFolder } from '../support/program.ts';
 import { openSandbox, openWebpush, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 
@@ -226,8 +226,7 @@ test('a key and a subject turn it on, and the public key is compared with the pr
 });
 
 test('the key may be in a file, as base64url or PEM, and means the same public key', async () => {
-  const dir = await mkdtemp(join(tmpdir(), 'pushpacer-test-'));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  const dir = await temporaryFolder();
   const { privateKey } = readVapidKey(PRIVATE) ?? {};
   const pem = privateKey?.export({ type: 'pkcs8', format: 'pem' }) as string;
   for (const text of [

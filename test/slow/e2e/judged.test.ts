@@ -1,5 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it, describe } from 'vitest';
 import { demo } from '../../../demo/demo.ts';
@@ -10,6 +9,7 @@ import { startBusyLoops } from '../../support/busy.ts';
 import { runMain } from '../../support/command.ts';
 import { expectSelfContained, expectWellFormed } from '../../support/markup.ts';
 import { startProcess } from '../../support/process.ts';
+import { temporaryFolder } from '../../support/program.ts';
 
 interface Demo {
   readonly result: Record<string, number>;
@@ -23,13 +23,11 @@ interface Demo {
 }
 
 async function runDemo(): Promise<Demo> {
-  const folder = await mkdtemp(join(tmpdir(), 'pushpacer-demo-'));
-  const file = join(folder, 'report.html');
+  const file = join(await temporaryFolder(), 'report.html');
   const args = ['demo/demo.ts', '--json', '--report', file];
   const { code, stdout, stderr } = await startProcess({ args }).waitForExit(120_000);
   expect(stdout, stderr).toContain('"notifications"');
   const report = await readFile(file, 'utf8');
-  await rm(folder, { recursive: true });
   const printed = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Record<string, number> &
     Pick<Demo, 'deadLetters'>;
   const { deadLetters, ...result } = printed;

@@ -1,7 +1,6 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { it, expect, onTestFinished, vi, test } from 'vitest';
+import { it, expect, vi, test } from 'vitest';
 import { FLOOD, runFlood, type FloodFigures } from '../../../bench/pacing/rows.ts';
 import { readProgress } from '../../../src/delivery/context.ts';
 import type { Device, Notification } from '../../../src/notification/notification.ts';
@@ -10,6 +9,7 @@ import { notification, present } from '../../queue/support.ts';
 import { expectPaced } from '../../support/burst.ts';
 import { ownRedis } from '../../support/fault-bench.ts';
 import { measured, type Measurement } from '../../support/measured.ts';
+import { temporaryFolder } from '../../support/program.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { openRealBench } from '../../support/real-bench.ts';
 import { connectRedis } from '../../support/redis.ts';
@@ -53,9 +53,7 @@ it('slots of one recipient follow the order of enqueuing, also at a worker that 
 }, 90_000);
 
 async function limitsFile(categories: unknown): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'pushpacer-limits-'));
-  onTestFinished(() => rm(folder, { recursive: true }));
-  const file = join(folder, 'limits.json');
+  const file = join(await temporaryFolder(), 'limits.json');
   await writeFile(file, JSON.stringify({ categories }));
   return file;
 }
