@@ -142,80 +142,62 @@ describe('a second acceptance', () => {
     expect(count({ entries: [...entries, entryOf('a', 2, other)] })).toMatchObject({ duplicates: 1 });
   });
 
-  it('has no reason where nothing happened', () => {
-    expect(count({})).toMatchObject({ duplicates: 1, duplicateBound: 0, unexplainedDuplicates: 1 });
-  });
-
-  it('has none in an answer of 201, with which push services for browsers accept', () => {
-    const answered = (status: number) => [entryOf('a', 0, { status }), entryOf('a', 1, { status })];
-    expect(count({ entries: answered(201) })).toMatchObject({ duplicateBound: 0, unexplainedDuplicates: 1 });
-    expect(count({ entries: answered(500) })).toMatchObject({ duplicateBound: 2, unexplainedDuplicates: 0 });
-  });
-
-  it('is explained by its own notification in hand at a kill, and by no other one', () => {
-    const explained = { duplicates: 1, duplicateBound: 1, unexplainedDuplicates: 0 };
-    expect(count({ incidents: [incident(['a'])] })).toMatchObject({ ...explained, explainedBy: { kill: 1 } });
-    expect(count({ incidents: [incident(['b'])] })).toMatchObject({ duplicateBound: 1, unexplainedDuplicates: 1 });
-  });
-
-  it('is not explained by a kill before the first or after the second', () => {
-    expect(count({ incidents: [incident(['a'], 100)] })).toMatchObject({ unexplainedDuplicates: 1 });
-    expect(count({ incidents: [incident(['a'], 9_001)] })).toMatchObject({ unexplainedDuplicates: 1 });
-  });
-
-  it('is explained where a frozen worker sent one of the two when it went on, with the job in another hand', () => {
-    const thaw = (id: string, from: number) => ({ ids: new Set([id]), from, until: from + 250 });
-    const explained = { unexplainedDuplicates: 0, explainedBy: { stop: 1 } };
-    expect(count({ thaws: [thaw('a', 900)] })).toMatchObject(explained);
-    expect(count({ thaws: [thaw('a', 8_900)] })).toMatchObject(explained);
-    expect(count({ thaws: [thaw('b', 900)] })).toMatchObject({ unexplainedDuplicates: 1 });
-    expect(count({ thaws: [thaw('a', 1_001)] })).toMatchObject({ unexplainedDuplicates: 1 });
-    expect(count({ thaws: [thaw('a', 700)] })).toMatchObject({ unexplainedDuplicates: 1 });
-  });
-
-  it('is explained where the worker says that it did not renew the lock of its own job in time', () => {
-    const says = (jobIds: readonly string[], time: number) => ({
-      ...{ level: 'warn', time: new Date(time).toISOString(), jobs: 1, jobIds },
+  const answered = (status: number) => [entryOf('a', 0, { status }), entryOf('a', 1, { status })];
+  const afterAnswer = (said: object) => [entryOf('a', 1_000, said), entryOf('a', 9_000)];
+  const thaw = (id: string, from: number): Thaw => ({ ids: new Set([id]), from, until: from + 250 });
+  /** What a worker logs that did not renew the locks of these jobs in time. */
+  const lost = (jobId: string, time: number) => {
+    const line = {
+      ...{ level: 'warn', time: new Date(time).toISOString(), jobs: 1, jobIds: [jobId] },
       msg: 'locks were not renewed in time, since Redis did not answer or this process was busy: 1 job went to other workers, or will',
-    });
-    const lost = (...line: Parameters<typeof says>) =>
-      lostLocks(new Map([['worker-0.log', parseLog(JSON.stringify(says(...line)))]]));
-    expect(count({ incidents: lost(['a#r1'], 9_500) })).toMatchObject({
-      ...{ unexplainedDuplicates: 0, explainedBy: { lock: 1 } },
-    });
-    expect(count({ incidents: lost(['b'], 9_500) })).toMatchObject({ unexplainedDuplicates: 1 });
-    expect(count({ incidents: lost(['a'], 400) })).toMatchObject({ unexplainedDuplicates: 1 });
+    };
+    return lostLocks(new Map([['worker-0.log', parseLog(JSON.stringify(line))]]));
+  };
+  const outage = { kind: 'redis' as const, at: 200, until: 1_500, ids: new Set(['a']) };
+  const cuts = [{ platform: 'apns' as const, at: 1_100 }];
+  const attempts = [{ at: 1_150, device: 'apns#0', error: 'reset: socket hang up' }];
+  const ends = { completed: [completedOf('a', 'delivered', { attempts })], dead: [] };
+
+  it.each<[why: string, more: Partial<DuplicatesParts>, counts: object]>([
+    ['nothing happened', {}, { duplicates: 1, duplicateBound: 0 }],
+    ['both got 201, with which push services for browsers accept', { entries: answered(201) }, { duplicateBound: 0 }],
+    ['another one was in hand at a kill', { incidents: [incident(['b'])] }, { duplicateBound: 1 }],
+    ['the kill came before the first', { incidents: [incident(['a'], 100)] }, {}],
+    ['the kill came after the second', { incidents: [incident(['a'], 9_001)] }, {}],
+    ['a frozen worker sent another one', { thaws: [thaw('b', 900)] }, {}],
+    ['the worker went on after the first', { thaws: [thaw('a', 1_001)] }, {}],
+    ['the worker went on too long before the first', { thaws: [thaw('a', 700)] }, {}],
+    ['a worker lost the lock of another one', { incidents: lost('b', 9_500) }, {}],
+    ['a worker lost its lock long before', { incidents: lost('a', 400) }, {}],
+    ['only the provider says that the answer was cut off', { cuts }, {}],
+    ['only the job says so', { ends }, {}],
+    ['it was cut off at another provider', { ends, cuts: [{ platform: 'fcm', at: 1_100 }] }, {}],
+  ])('has no reason where %s', (_, more, counts) => {
+    expect(count(more)).toMatchObject({ unexplainedDuplicates: 1, ...counts });
   });
 
-  it('may come out of an outage of Redis that the first one fell into', () => {
-    const outage = { kind: 'redis' as const, at: 200, until: 1_500, ids: new Set(['a']) };
-    expect(count({ incidents: [outage] })).toMatchObject({ unexplainedDuplicates: 0, explainedBy: { redis: 1 } });
-  });
-
-  it.each([
-    ['an error', { status: 500, reason: 'InternalServerError' }],
-    ['nothing', { status: undefined, reason: 'hang' }],
-  ])('is explained where the first was answered with %s', (_what, said) => {
-    const entries = [entryOf('a', 1_000, said), entryOf('a', 9_000)];
-    expect(count({ entries })).toMatchObject({
-      duplicateBound: 1,
-      unexplainedDuplicates: 0,
-      explainedBy: { answer: 1 },
-    });
-  });
-
-  it('is explained where the answer was cut off, as the provider and the job both say', () => {
-    const cuts = [{ platform: 'apns' as const, at: 1_100 }];
-    const attempts = [{ at: 1_150, device: 'apns#0', error: 'reset: socket hang up' }];
-    const ends = { completed: [completedOf('a', 'delivered', { attempts })], dead: [] };
-    expect(count({ cuts, ends })).toMatchObject({
-      duplicateBound: 1,
-      explainedBy: { cut: 1 },
-      unexplainedDuplicates: 0,
-    });
-    expect(count({ cuts })).toMatchObject({ unexplainedDuplicates: 1 });
-    expect(count({ ends })).toMatchObject({ unexplainedDuplicates: 1 });
-    expect(count({ ends, cuts: [{ platform: 'fcm', at: 1_100 }] })).toMatchObject({ unexplainedDuplicates: 1 });
+  it.each<[why: string, more: Partial<DuplicatesParts>, explainedBy: object, counts?: object]>([
+    ['it was in hand at a kill', { incidents: [incident(['a'])] }, { kill: 1 }, { duplicates: 1, duplicateBound: 1 }],
+    ['a frozen worker sent the first when it went on', { thaws: [thaw('a', 900)] }, { stop: 1 }],
+    ['a frozen worker sent the second when it went on', { thaws: [thaw('a', 8_900)] }, { stop: 1 }],
+    ['its worker says that it did not renew its lock in time', { incidents: lost('a#r1', 9_500) }, { lock: 1 }],
+    ['the first one fell into an outage of Redis', { incidents: [outage] }, { redis: 1 }],
+    ['both were answered with an error', { entries: answered(500) }, { answer: 1 }, { duplicateBound: 2 }],
+    [
+      'the first was answered with an error',
+      { entries: afterAnswer({ status: 500, reason: 'InternalServerError' }) },
+      { answer: 1 },
+      { duplicateBound: 1 },
+    ],
+    [
+      'the first was answered with nothing',
+      { entries: afterAnswer({ status: undefined, reason: 'hang' }) },
+      { answer: 1 },
+      { duplicateBound: 1 },
+    ],
+    ['the answer was cut off, as both say', { cuts, ends }, { cut: 1 }, { duplicateBound: 1 }],
+  ])('is explained where %s', (_, more, explainedBy, counts = {}) => {
+    expect(count(more)).toMatchObject({ unexplainedDuplicates: 0, explainedBy, ...counts });
   });
 
   it('goes out under the ids of the first', () => {
