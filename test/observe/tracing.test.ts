@@ -235,19 +235,6 @@ it('notes the trace in the job and in its dead letter, and nothing where it is o
   expect(letter.story).toMatchObject({ traceparent });
 });
 
-it('begins a span of a producer in the span that is active in its app', async () => {
-  context.setGlobalContextManager(contextManager());
-  const { producer } = await openTraced();
-  await trace.getTracer('an app').startActiveSpan('POST /lessons', async (span) => {
-    await producer.enqueue(makeNotification());
-    span.end();
-    expect(enqueueSpans().map(({ parentSpanContext }) => parentSpanContext?.spanId)).toEqual([
-      span.spanContext().spanId,
-    ]);
-  });
-  context.disable();
-});
-
 it('goes on with the trace of a request to the HTTP API', async () => {
   context.setGlobalContextManager(contextManager());
   vi.stubEnv('OTEL_TRACES_EXPORTER', 'none');

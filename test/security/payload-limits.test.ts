@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Provider, Push } from '../../src/providers/provider.ts';
 import { openApns, openFcm, openSandbox, sendPush } from '../support/providers.ts';
-import { makePush, type PushFields } from '../support/push.ts';
+import { makePush } from '../support/push.ts';
 
 const LIMIT = 4_096;
 
@@ -69,16 +69,3 @@ test.each(CASES)(
     expect(requests()).toBe(0);
   },
 );
-
-test.each<[string, PushFields]>([
-  ['a value of the data', { data: { key: 'x'.repeat(LIMIT) } }],
-  ['a name of the data', { data: { ['k'.repeat(LIMIT)]: '' } }],
-  ['many small pairs', { data: Object.fromEntries(Array.from({ length: 700 }, (_, index) => [`key${index}`, 'v'])) }],
-  ['a title', { alert: { title: 'é'.repeat(2_100) } }],
-])('%s counts too, on either platform', async (_, fields) => {
-  for (const platform of ['apns', 'fcm'] as const) {
-    const { provider, requests } = await open(platform);
-    expect(refusal(provider, makePush({ platform, ...fields }))).toMatchObject({ meaning: 'rejected' });
-    expect(requests()).toBe(0);
-  }
-});
