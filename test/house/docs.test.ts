@@ -182,6 +182,18 @@ describe('docs/errors.md', () => {
   }
 });
 
+it.each([
+  ['docs/http.md', 2, ['express', 'fastify']],
+  ['docs/moving-over.md', 1, ['rolling-rate-limiter']],
+  ['docs/testing.md', 2, ['your-app.test']],
+])('every snippet of %s in TypeScript is part of an example, which is run', async (page, count, names) => {
+  const examples = await Promise.all(names.map((name) => readFile(`examples/${name}.ts`, 'utf8')));
+  const snippets = [...textOf(page).matchAll(/```ts\n([^]*?)```/g)].map(([, code = '']) => code);
+  const ofAnApp = snippets.filter((code) => !code.includes('Cluster')); // the one of a cluster needs no app
+  expect(ofAnApp).toHaveLength(count);
+  expect(ofAnApp.filter((snippet) => !examples.some((example) => example.includes(snippet)))).toEqual([]);
+});
+
 it('the README names no npm script that is missing', async () => {
   const { scripts } = JSON.parse(await readFile('package.json', 'utf8')) as { scripts: Record<string, string> };
   const named = [...textOf('README.md').matchAll(/npm run (?:--silent )?([a-z:-]+)/g)].map(([, name]) => name ?? '');

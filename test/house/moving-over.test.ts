@@ -1,5 +1,4 @@
-import { readFile } from 'node:fs/promises';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
   limitWithInfo,
   toPolicy,
@@ -11,11 +10,11 @@ import type { Policy } from '../../src/domain/limits.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { ownRedis } from '../support/fault-bench.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { runSnippet } from '../support/snippet.ts';
-import { BLOCKED, INFO, INFO_WITH_DIFFERENCE, type Example } from './rolling-examples.ts';
+import { EXAMPLES, type Example } from './rolling-examples.ts';
 
 const PAGE = 'docs/moving-over.md';
 const STARTED = Date.now();
@@ -35,19 +34,9 @@ const LIMITERS: readonly (readonly [name: string, create: (settings: Settings) =
 ];
 
 describe.each(LIMITERS)("rolling-rate-limiter's own examples, %s", (_name, create) => {
-  it.each(BLOCKED)('$name', async (example) => {
-    const blocked = (await replayed(example, create)).map(({ blocked }) => blocked);
-    expect(blocked).toEqual(example.steps.map(({ answer }) => answer));
-  });
-
-  it(INFO.name, async () => {
-    const infos = await replayed(INFO, create);
-    expect(infos).toEqual(INFO.steps.map(({ answer }) => answer));
-  });
-
-  it(INFO_WITH_DIFFERENCE.name, async () => {
-    const infos = await replayed(INFO_WITH_DIFFERENCE, create);
-    expect(infos).toEqual(INFO_WITH_DIFFERENCE.steps.map(({ answer }) => answer));
+  it.each(EXAMPLES)('$name', async (example) => {
+    const infos = await replayed(example, create);
+    expect(infos).toMatchObject(example.steps.map(({ answer }) => answer));
   });
 });
 
@@ -75,15 +64,6 @@ describe.each(LIMITERS)('what docs/moving-over.md says, %s', (_name, create) => 
   const GAP: Policy = { rules: [], minGapMs: 3_000 };
   const ask = (id: string) => ({ recipientId: 'r', id });
 
-  it('admitted may mean 120 ms ahead, also with maxWaitMs 0: sendAt has to be waited for', async () => {
-    let now = STARTED;
-    const limiter = create({ policy: GAP, now: () => now });
-    await limiter.admit({ ...ask('a'), maxWaitMs: 0 });
-    now += 2_880;
-    const answer = await limiter.admit({ ...ask('b'), maxWaitMs: 0 });
-    expect(answer).toMatchObject({ kind: 'admitted', at: STARTED + 3_000 });
-  });
-
   it('an action begins at its instant', async () => {
     let now = STARTED;
     const limiter = create({ policy: GAP, now: () => now });
@@ -101,31 +81,6 @@ describe.each(LIMITERS)('what docs/moving-over.md says, %s', (_name, create) => 
     expect((await limitWithInfo(watched, 'r')).blocked).toBe(false);
     expect(instants).toHaveLength(2);
     expect(performance.now()).toBeGreaterThanOrEqual(instants[1] ?? Infinity);
-  });
-
-  it('all of max act: no 1 is added, as where a remaining of 0 means the last one and blocked', async () => {
-    const limiter = create({ policy: { rules: [{ max: 3, perMs: 10_000 }], minGapMs: 0 }, now: () => STARTED });
-    const answers: unknown[] = [];
-    for (const id of ['a', 'b', 'c', 'd']) {
-      const { kind, remaining } = await limiter.admit({ ...ask(id), maxWaitMs: 0 });
-      answers.push([kind, remaining]);
-    }
-    expect(answers).toEqual([
-      ['admitted', 2],
-      ['admitted', 1],
-      ['admitted', 0],
-      ['refused', 0],
-    ]);
-  });
-
-  it('reset forgets what was sent, not a block: rate-limiter-flexible forgets both with delete', async () => {
-    const limiter = create({ policy: GAP, now: () => STARTED });
-    await limiter.admit(ask('a'));
-    await limiter.block('r', { until: STARTED + 60_000, reason: 'abuse' });
-    await limiter.reset('r');
-    expect(await limiter.peek(ask('b'))).toMatchObject({ kind: 'reserved', rule: 'block', waitMs: 60_000 });
-    await limiter.unblock('r');
-    expect(await limiter.peek(ask('b'))).toMatchObject({ kind: 'admitted', at: STARTED });
   });
 
   it('nobody who waits moves up to a cancelled slot, and a newcomer gets it only where nobody waits behind it', async () => {
@@ -151,24 +106,14 @@ describe.each(LIMITERS)('what docs/moving-over.md says, %s', (_name, create) => 
 
 describe(PAGE, () => {
   it('has a snippet that answers as it says', async () => {
-    const redis = await startEmbeddedRedis();
-    onTestFinished(() => redis.close());
-    const { code, stdout } = await runSnippet(PAGE, 'yes-or-no', redis.url);
+    const { url } = await ownRedis();
+    const { code, stdout } = await runSnippet(PAGE, 'yes-or-no', url);
     expect({ code, stdout }).toEqual({ code: 0, stdout: 'true false\n' });
-  });
-
-  it('shows parts of the example that is run here', async () => {
-    const [page, example] = await Promise.all(
-      [PAGE, 'examples/rolling-rate-limiter.ts'].map((path) => readFile(path, 'utf8')),
-    );
-    const snippets = [...(page ?? '').matchAll(/```(?:ts|js)\n([^]*?)```/g)].map(([, code]) => code ?? '');
-    expect(snippets).toHaveLength(2);
-    for (const snippet of snippets.slice(1)) expect(example).toContain(snippet);
   });
 });
 
 /** What each step is answered here. */
-async function replayed<Answer>({ options, steps }: Example<Answer>, create: (settings: Settings) => Limiter) {
+async function replayed({ options, steps }: Example, create: (settings: Settings) => Limiter) {
   let now = STARTED;
   const limiter = create({ policy: toPolicy(options), countBlocked: true, now: () => now });
   const infos: RollingInfo[] = [];

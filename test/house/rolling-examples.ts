@@ -3,26 +3,26 @@ import type { RollingInfo, RollingOptions } from '../../examples/rolling-rate-li
 type Call = 'limit' | 'wouldLimit';
 
 /** One call at an instant, and what rolling-rate-limiter answered to it. */
-interface Step<Answer> {
+interface Step {
   readonly atMs: number;
   readonly call: Call;
   readonly id: string;
-  readonly answer: Answer;
+  readonly answer: Partial<RollingInfo>;
 }
 
-export interface Example<Answer> {
+export interface Example {
   readonly name: string;
   readonly options: RollingOptions;
-  readonly steps: readonly Step<Answer>[];
+  readonly steps: readonly Step[];
 }
 
 /** In seconds, where its own suite has milliseconds: there the windows are as short as the tolerance. */
-function blockedAt(atS: number, call: Call, answer: boolean, id = 'one'): Step<boolean> {
-  return { atMs: atS * 1_000, call, id, answer };
+function blockedAt(atS: number, call: Call, blocked: boolean, id = 'one'): Step {
+  return { atMs: atS * 1_000, call, id, answer: { blocked } };
 }
 
 /** `why`: what made it blocked. */
-function infoAt(atS: number, call: Call, why: '' | 'count' | 'difference', untilS: number, left: number) {
+function infoAt(atS: number, call: Call, why: '' | 'count' | 'difference', untilS: number, left: number): Step {
   const answer: RollingInfo = {
     blocked: why !== '',
     blockedDueToCount: why === 'count',
@@ -33,8 +33,8 @@ function infoAt(atS: number, call: Call, why: '' | 'count' | 'difference', until
   return { atMs: atS * 1_000, call, id: 'one', answer };
 }
 
-/** The examples of version 0.4.2 that say whether an action is blocked. */
-export const BLOCKED: readonly Example<boolean>[] = [
+/** The examples of version 0.4.2: four that say whether an action is blocked, and two of all fields. */
+export const EXAMPLES: readonly Example[] = [
   {
     name: 'prevents more than maxInInterval actions within interval',
     options: { interval: 10_000, maxInInterval: 2 },
@@ -85,32 +85,28 @@ export const BLOCKED: readonly Example<boolean>[] = [
       blockedAt(5, 'limit', true, 'two'),
     ],
   },
+  {
+    name: 'returns info about limiting (no min distance)',
+    options: { interval: 10_000, maxInInterval: 3 },
+    steps: [
+      infoAt(0, 'limit', '', 0, 2),
+      infoAt(4, 'limit', '', 0, 1),
+      infoAt(5, 'limit', '', 5, 0),
+      infoAt(8, 'limit', 'count', 6, 0),
+      infoAt(11, 'wouldLimit', 'count', 4, 0),
+      infoAt(17, 'wouldLimit', '', 0, 1),
+    ],
+  },
+  {
+    name: 'returns info about limiting (with min distance)',
+    options: { interval: 10_000, maxInInterval: 3, minDifference: 2_000 },
+    steps: [
+      infoAt(0, 'limit', '', 2, 2),
+      infoAt(4, 'limit', '', 2, 1),
+      infoAt(5, 'limit', 'difference', 5, 0),
+      infoAt(8, 'limit', 'count', 6, 0),
+      infoAt(11, 'wouldLimit', 'count', 4, 0),
+      infoAt(17, 'wouldLimit', '', 2, 1),
+    ],
+  },
 ];
-
-/** Its example of all fields, without a least difference. */
-export const INFO: Example<RollingInfo> = {
-  name: 'returns info about limiting (no min distance)',
-  options: { interval: 10_000, maxInInterval: 3 },
-  steps: [
-    infoAt(0, 'limit', '', 0, 2),
-    infoAt(4, 'limit', '', 0, 1),
-    infoAt(5, 'limit', '', 5, 0),
-    infoAt(8, 'limit', 'count', 6, 0),
-    infoAt(11, 'wouldLimit', 'count', 4, 0),
-    infoAt(17, 'wouldLimit', '', 0, 1),
-  ],
-};
-
-/** The same with one. */
-export const INFO_WITH_DIFFERENCE: Example<RollingInfo> = {
-  name: 'returns info about limiting (with min distance)',
-  options: { interval: 10_000, maxInInterval: 3, minDifference: 2_000 },
-  steps: [
-    infoAt(0, 'limit', '', 2, 2),
-    infoAt(4, 'limit', '', 2, 1),
-    infoAt(5, 'limit', 'difference', 5, 0),
-    infoAt(8, 'limit', 'count', 6, 0),
-    infoAt(11, 'wouldLimit', 'count', 4, 0),
-    infoAt(17, 'wouldLimit', '', 2, 1),
-  ],
-};

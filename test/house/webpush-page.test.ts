@@ -1,22 +1,16 @@
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { loadConfig } from '../../src/config/config.ts';
 import { webpushMessage } from '../../src/notification/devices/webpush/payload.ts';
 import { makePush } from '../support/push.ts';
+import { snippetOf } from '../support/snippet.ts';
 
-const page = await readFile('docs/webpush.md', 'utf8');
-
-function snippet(name: string): string {
-  const [, code] = new RegExp(`<!-- test: ${name} -->\\n+\`\`\`\\w+\\n([^]*?)\`\`\``).exec(page) ?? [];
-  if (code === undefined) throw new Error(`docs/webpush.md has no snippet ${name}`);
-  return code;
-}
+const PAGE = 'docs/webpush.md';
 
 test('the command makes a key pair that the worker takes', async () => {
-  const { stdout } = await promisify(execFile)('sh', ['-c', snippet('vapid-keys')]);
+  const { stdout } = await promisify(execFile)('sh', ['-c', await snippetOf(PAGE, 'vapid-keys', 'sh')]);
   const env = Object.fromEntries(
     stdout
       .trim()
@@ -28,7 +22,7 @@ test('the command makes a key pair that the worker takes', async () => {
 });
 
 /** The page's service worker in place of a browser's; what it shows, opens and counts. */
-function startServiceWorker() {
+async function startServiceWorker() {
   const handlers: Record<string, (event: unknown) => void> = {};
   const shown: unknown[] = [];
   const opened: unknown[] = [];
@@ -39,7 +33,7 @@ function startServiceWorker() {
     clients: { openWindow: (url: unknown) => void opened.push(url) },
   };
   const navigator = { setAppBadge: (badge: unknown) => void badges.push(badge) };
-  runInNewContext(snippet('service-worker'), { self, navigator });
+  runInNewContext(await snippetOf(PAGE, 'service-worker'), { self, navigator });
   const waitUntil = (): void => undefined;
   return {
     push: (message: object) => {
@@ -52,8 +46,8 @@ function startServiceWorker() {
   };
 }
 
-test('the service worker shows what the worker sends', () => {
-  const worker = startServiceWorker();
+test('the service worker shows what the worker sends', async () => {
+  const worker = await startServiceWorker();
   const push = makePush({
     platform: 'webpush',
     badge: 3,
@@ -82,8 +76,8 @@ test('the service worker shows what the worker sends', () => {
   expect(worker.opened).toEqual(['/forms', '/']);
 });
 
-test('the service worker shows what is for browsers only, and a button has its own page', () => {
-  const worker = startServiceWorker();
+test('the service worker shows what is for browsers only, and a button has its own page', async () => {
+  const worker = await startServiceWorker();
   const data = { url: '/threads/77', urls: { reply: '/threads/77/reply' } };
   const actions = [{ action: 'reply', title: 'Reply', icon: '/reply.png' }];
   const webpush = { icon: '/marin.png', badge: '/badge.png', actions, renotify: true, requireInteraction: true };

@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
+import { describe, expect, it } from 'vitest';
 import { outcomeFields, type Outcome } from '../../../src/notification/outcome.ts';
 import { parseNotification } from '../../../src/notification/notification.ts';
 import { OUTCOMES } from '../../../src/index.ts';
@@ -8,8 +7,7 @@ import { newLayout } from '../../../src/queue/shards/layout.ts';
 import { JOB, PRIORITY, QUEUE } from '../../../src/queue/names.ts';
 import { createOutcomes } from '../../../src/queue/outcomes.ts';
 import { DEFAULT_PREFIX } from '../../../src/redis/target.ts';
-import { startProcess } from '../../support/process.ts';
-import { openSandbox } from '../../support/providers.ts';
+import { ownRedis } from '../../support/fault-bench.ts';
 import { connectRedis } from '../../support/redis.ts';
 import { runSnippet, snippetOf } from '../../support/snippet.ts';
 import { strictFaults } from '../../support/strict-typescript.ts';
@@ -17,15 +15,12 @@ import { strictFaults } from '../../support/strict-typescript.ts';
 /** Nobody listens on port 1. */
 const NOWHERE = 'redis://127.0.0.1:1';
 
-async function ownRedis(): Promise<string> {
-  const redis = await startEmbeddedRedis();
-  onTestFinished(() => redis.close());
-  return redis.url;
-}
-
 const textOf = (page: string) => readFile(page, 'utf8');
 
-/** Every snippet of these pages, and whether strict TypeScript takes it; of a request to `http-refusal` the application has the type. */
+/**
+ * Every snippet of these pages, and whether strict TypeScript takes it; of a request to `http-refusal` the application has the type.
+ * Those of the README are run by test/slow/e2e/readme.test.ts.
+ */
 const PAGES: Readonly<Record<string, Readonly<Record<string, 'strict' | 'run'>>>> = {
   'README.md': { enqueue: 'strict', 'plain-bullmq': 'strict' },
   'docs/errors.md': {
@@ -37,7 +32,7 @@ const PAGES: Readonly<Record<string, Readonly<Record<string, 'strict' | 'run'>>>
   'docs/outcomes.md': { status: 'strict', outcomes: 'run' },
 };
 
-it.each(Object.entries(PAGES))('%s has no snippet in JavaScript that is not run here', async (page, snippets) => {
+it.each(Object.entries(PAGES))('%s has no snippet in JavaScript that is not run', async (page, snippets) => {
   const text = await textOf(page);
   const named = [...text.matchAll(/<!-- test: ([a-z-]+) -->\n\n?```js/g)].map(([, name]) => name);
   expect(named).toEqual(Object.keys(snippets));
@@ -75,25 +70,6 @@ it('strict TypeScript refuses what is wrong, with and without exact optional pro
   expect(strictFaults(code)[0]).toMatch(/^TS2322 /);
 });
 
-it('a worker delivers what both producers of the quick start of the README add', async () => {
-  const redisUrl = await ownRedis();
-  const sandbox = await openSandbox();
-  const env = { ...sandbox.env(), REDIS_URL: redisUrl, METRICS_PORT: '0', LIMIT_MIN_GAP: '100ms' };
-  const worker = startProcess({ args: ['workers/notifications.ts'], env });
-  await worker.waitForLine(/"msg":"ready"/);
-  expect(await runSnippet('README.md', 'enqueue', redisUrl)).toMatchObject({
-    code: 0,
-    stdout: 'msg-8841 true\n',
-    stderr: '',
-  });
-  expect(await runSnippet('README.md', 'plain-bullmq', redisUrl)).toMatchObject({ code: 0, stderr: '' });
-  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(2), { timeout: 10_000 });
-  expect(sandbox.journal.accepted.map(({ body }) => body)).toEqual([
-    'Field trip forms are due',
-    'The bus leaves at half past eight',
-  ]);
-});
-
 it.each([
   ['input-error', 'devices[0].token: an APNs device token: 2 to 512 hexadecimal digits\nbadge: at least 0\n'],
   ['redis-away', 'Redis is away: 127.0.0.1:1 (connect ECONNREFUSED 127.0.0.1:1)\n'.repeat(3)],
@@ -107,7 +83,11 @@ it.each([
   ['redis-away', 'added\n'],
   ['limiter-unavailable', 'admitted\n'],
 ])('what it shows for %s works with a Redis too', async (name, stdout) => {
-  expect(await runSnippet('docs/errors.md', name, await ownRedis())).toMatchObject({ code: 0, stdout, stderr: '' });
+  expect(await runSnippet('docs/errors.md', name, (await ownRedis()).url)).toMatchObject({
+    code: 0,
+    stdout,
+    stderr: '',
+  });
 });
 
 it.each([
@@ -116,16 +96,8 @@ it.each([
   ['docs/quota.md', 'quota', 'taken 599999\n'],
   ['docs/broadcasts.md', 'broadcast', '1200 0\n0 1200\n'],
 ])('what %s shows is answered as it says', async (page, name, answer) => {
-  const { code, stdout } = await runSnippet(page, name, await ownRedis());
+  const { code, stdout } = await runSnippet(page, name, (await ownRedis()).url);
   expect({ code, stdout }).toEqual({ code: 0, stdout: answer });
-});
-
-it('every snippet of docs/http.md is part of an example, and so is run', async () => {
-  const docs = await readFile('docs/http.md', 'utf8');
-  const examples = await Promise.all(['express', 'fastify'].map((name) => readFile(`examples/${name}.ts`, 'utf8')));
-  const snippets = [...docs.matchAll(/```ts\n([^]*?)```/g)].map(([, code]) => code ?? '');
-  expect(snippets).toHaveLength(2);
-  for (const [index, snippet] of snippets.entries()) expect(examples[index]).toContain(snippet);
 });
 
 describe('docs/outcomes.md', () => {
@@ -136,7 +108,7 @@ describe('docs/outcomes.md', () => {
 
   /** A Redis with two copies of one outcome in the stream. */
   async function openRedis(): Promise<string> {
-    const url = await ownRedis();
+    const { url } = await ownRedis();
     const layout = newLayout({ prefix: DEFAULT_PREFIX, shards: 1 });
     const options = { layout: () => layout, max: 100, insistMs: 1_000, onLost: () => undefined };
     const outcomes = createOutcomes({ redis: connectRedis(url), ...options });
@@ -157,8 +129,7 @@ describe('docs/outcomes.md', () => {
   });
 
   it('what it shows for redis-cli works, line by line', async () => {
-    const [, script = ''] =
-      /<!-- test: outcomes-cli -->\n\n```sh\n([^]*?)```/.exec(await textOf('docs/outcomes.md')) ?? [];
+    const script = await snippetOf('docs/outcomes.md', 'outcomes-cli', 'sh');
     const redis = connectRedis(await openRedis());
     const answers: unknown[] = [];
     for (const line of script.trim().split('\n')) {

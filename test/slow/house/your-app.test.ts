@@ -33,12 +33,3 @@ test(
     expect(exitCode).toBe(0);
   },
 );
-
-test('docs/testing.md shows a part of that example', async () => {
-  const docs = await readFile('docs/testing.md', 'utf8');
-  const example = await readFile('examples/your-app.test.ts', 'utf8');
-  const snippets = [...docs.matchAll(/```ts\n([^]*?)```/g)].map(([, code]) => code ?? '');
-  expect(snippets.length).toBeGreaterThan(2);
-  // The one of a cluster needs no app.
-  for (const snippet of snippets.filter((code) => !code.includes('Cluster'))) expect(example).toContain(snippet);
-});
