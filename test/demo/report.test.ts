@@ -1,5 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { main } from '../../demo/demo.ts';
@@ -13,6 +12,7 @@ import { checkDeadLetters, machineChecks, promises } from '../../demo/verdict.ts
 import type { Arrival } from '../../sandbox/judge.ts';
 import { runMain } from '../support/command.ts';
 import { expectSelfContained, expectWellFormed } from '../support/markup.ts';
+import { temporaryFolder } from '../support/program.ts';
 
 const HOSTILE = `t<script>alert("1")</script>&'\u001b[31m`;
 const POLICY = { rules: [{ max: 3, perMs: 1_000 }], minGapMs: 100 };
@@ -115,7 +115,7 @@ test('a window is full from the alert that fills it until the next one may come'
 });
 
 test('a path that cannot be written is refused before any work', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'pushpacer-report-'));
+  const folder = await temporaryFolder();
   const file = join(folder, 'a-file');
   await writeFile(file, '');
   const missing = join(folder, 'missing', 'report.html');
@@ -132,7 +132,6 @@ test('a path that cannot be written is refused before any work', async () => {
       stderr: `error: --report: expected a file that can be written, found ${JSON.stringify(path)}: ${found}\n`,
     });
   }
-  await rm(folder, { recursive: true });
 });
 
 test('the timeline fits the terminal, and every alert is counted in it', () => {

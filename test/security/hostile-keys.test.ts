@@ -1,10 +1,11 @@
 import fc from 'fast-check';
-import { Redis } from 'ioredis';
-import { expect, it, onTestFinished } from 'vitest';
+import type { Redis } from 'ioredis';
+import { expect, it } from 'vitest';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { categoryKeys, recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { crc16, SLOTS } from '../../src/queue/names.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { ownRedis } from '../support/fault-bench.ts';
+import { connectRedis } from '../support/redis.ts';
 import { hostileText } from './hostile.ts';
 
 const POLICY = { rules: [{ max: 1, perMs: 60_000 }], minGapMs: 1_000 };
@@ -53,10 +54,8 @@ it('a recipient has one slot of a cluster, and keys that are plain and short', (
 
 /** One node that has every hash slot: it refuses a script whose keys are in two. */
 async function openCluster(): Promise<Redis> {
-  const server = await startEmbeddedRedis({ extraArgs: ['--cluster-enabled', 'yes', '--save', ''] });
-  onTestFinished(() => server.close());
-  const redis = new Redis(server.url);
-  onTestFinished(() => redis.disconnect());
+  const { url } = await ownRedis({ extraArgs: ['--cluster-enabled', 'yes', '--save', ''] });
+  const redis = connectRedis(url);
   await redis.call('CLUSTER', 'ADDSLOTSRANGE', 0, SLOTS - 1);
   await expect.poll(() => redis.call('CLUSTER', 'INFO'), { timeout: 10_000 }).toContain('cluster_state:ok');
   return redis;

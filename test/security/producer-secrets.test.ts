@@ -1,8 +1,9 @@
 import { inspect } from 'node:util';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
 import { createProducer, type EnqueueInput } from '../../src/producer/producer.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { ownRedis } from '../support/fault-bench.ts';
+import { connectRedis } from '../support/redis.ts';
 import { leaksIn, MARKS } from './marks.ts';
 
 const { title, body, data, apnsToken, fcmToken, password } = MARKS;
@@ -15,11 +16,9 @@ const NOTIFICATION: EnqueueInput = {
 };
 
 async function openProducer(credentials = '') {
-  const server = await startEmbeddedRedis();
-  onTestFinished(() => server.close());
-  const redis = new Redis(server.url);
-  onTestFinished(() => redis.disconnect());
-  const redisUrl = `redis://${credentials}127.0.0.1:${server.port}`;
+  const { url, port } = await ownRedis();
+  const redis = connectRedis(url);
+  const redisUrl = `redis://${credentials}127.0.0.1:${port}`;
   const producer = createProducer({ redisUrl, timeoutMs: 2_000 });
   onTestFinished(() => producer.close());
   return { redis, producer };

@@ -1,13 +1,14 @@
 import { Queue } from 'bullmq';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import type { NotificationInput } from '../../src/notification/notification.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { invalidTokensKey } from '../../src/queue/outcomes.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { ownRedis } from '../support/fault-bench.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
 import { openSandbox } from '../support/providers.ts';
+import { connectRedis } from '../support/redis.ts';
 import { ENCODINGS, leaksIn, MARKS } from './marks.ts';
 
 const PREFIX = '{marked}';
@@ -37,10 +38,8 @@ const BAD_JOBS: readonly unknown[] = [
 
 /** A Redis that asks for the marked password. */
 async function openMarkedRedis() {
-  const server = await startEmbeddedRedis();
-  onTestFinished(() => server.close());
-  const redis = new Redis(server.url);
-  onTestFinished(() => redis.disconnect());
+  const server = await ownRedis();
+  const redis = connectRedis(server.url);
   await redis.call('ACL', 'SETUSER', 'worker', 'on', `>${decodeURIComponent(password)}`, '~*', '&*', '+@all');
   return { server, redis, url: `redis://worker:${password}@127.0.0.1:${server.port}` };
 }

@@ -1,7 +1,7 @@
 import { cp, readFile, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { expect, it, onTestFinished, vi } from 'vitest';
-import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
+import { expect, it, vi } from 'vitest';
+import { ownRedis } from '../../support/fault-bench.ts';
 import { startProcess } from '../../support/process.ts';
 import { exampleFolder, runProgram, temporaryFolder } from '../../support/program.ts';
 import { openSandbox } from '../../support/sandbox.ts';
@@ -15,8 +15,7 @@ it.each([
 ])(
   'a request to the example for %s becomes one alert, and its errors become 400 and 503',
   async (_name, program) => {
-    const redis = await startEmbeddedRedis();
-    onTestFinished(() => redis.close());
+    const redis = await ownRedis();
     const sandbox = await openSandbox();
     const own = { REDIS_URL: redis.url, METRICS_PORT: '0', LIMIT_MIN_GAP: '100ms' };
     const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...sandbox.env(), ...own } });
