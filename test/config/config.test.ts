@@ -1,8 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
   loadApiConfig,
   loadConfig,
@@ -11,37 +8,15 @@ import {
   loadQueueConfig,
 } from '../../src/config/config.ts';
 import { CONFIG_VARIABLES, unknownText, unknownVariables } from '../../src/config/variables.ts';
-
-const dir = mkdtempSync(join(tmpdir(), 'pushpacer-config-'));
-afterAll(() => {
-  rmSync(dir, { recursive: true });
-});
-
-function file(name: string, text: string): string {
-  const path = join(dir, name);
-  writeFileSync(path, text);
-  return path;
-}
+import { faultLines, file, NONE } from './support.ts';
 
 const p256 = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   .privateKey.export({ type: 'pkcs8', format: 'pem' })
   .toString();
 const apns = { APNS_KEY: p256, APNS_KEY_ID: 'ABC123DEFG', APNS_TEAM_ID: 'DEF123GHIJ', APNS_TOPIC: 'com.example.app' };
-/** Where a test is not about credentials. */
-const NONE = { ALLOW_NO_CREDENTIALS: 'true' };
 const account = { project_id: 'school-1', client_email: 'push@school-1.example', private_key: p256 };
 
-function faultsOf(env: Record<string, string>): string[] {
-  try {
-    loadConfig({ ...NONE, ...env });
-    return [];
-  } catch (error) {
-    return (error as Error).message
-      .replace(/^bad environment:\s*/, '')
-      .split('\n')
-      .map((line) => line.trim());
-  }
-}
+const faultsOf = (env: Record<string, string>) => faultLines(() => loadConfig({ ...NONE, ...env }));
 
 describe('defaults', () => {
   it('are those of the documentation, and both platforms are off', () => {
@@ -108,7 +83,7 @@ describe('credentials', () => {
   });
 
   it('takes the project from the service account', () => {
-    const path = file('account.json', JSON.stringify(account));
+    const path = file('account.json', account);
     const { fcm } = loadConfig({ GOOGLE_APPLICATION_CREDENTIALS: path }).providers;
     expect(fcm).toEqual({ projectId: 'school-1', credentials: account, endpoint: 'https://fcm.googleapis.com' });
   });
@@ -140,7 +115,7 @@ describe('credentials', () => {
       ['GOOGLE_APPLICATION_CREDENTIALS'],
     ],
     [
-      { GOOGLE_APPLICATION_CREDENTIALS: file('key.json', JSON.stringify({ ...account, private_key: 'a key' })) },
+      { GOOGLE_APPLICATION_CREDENTIALS: file('key.json', { ...account, private_key: 'a key' }) },
       ['GOOGLE_APPLICATION_CREDENTIALS'],
     ],
     [{ ...apns, APNS_ENDPOINT: 'http://127.0.0.1' }, ['APNS_ENDPOINT']],

@@ -1,10 +1,9 @@
 import { generateKeyPairSync } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { makeAuthority } from '../../sandbox/loopback/certificates.ts';
 import { APP_FIELDS } from '../../src/config/apps-file.ts';
 import { loadConfig, reloadCredentials, type Config } from '../../src/config/config.ts';
@@ -13,25 +12,13 @@ import { PLATFORMS } from '../../src/notification/notification.ts';
 import { watchFiles } from '../../src/environment/files.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { waitFor } from '../support/wait.ts';
-
-const dir = mkdtempSync(join(tmpdir(), 'pushpacer-config-'));
-afterAll(() => {
-  rmSync(dir, { recursive: true });
-});
+import { dir, faultLines, file, NONE } from './support.ts';
 
 const pem = (curve: string) =>
   generateKeyPairSync('ec', { namedCurve: curve }).privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
 const key = pem('prime256v1');
 const account = { type: 'service_account', project_id: 'teachers-1', client_email: 'a@b.example', private_key: key };
-/** Where a test is not about credentials. */
-const NONE = { ALLOW_NO_CREDENTIALS: 'true' };
 const apns = { keyFile: 'teacher.p8', keyId: 'KEY1', teamId: 'TEAM1', topic: 'dev.school.teacher' };
-
-function file(name: string, content: unknown): string {
-  const path = join(dir, name);
-  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content));
-  return path;
-}
 
 function load(content: unknown, env: Readonly<Record<string, string>> = {}): Config {
   return loadConfig({ ...NONE, APPS_FILE: file('apps.json', content), ...env });
@@ -39,17 +26,6 @@ function load(content: unknown, env: Readonly<Record<string, string>> = {}): Con
 
 function faultsOf(content: unknown, env: Readonly<Record<string, string>> = {}): string[] {
   return faultLines(() => load(content, env));
-}
-
-/** The lines of the error that loading throws, without the folder of this test. */
-function faultLines(loading: () => unknown): string[] {
-  try {
-    loading();
-    return [];
-  } catch (error) {
-    const lines = (error as Error).message.replace(/^bad environment:\s*/, '').split('\n');
-    return lines.map((line) => line.trim().replaceAll(`${dir}/`, ''));
-  }
 }
 
 const withApns = (fields: object) => ({ apps: { teacher: { apns: fields } } });

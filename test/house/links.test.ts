@@ -1,16 +1,10 @@
-import { mkdir, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { startProcess } from '../support/process.ts';
-import { temporaryFolder } from '../support/program.ts';
+import { folderOf } from '../support/program.ts';
 
 async function checkLinks(files: Readonly<Record<string, string>>): Promise<{ code: number | null; lines: string[] }> {
-  const root = await temporaryFolder();
-  for (const [file, text] of Object.entries(files)) {
-    await mkdir(dirname(join(root, file)), { recursive: true });
-    await writeFile(join(root, file), text);
-  }
-  const { code, stdout } = await startProcess({ args: ['tools/check-links.ts', '--root', root] }).waitForExit();
+  const args = ['tools/check-links.ts', '--root', await folderOf(files)];
+  const { code, stdout } = await startProcess({ args }).waitForExit();
   return { code, lines: stdout.trim().split('\n') };
 }
 

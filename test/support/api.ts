@@ -1,5 +1,3 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Queue } from 'bullmq';
 import { onTestFinished } from 'vitest';
@@ -8,6 +6,7 @@ import { addToken, SCOPES, type Token } from '../../api/tokens.ts';
 import { loadApiConfig } from '../../src/config/config.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { QUEUE, shardPrefixes } from '../../src/queue/names.ts';
+import { temporaryFolder } from './program.ts';
 import { connectRedis, redisEnv, testPrefix } from './redis.ts';
 
 /** The API in this process, at a queue of its own. */
@@ -50,8 +49,7 @@ export async function openApi<Name extends string = never>(
   tokens: Readonly<Record<Name, TokenFields>> = {} as Readonly<Record<Name, TokenFields>>,
 ): Promise<ApiBench<Name>> {
   const prefix = env['QUEUE_PREFIX'] ?? testPrefix();
-  const folder = await mkdtemp(join(tmpdir(), 'pushpacer-api-'));
-  const tokensFile = join(folder, 'tokens.json');
+  const tokensFile = join(await temporaryFolder(), 'tokens.json');
   const secrets: Record<string, string> = {};
   for (const [name, fields] of Object.entries<TokenFields>({ all: { scopes: SCOPES }, ...tokens }))
     secrets[name] = await addToken(tokensFile, { name, ...fields });
@@ -63,7 +61,6 @@ export async function openApi<Name extends string = never>(
   const queue = new Queue(QUEUE, { connection, prefix: first }).on('error', () => undefined);
   onTestFinished(async () => {
     await Promise.all([api.close(), queue.close()]);
-    await rm(folder, { recursive: true, force: true });
   });
   const call: ApiBench['call'] = async (method, path, { body, headers = {}, secret = secrets['all'] ?? '' } = {}) => {
     const text = typeof body === 'string' ? body : JSON.stringify(body);

@@ -1,5 +1,3 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Queue } from 'bullmq';
 import { onTestFinished } from 'vitest';
@@ -9,6 +7,7 @@ import { loadConsoleConfig } from '../../src/config/config.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../../src/queue/names.ts';
 import type { Connection } from '../../src/redis/connection.ts';
+import { temporaryFolder } from './program.ts';
 import { connectRedis, redisEnv, testPrefix } from './redis.ts';
 
 /** The console in this process, at a queue of its own. */
@@ -49,8 +48,7 @@ export async function openConsole(
   hasBoard?: boolean,
 ): Promise<ConsoleBench> {
   const prefix = env['QUEUE_PREFIX'] ?? testPrefix();
-  const folder = await mkdtemp(join(tmpdir(), 'pushpacer-console-'));
-  const tokensFile = join(folder, 'tokens.json');
+  const tokensFile = join(await temporaryFolder(), 'tokens.json');
   const secrets: Record<string, string> = {};
   for (const [name, scopes] of Object.entries(tokens)) {
     secrets[name] = await addToken(tokensFile, { name, scopes: [...scopes] });
@@ -64,7 +62,6 @@ export async function openConsole(
   const [queue, deadQueue] = [open(QUEUE), open(DEAD_LETTERS)];
   onTestFinished(async () => {
     await Promise.all([served.close(), queue.close(), deadQueue.close()]);
-    await rm(folder, { recursive: true, force: true });
   });
   const ask = async (path: string, init: RequestInit): Promise<PageAnswer> => {
     const response = await fetch(`${served.url}${path}`, { ...init, redirect: 'manual' });

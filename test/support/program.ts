@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, rm, symlink } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { onTestFinished } from 'vitest';
 
 /** Runs a program to its end and gives its standard output; rejects with all of its output where it fails. */
@@ -33,5 +33,15 @@ export async function exampleFolder(): Promise<string> {
   await mkdir(folder);
   await symlink(resolve('node_modules'), join(above, 'node_modules'));
   await symlink(resolve('test/slow/node_modules'), join(folder, 'node_modules'));
+  return folder;
+}
+
+/** Such a folder with these files: by the path of each, its text. */
+export async function folderOf(files: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await temporaryFolder();
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(folder, path)), { recursive: true });
+    await writeFile(join(folder, path), text);
+  }
   return folder;
 }

@@ -1,10 +1,8 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { makeAuthority } from '../../sandbox/loopback/certificates.ts';
 import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
 import { startSandbox, writeAuthority, type Sandbox, type SandboxOptions } from '../../sandbox/sandbox.ts';
+import { temporaryFolder } from './program.ts';
 
 /** One signs for all sandboxes of a test file: to make one, and to trust it, takes as long as the rest of a sandbox. */
 const authority = makeAuthority(Date.now());
@@ -21,8 +19,7 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
 }
 
 async function openDirectory(): Promise<string> {
-  const dir = await mkdtemp(join(tmpdir(), 'pushpacer-sandbox-'));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  const dir = await temporaryFolder();
   await writeAuthority(dir, await authority);
   return dir;
 }

@@ -1,17 +1,12 @@
-import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { readFile, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { startProcess } from '../../support/process.ts';
-import { temporaryFolder } from '../../support/program.ts';
+import { folderOf } from '../../support/program.ts';
 
 /** A project with these sources, and this repository's packages. */
 async function projectOf(sources: Readonly<Record<string, string>>): Promise<string> {
-  const root = await temporaryFolder();
-  for (const [file, source] of Object.entries(sources)) {
-    await mkdir(dirname(join(root, file)), { recursive: true });
-    await writeFile(join(root, file), source);
-  }
-  await writeFile(join(root, 'package.json'), await readFile('package.json', 'utf8'));
+  const root = await folderOf({ ...sources, 'package.json': await readFile('package.json', 'utf8') });
   await symlink(join(process.cwd(), 'node_modules'), join(root, 'node_modules'));
   return root;
 }
