@@ -3,7 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { parse, stringify } from 'yaml';
+import { stringify } from 'yaml';
 import { loadApiConfig, loadConfig, loadConsoleConfig } from '../../../src/config/config.ts';
 import { parseDuration } from '../../../src/domain/time.ts';
 import { CHART, helm } from '../../../tools/helm.ts';
@@ -118,8 +118,6 @@ describe('the chart', { timeout: 120_000 }, () => {
 
   test.each([
     ['a variable that nothing reads', { env: { LIMIT_RULE: '10/1m' } }, /LIMIT_RULE'? (is )?not allowed/],
-    ['a number without quotes', { env: { ATTEMPTS: 8 } }, /env[./]ATTEMPTS.*string/],
-    ['scaling to no worker', { keda: { minReplicas: 0 } }, /keda[./]minReplicas.* 1$/m],
     [
       'no Redis',
       { envSecret: '' },
@@ -150,15 +148,8 @@ test('the plain manifests are the chart with its defaults', { timeout: 120_000 }
   await promisify(execFile)('node', ['tools/manifests.ts', '--check']);
 });
 
-test('the plain manifests are what Kubernetes takes, and would be found out if they were not', async () => {
-  const folder = 'deploy/kubernetes/manifests';
-  const { resources } = parse(await readFile(`${folder}/kustomization.yaml`, 'utf8')) as { resources: string[] };
-  const texts = await Promise.all(resources.map((file) => readFile(`${folder}/${file}`, 'utf8')));
-  const manifests = manifestsOf(texts.join('---\n'));
-  expect(manifests.length).toBeGreaterThan(3);
-  expect(schemaFaults(manifests)).toEqual([]);
-
-  const [worker] = deployments(manifests);
+test('what Kubernetes does not take would be found out', async () => {
+  const [worker] = deployments(await render({}));
   const broken = manifestsOf(JSON.stringify(worker).replace('"limits":{"memory":"512Mi"}', '"limits":[]'));
   expect(schemaFaults(broken).join()).toMatch(/Deployment pushpacer-worker: .*limits must be object/);
   expect(schemaFaults(manifestsOf(JSON.stringify({ ...worker, apiVersion: 'apps/v1beta1' }))).join()).toContain(

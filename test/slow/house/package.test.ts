@@ -2,6 +2,7 @@ import { copyFile, readFile, symlink, mkdir, writeFile } from 'node:fs/promises'
 import { pathToFileURL } from 'node:url';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { COMMANDS } from '../../../scripts/support/commands.ts';
 import { runProgram, temporaryFolder } from '../../support/program.ts';
 import { startProcess } from '../../support/process.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../../support/redis.ts';
@@ -70,28 +71,7 @@ test(
     expect(await runProgram(pushpacer, ['--version'], consumer)).toBe(`${version}\n`);
     const help = await runProgram(pushpacer, ['--help'], consumer);
     const commands = [...help.matchAll(/^ {2}([a-z-]+) {2,}/gm)].map(([, command]) => command ?? '');
-    expect(commands).toEqual([
-      ...[
-        'worker',
-        'doctor',
-        'status',
-        'why',
-        'enqueue',
-        'cancel',
-        'dead-letters',
-        'replay',
-        'discard',
-        'reshard',
-        'recipient',
-        'api',
-        'token',
-        'console',
-        'serve',
-        'sandbox',
-        'redis',
-      ],
-      'completion',
-    ]);
+    expect(commands).toEqual(Object.keys(COMMANDS));
     const description = pathToFileURL(join(consumer, 'node_modules/pushpacer/dist/api/openapi.js')).href;
     const print = `import { openApiDocument } from '${description}'; console.log(openApiDocument().openapi)`;
     expect(await runProgram('node', ['--input-type=module', '-e', print], consumer)).toBe('3.1.0\n');

@@ -62,7 +62,3 @@ it.each(MAY_BE_OLD)(
 function plainEnv(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('npm_')));
 }
-
-it('a clone with its packages is built', () => {
-  expect(spawnSync(process.execPath, ['tools/installed.js']).status).toBe(0);
-});
