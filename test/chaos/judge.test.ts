@@ -9,7 +9,6 @@ import {
   judgePacing,
 } from '../../chaos/judge.ts';
 import { parseLog } from '../../chaos/logs.ts';
-import { judge } from '../../sandbox/judge.ts';
 import { completedOf, enqueuedOf, entryOf, OTHER_TOKEN, TOKEN } from './facts.ts';
 
 const good: ChaosResult = {
@@ -249,22 +248,6 @@ describe('the pace of the alerts', () => {
     });
   });
 
-  it('grants 50 ms between the slots and the arrivals', () => {
-    expect(judged(entryOf('a', 0), entryOf('b', 50), entryOf('c', 950))).toMatchObject({ bursts: [] });
-  });
-
-  it('counts what the judge of arrivals counts', () => {
-    const ids = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
-    const crowd = [0, 30, 500, 900, 1_000, 1_020, 1_900, 2_400].map((at, index) => entryOf(ids[index] ?? '', at));
-    const arrivals = crowd.map(({ token, at }, index) => {
-      return { recipientId: 'r', notificationId: ids[index] ?? '', device: token, at };
-    });
-    const { gapViolations, windowViolations } = judge(arrivals, policies.policy);
-    expect([gapViolations, windowViolations]).toEqual([2, 5]);
-    const all = enqueuedOf(...ids.map((id) => ({ id })));
-    expect(judgePacing(all, crowd, policies, [])).toMatchObject({ gapViolations, windowViolations });
-  });
-
   it('finds what was too many for a window', () => {
     const { windowViolations, bursts } = judged(entryOf('a', 0), entryOf('b', 500), entryOf('c', 900));
     expect(windowViolations).toBe(1);
@@ -359,21 +342,9 @@ describe('the pace of the alerts', () => {
     });
   });
 
-  describe('an alert that was under way while a process did not run', () => {
-    const judgedAfter = (delayMs: number) => judged(entryOf('a', 1_050, { delayMs }), entryOf('b', 1_060));
-
-    it('is counted apart', () => {
-      expect(judgedAfter(40)).toMatchObject({ gapViolations: 0, lateAfterStall: 1, minGapMs: 50, bursts: [] });
-      expect(judgedAfter(40).burstsAfterStall).toEqual(['r: gap, 10 ms at 1970-01-01T00:00:01.060Z']);
-    });
-
-    it('is too close all the same where that was too short', () => {
-      expect(judgedAfter(39)).toMatchObject({ gapViolations: 1, lateAfterStall: 0, burstsAfterStall: [] });
-    });
-
-    it('is counted apart, whichever of the two it is', () => {
-      const late = judged(entryOf('a', 1_050), entryOf('b', 1_060, { delayMs: 500 }));
-      expect(late).toMatchObject({ gapViolations: 0, lateAfterStall: 1 });
-    });
+  it('counts apart an alert that was under way while a process did not run', () => {
+    const late = judged(entryOf('a', 1_050, { delayMs: 40 }), entryOf('b', 1_060));
+    expect(late).toMatchObject({ gapViolations: 0, lateAfterStall: 1, minGapMs: 50, bursts: [] });
+    expect(late.burstsAfterStall).toEqual(['r: gap, 10 ms at 1970-01-01T00:00:01.060Z']);
   });
 });
