@@ -1,9 +1,16 @@
 import type { Redis } from 'ioredis';
 
+interface Stored {
+  readonly type: string;
+  readonly content: unknown;
+  /** Epoch milliseconds; -1: never. */
+  readonly expiresAt: number;
+}
+
 /** Everything in Redis under this prefix, and when it expires: equal before and after what writes nothing. */
-export async function readStored(redis: Redis, prefix: string): Promise<Record<string, unknown>> {
+export async function readStored(redis: Redis, prefix: string): Promise<Record<string, Stored>> {
   const keys = (await redis.keys(`*${prefix.replaceAll(/[{}]/g, '')}*`)).sort();
-  const read = async (key: string): Promise<[string, unknown]> => {
+  const read = async (key: string): Promise<[string, Stored]> => {
     const type = await redis.type(key);
     return [key, { type, content: await contentOf(redis, key, type), expiresAt: await redis.pexpiretime(key) }];
   };
