@@ -48,10 +48,6 @@ it('has notifications of every kind, and all of them are in order', () => {
   expect(workload.spoilt.map(({ how }) => how)).toEqual(expect.arrayContaining(['gone', 'badToken']));
 });
 
-it('has malformed ones that are malformed', () => {
-  expect(workload.malformed.filter((one) => parseNotification(one).ok)).toEqual([]);
-});
-
 it('marks every token and every text, and knows a notification by what an app gets', () => {
   for (const { id, devices, alert, data: given } of inputs) {
     const data = given as Readonly<Record<string, string>>;

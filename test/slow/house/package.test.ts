@@ -25,13 +25,7 @@ test(
     expect(paths).toEqual(
       expect.arrayContaining([
         'LICENSE',
-        'README.md',
-        'dist/src/index.js',
-        'dist/src/index.d.ts',
-        'dist/src/limiter/redis/admit.lua',
         'dist/src/dead-letters/discard.lua',
-        'dist/scripts/pushpacer.js',
-        'dist/workers/notifications.js',
         'dist/sandbox/redis/redis-guardian.sh',
         'docs/notification.schema.json',
         'deploy/kubernetes/chart/templates/_helpers.tpl',
