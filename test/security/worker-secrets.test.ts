@@ -71,69 +71,65 @@ function notification(fields: Partial<NotificationInput>): NotificationInput & {
 
 const answerOf = async (url: string, page: string): Promise<string> => (await fetch(`${url}/${page}`)).text();
 
-it(
-  'a worker shows no token, no key and no text, whatever providers, producers and Redis throw at it',
-  { timeout: 90_000 },
-  async () => {
-    const { sandbox, redis, queue, deadQueue, start, server } = await open();
-    const worker = start();
-    const { metrics: url } = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
-    const add = (job: NotificationInput & { id: string }) => queue.add('push', job, { jobId: job.id, priority: 10 });
+it('a worker shows no token, no key and no text, whatever providers, producers and Redis throw at it', async () => {
+  const { sandbox, redis, queue, deadQueue, start, server } = await open();
+  const worker = start();
+  const { metrics: url } = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
+  const add = (job: NotificationInput & { id: string }) => queue.add('push', job, { jobId: job.id, priority: 10 });
 
-    // Both providers repeat what they were sent, in every encoding: as a refusal, as a retry, as a token that is gone.
-    const echoes = Object.values(ENCODINGS).flatMap((encode) =>
-      [title, body, data, apnsToken, fcmToken, jwt].map((mark) => `not this: ${encode(mark)}!`),
-    );
-    const [refused, retried] = [
-      { kind: 'refuse', status: 400 },
-      { kind: 'refuse', status: 503 },
-    ] as const;
-    sandbox.apns.script(
-      apnsToken,
-      echoes.map((reason) => ({ ...refused, reason })),
-    );
-    sandbox.fcm.script(
-      fcmToken,
-      echoes.map((message) => ({ ...refused, reason: 'INVALID_ARGUMENT', message })),
-    );
-    for (const [index] of echoes.entries())
-      await add(notification({ devices: [index % 2 === 0 ? APNS : FCM, FCM, APNS] }));
-    await vi.waitFor(async () => expect(await deadQueue.getWaitingCount()).toBe(echoes.length), { timeout: 40_000 });
+  // Both providers repeat what they were sent, in every encoding: as a refusal, as a retry, as a token that is gone.
+  const echoes = Object.values(ENCODINGS).flatMap((encode) =>
+    [title, body, data, apnsToken, fcmToken, jwt].map((mark) => `not this: ${encode(mark)}!`),
+  );
+  const [refused, retried] = [
+    { kind: 'refuse', status: 400 },
+    { kind: 'refuse', status: 503 },
+  ] as const;
+  sandbox.apns.script(
+    apnsToken,
+    echoes.map((reason) => ({ ...refused, reason })),
+  );
+  sandbox.fcm.script(
+    fcmToken,
+    echoes.map((message) => ({ ...refused, reason: 'INVALID_ARGUMENT', message })),
+  );
+  for (const [index] of echoes.entries())
+    await add(notification({ devices: [index % 2 === 0 ? APNS : FCM, FCM, APNS] }));
+  await vi.waitFor(async () => expect(await deadQueue.getWaitingCount()).toBe(echoes.length), { timeout: 40_000 });
 
-    sandbox.fcm.script(fcmToken, [{ ...retried, reason: body, message: title, retryAfter: '1' }]);
-    sandbox.apns.script(apnsToken, [{ kind: 'reset' }, { kind: 'refuse', status: 410, reason: `${title} ${jwt}` }]);
-    const last = notification({ devices: [APNS] });
-    await add(last);
-    await add(notification({ devices: [FCM] }));
-    for (const job of BAD_JOBS) await queue.add('push', job, { priority: 10 });
-    const spoilt = notification({ devices: [APNS], recipientId: 'spoilt' });
-    await redis.set(recipientKeys(PREFIX, 'spoilt').sent, 'no sorted set');
-    await add(spoilt);
-    await worker.waitForLine(/unexpected error; attempt \d+ of \d+/);
-    await vi.waitFor(async () => expect(await redis.xlen(invalidTokensKey(PREFIX))).toBe(1), { timeout: 20_000 });
-    const dead = echoes.length + BAD_JOBS.length;
-    await vi.waitFor(async () => expect(await deadQueue.getWaitingCount()).toBeGreaterThanOrEqual(dead), {
-      timeout: 20_000,
-    });
+  sandbox.fcm.script(fcmToken, [{ ...retried, reason: body, message: title, retryAfter: '1' }]);
+  sandbox.apns.script(apnsToken, [{ kind: 'reset' }, { kind: 'refuse', status: 410, reason: `${title} ${jwt}` }]);
+  const last = notification({ devices: [APNS] });
+  await add(last);
+  await add(notification({ devices: [FCM] }));
+  for (const job of BAD_JOBS) await queue.add('push', job, { priority: 10 });
+  const spoilt = notification({ devices: [APNS], recipientId: 'spoilt' });
+  await redis.set(recipientKeys(PREFIX, 'spoilt').sent, 'no sorted set');
+  await add(spoilt);
+  await worker.waitForLine(/unexpected error; attempt \d+ of \d+/);
+  await vi.waitFor(async () => expect(await redis.xlen(invalidTokensKey(PREFIX))).toBe(1), { timeout: 20_000 });
+  const dead = echoes.length + BAD_JOBS.length;
+  await vi.waitFor(async () => expect(await deadQueue.getWaitingCount()).toBeGreaterThanOrEqual(dead), {
+    timeout: 20_000,
+  });
 
-    const pages = await Promise.all(['metrics', 'readyz', 'healthz', 'elsewhere'].map((page) => answerOf(url, page)));
-    const stored = await storedTexts(redis);
-    await server.close();
-    await worker.waitForLine(/no connection to Redis/);
-    pages.push(...(await Promise.all(['metrics', 'readyz'].map((page) => answerOf(url, page)))));
-    worker.kill('SIGKILL');
-    const { stdout, stderr } = await worker.waitForExit();
+  const pages = await Promise.all(['metrics', 'readyz', 'healthz', 'elsewhere'].map((page) => answerOf(url, page)));
+  const stored = await storedTexts(redis);
+  await server.close();
+  await worker.waitForLine(/no connection to Redis/);
+  pages.push(...(await Promise.all(['metrics', 'readyz'].map((page) => answerOf(url, page)))));
+  worker.kill('SIGKILL');
+  const { stdout, stderr } = await worker.waitForExit();
 
-    // There was something to judge: refusals were logged, dead letters written, and the marks found where they belong.
-    expect(stdout).toContain('not this: [redacted]!');
-    expect(stored).toContain('not this: [redacted]!');
-    expect(leaksIn(sandbox.journal.all.map((entry) => JSON.stringify(entry)).join('\n'))).not.toEqual([]);
-    expect(leaksIn(stdout)).toEqual([]);
-    expect(leaksIn(stderr)).toEqual([]);
-    expect(leaksIn(pages.join('\n'))).toEqual([]);
-    expect(leaksIn(stored)).toEqual([]);
-  },
-);
+  // There was something to judge: refusals were logged, dead letters written, and the marks found where they belong.
+  expect(stdout).toContain('not this: [redacted]!');
+  expect(stored).toContain('not this: [redacted]!');
+  expect(leaksIn(sandbox.journal.all.map((entry) => JSON.stringify(entry)).join('\n'))).not.toEqual([]);
+  expect(leaksIn(stdout)).toEqual([]);
+  expect(leaksIn(stderr)).toEqual([]);
+  expect(leaksIn(pages.join('\n'))).toEqual([]);
+  expect(leaksIn(stored)).toEqual([]);
+});
 
 it('an error that nobody expected ends a worker with one log line, and without what hangs on the error', async () => {
   const { start } = await open();

@@ -56,7 +56,7 @@ async function render(values: Values): Promise<Manifest[]> {
   return manifestsOf(await helm('template', 'pushpacer', CHART, '--values', await valuesFile(values)));
 }
 
-describe('the chart', { timeout: 120_000 }, () => {
+describe('the chart', () => {
   test.each(Object.keys(VALUES))('with %s is what Kubernetes takes', async (name) => {
     const values = VALUES[name] ?? {};
     expect(await helm('lint', '--strict', CHART, '--values', await valuesFile(values))).toContain('0 chart(s) failed');
@@ -144,7 +144,7 @@ describe('the chart', { timeout: 120_000 }, () => {
   });
 });
 
-test('the plain manifests are the chart with its defaults', { timeout: 120_000 }, async () => {
+test('the plain manifests are the chart with its defaults', async () => {
   await promisify(execFile)('node', ['tools/manifests.ts', '--check']);
 });
 

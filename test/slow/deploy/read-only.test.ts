@@ -11,7 +11,7 @@ import { openWorkerBench } from '../../support/worker.ts';
 /** Node refuses each write to a file, and each child process. */
 const NO_WRITES = ['--permission', '--allow-fs-read=*', '--allow-addons', '--allow-worker'];
 
-describe('where no file can be written, as on the read-only root of a pod', { timeout: 60_000 }, () => {
+describe('where no file can be written, as on the read-only root of a pod', () => {
   test('a write fails', async () => {
     const file = join(await temporaryFolder(), 'written');
     const write = `require('node:fs').writeFileSync(${JSON.stringify(file)}, '')`;

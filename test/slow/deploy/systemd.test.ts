@@ -9,7 +9,7 @@ import { runProgram, temporaryFolder } from '../../support/program.ts';
 const UNITS = ['deploy/pushpacer@.service', 'deploy/pushpacer-serve.service'];
 
 describe.each(UNITS)('%s', (unit) => {
-  test('is what systemd takes, and gives the program few rights', { timeout: 120_000 }, async () => {
+  test('is what systemd takes, and gives the program few rights', async () => {
     const analyze = await debianProgram('systemd-analyze', 'systemd');
     const folder = await temporaryFolder();
     const text = await readFile(unit, 'utf8');

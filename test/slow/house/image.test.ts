@@ -9,7 +9,7 @@ import { testPrefix, testRedisUrl } from '../../support/redis.ts';
 
 const ROOT = process.cwd();
 
-test('the image runs a worker that gets ready, is healthy, and stops with 0', { timeout: 120_000 }, async () => {
+test('the image runs a worker that gets ready, is healthy, and stops with 0', async () => {
   const image = await temporaryFolder();
   await runProgram('node', ['tools/build.ts', '--out', join(image, 'dist')], ROOT);
   await copyFile('package.json', join(image, 'package.json'));

@@ -26,7 +26,7 @@ test('package.json asks for the same version', () => {
 
 const MAY_BE_OLD = ['/usr/bin/node', '/usr/local/bin/node'];
 
-test('every published program checks the version before it loads the rest', { timeout: 120_000 }, async () => {
+test('every published program checks the version before it loads the rest', async () => {
   // Below the repository, for its node_modules; not in dist, which another test packs at the same time.
   const out = join(process.cwd(), `node_modules/.cache/pushpacer-build-${process.pid}`);
   await runProgram('node', ['tools/build.ts', '--out', out], process.cwd());
