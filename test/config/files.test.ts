@@ -90,9 +90,6 @@ describe('a file of apps', () => {
       for (const field of fields) expect(field).toMatch(/^[a-z][A-Za-z]+$/);
       expect(fields.at(-1)).toBe('quota');
     }
-    expect([...APP_FIELDS.apns.keys()]).toEqual([
-      ...['keyFile', 'key', 'keyId', 'teamId', 'topic', 'endpoint', 'caFile', 'quota'],
-    ]);
     expect([...APP_FIELDS.fcm.keys()]).toEqual(['credentialsFile', 'projectId', 'endpoint', 'caFile', 'quota']);
   });
 });
@@ -263,16 +260,6 @@ describe('faults of a file of limits', () => {
     ['', 'LIMITS_FILE: expected JSON, found text that is not JSON'],
     ['{\n  "categories" {}\n}', 'LIMITS_FILE: expected JSON, found text that is not JSON at line 2 column 16'],
   ])('of %s', (text, fault) => expect(limitsFaults(text)).toEqual([fault]));
-
-  it('do not repeat what is in a file that is another one', () => {
-    expect(limitsFaults('hunter2 is the password').join()).not.toContain('hunter2');
-  });
-
-  it('name a file that cannot be read', () => {
-    expect(() => loadConfig({ LIMITS_FILE: '/nowhere/limits.json' })).toThrow(
-      'LIMITS_FILE: expected a file that can be read, found "/nowhere/limits.json" (ENOENT)',
-    );
-  });
 });
 
 const EVERY_MS = 20;
