@@ -281,30 +281,3 @@ test.each(INVALID)('both refuse: %s', async (_, change) => {
   expect(parseNotification(document)).toMatchObject({ ok: false });
   expect((await publishedSchema())(document)).not.toEqual([]);
 });
-
-test('every field is described, and its docstring says the same', async () => {
-  const document = JSON.parse(await readFile('docs/notification.schema.json', 'utf8')) as unknown;
-  const docstrings = (await readFile('src/notification/types.ts', 'utf8')).replaceAll(/\s*\n\s*(\*(?!\/))?\s*/g, ' ');
-  const fields = fieldsOf(document);
-  // Of each depth some.
-  const known = [
-    ...Object.keys({ ...GOOD, ...LIVE_START }),
-    'title',
-    'platform',
-    'token',
-    'channelId',
-    'volume',
-    'actions',
-  ];
-  expect(fields.map(([field]) => field)).toEqual(expect.arrayContaining(known));
-  for (const [field, { description = 'nothing' }] of fields)
-    expect(docstrings).toContain(`/** ${description} */ ${field}`);
-});
-
-/** All `properties` of a JSON Schema, however deep; those of conditions only repeat some with a stricter check. */
-function fieldsOf(schema: unknown): [field: string, schema: { readonly description?: string }][] {
-  if (typeof schema !== 'object' || schema === null) return [];
-  const { properties = {} } = schema as { readonly properties?: Readonly<Record<string, object>> };
-  const deeper = Object.entries(schema).filter(([key]) => !['anyOf', 'if', 'then', 'else'].includes(key));
-  return [...Object.entries(properties), ...deeper.flatMap(([, value]) => fieldsOf(value))];
-}
