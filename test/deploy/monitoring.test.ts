@@ -1,5 +1,4 @@
 import { readFile } from 'node:fs/promises';
-import { basename } from 'node:path';
 import { expect, it } from 'vitest';
 import * as monitoring from '../support/monitoring.ts';
 
@@ -74,9 +73,4 @@ it('panels have ids of their own and do not lie on each other', () => {
   );
   expect(new Set(cells).size).toBe(cells.length);
   expect(Math.max(...panels.map(({ gridPos: { x, w } }) => x + w))).toBe(24);
-});
-
-it('the example configuration reads the rules that lie beside it', async () => {
-  const { rule_files: files } = await monitoring.readYaml<{ rule_files: string[] }>(monitoring.SCRAPE_CONFIG);
-  expect(files).toEqual([basename(monitoring.RULES)]);
 });

