@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { jobIdOf } from '../../src/queue/names.ts';
 import { openApi, type ApiBench } from '../support/api.ts';
-import { ownRedis } from '../support/fault-bench.ts';
+import { ownRedis } from '../support/own-redis.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';

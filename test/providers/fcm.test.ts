@@ -8,7 +8,7 @@ import { FCM_ANSWERS } from '../../src/providers/fcm/answers.ts';
 import { createFcmProvider, createGoogleCredential, signInReply } from '../../src/providers/fcm/fcm.ts';
 import type { Refuse } from '../../sandbox/loopback/answers.ts';
 import { signCertificate } from '../../sandbox/loopback/certificates.ts';
-import { listen } from '../support/listen.ts';
+import { portOf } from '../support/listen.ts';
 import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 import { authority } from './h2-server.ts';
@@ -154,7 +154,7 @@ async function openGoogle(answerTo: (body: string) => [status: number, body: str
       response.writeHead(status, { 'content-type': 'application/json' }).end(answer);
     });
   });
-  const port = await listen(server);
+  const port = await portOf(server);
   const account = { ...(await serviceAccount()), client_email: 'sender@p.iam.gserviceaccount.com' };
   const open = (agent: AgentOptions, now = Date.now) =>
     createGoogleCredential(account, now, new LoopbackAgent(port, agent));
@@ -211,7 +211,7 @@ test('application default credentials ask for it too, here at a metadata server'
     asked.push(new URL(request.url ?? '', 'http://metadata'));
     response.setHeader('metadata-flavor', 'Google').setHeader('content-type', 'application/json').end(ANSWER);
   });
-  const port = await listen(server);
+  const port = await portOf(server);
   vi.stubEnv('GCE_METADATA_HOST', `127.0.0.1:${port}`);
   vi.stubEnv('GOOGLE_APPLICATION_CREDENTIALS', undefined);
   vi.stubEnv('HOME', '/nonexistent');

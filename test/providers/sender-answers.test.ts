@@ -7,7 +7,7 @@ import type { SendOptions } from '../../src/providers/provider.ts';
 import { createHttp1Sender, createNegotiatedSender } from '../../src/providers/sender/http1-sender.ts';
 import type { SendResult } from '../../src/providers/sender/result.ts';
 import type { Sender, SenderOptions } from '../../src/providers/sender/sender.ts';
-import { listen } from '../support/listen.ts';
+import { portOf } from '../support/listen.ts';
 import {
   accept,
   brief,
@@ -160,7 +160,7 @@ async function openFrames(...frames: readonly string[]) {
       }, 50);
     });
   });
-  const endpoint = { host: '127.0.0.1', port: await listen(server) };
+  const endpoint = { host: '127.0.0.1', port: await portOf(server) };
   return { requests, sender: openSender({ endpoint, secureContext }, { minConnections: 1, requestTimeoutMs: 2_000 }) };
 }
 
@@ -204,7 +204,7 @@ async function openHttp1(
     });
   });
   server.on('secureConnection', () => void (connections += 1));
-  const endpoint = { host: '127.0.0.1', port: await listen(server) };
+  const endpoint = { host: '127.0.0.1', port: await portOf(server) };
   onTestFinished(() => server.closeAllConnections());
   const options = { endpoint, secureContext };
   return { server, options, requests, connections: () => connections };

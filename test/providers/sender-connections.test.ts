@@ -3,7 +3,7 @@ import { createServer, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { backoffMs } from '../../src/providers/sender/pool.ts';
-import { listen } from '../support/listen.ts';
+import { portOf } from '../support/listen.ts';
 import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
@@ -138,7 +138,7 @@ test('two connections of which one cannot be had: the sends take the other', asy
 async function serve(server: ReturnType<typeof createServer>) {
   const sockets = new Set<Socket>();
   server.on('connection', (socket: Socket) => sockets.add(socket.on('error', () => undefined)));
-  const port = await listen(server);
+  const port = await portOf(server);
   onTestFinished(() => sockets.forEach((socket) => socket.destroy()));
   return { endpoint: { host: '127.0.0.1', port }, secureContext, sockets };
 }

@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import type { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
 import { createProducer, type EnqueueInput } from '../../src/producer/producer.ts';
-import { ownRedis } from '../support/fault-bench.ts';
+import { ownRedis } from '../support/own-redis.ts';
 import { connectRedis } from '../support/redis.ts';
 import { leaksIn, MARKS } from './marks.ts';
 

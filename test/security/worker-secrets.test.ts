@@ -5,7 +5,7 @@ import type { NotificationInput } from '../../src/notification/notification.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { invalidTokensKey } from '../../src/queue/outcomes.ts';
-import { ownRedis } from '../support/fault-bench.ts';
+import { ownRedis } from '../support/own-redis.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
 import { openSandbox } from '../support/providers.ts';
 import { connectRedis } from '../support/redis.ts';

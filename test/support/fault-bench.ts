@@ -2,15 +2,15 @@ import { Queue } from 'bullmq';
 import type { Cluster, Redis } from 'ioredis';
 import { expect, onTestFinished, vi } from 'vitest';
 import { DEAD_LETTERS, PRIORITY, QUEUE, shardOf, shardPrefixes } from '../../src/queue/names.ts';
+import type { EmbeddedRedisOptions } from '../../sandbox/redis/embedded-redis.ts';
 import { judge, type Arrival, type Verdict } from '../../sandbox/judge.ts';
 import { startProviders, type ProvidersProcess } from '../../demo/providers-process.ts';
 import { DELAYS } from '../../demo/replicas.ts';
+import { ownRedis } from './own-redis.ts';
 import { startProcess, type TestProcess } from './process.ts';
 import { makeNotification } from './push.ts';
 import { delaysOf } from './real-bench.ts';
 import { connectRedis, testPrefix } from './redis.ts';
-
-export { ownRedis } from './own-redis.ts';
 
 /** What the workers keep to beside the gap; short, so that a test sees several windows. */
 const RULES = { text: '6/2500ms', rules: [{ max: 6, perMs: 2_500 }] };

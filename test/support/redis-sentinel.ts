@@ -7,7 +7,8 @@ import { Redis } from 'ioredis';
 import { expect, onTestFinished } from 'vitest';
 import { type EmbeddedRedis, freePort } from '../../sandbox/redis/embedded-redis.ts';
 import { redisServer, thisMachine } from '../../sandbox/redis/redis-server.ts';
-import { eventually, ownRedis } from './fault-bench.ts';
+import { eventually } from './fault-bench.ts';
+import { ownRedis } from './own-redis.ts';
 import { temporaryFolder } from './program.ts';
 import { connectRedis } from './redis.ts';
 

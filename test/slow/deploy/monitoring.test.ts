@@ -1,7 +1,7 @@
 import { copyFile, readFile, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { expect, test, vi } from 'vitest';
-import { ownRedis } from '../../support/fault-bench.ts';
+import { ownRedis } from '../../support/own-redis.ts';
 import * as monitoring from '../../support/monitoring.ts';
 import { promtool, startPrometheus, type TestPrometheus } from '../../support/prometheus.ts';
 import { temporaryFolder } from '../../support/program.ts';

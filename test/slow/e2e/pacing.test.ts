@@ -7,7 +7,7 @@ import type { Device, Notification } from '../../../src/notification/notificatio
 import { dueAtOfScore } from '../../../src/queue/bullmq-internals.ts';
 import { notification, present } from '../../queue/support.ts';
 import { expectPaced } from '../../support/burst.ts';
-import { ownRedis } from '../../support/fault-bench.ts';
+import { ownRedis } from '../../support/own-redis.ts';
 import { measured, type Measurement } from '../../support/measured.ts';
 import { temporaryFolder } from '../../support/program.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';

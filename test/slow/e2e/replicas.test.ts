@@ -7,7 +7,8 @@ import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
 import { judge, type Arrival } from '../../../sandbox/judge.ts';
 import { QUEUE, shardPrefixes } from '../../../src/queue/names.ts';
 import { createProducer } from '../../../src/producer/producer.ts';
-import { eventually, KEPT, ownRedis } from '../../support/fault-bench.ts';
+import { eventually, KEPT } from '../../support/fault-bench.ts';
+import { ownRedis } from '../../support/own-redis.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { connectRedis, testPrefix } from '../../support/redis.ts';
 

@@ -1,7 +1,7 @@
 import { cp, readFile, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { expect, it, vi } from 'vitest';
-import { ownRedis } from '../../support/fault-bench.ts';
+import { ownRedis } from '../../support/own-redis.ts';
 import { startProcess } from '../../support/process.ts';
 import { exampleFolder, runProgram, temporaryFolder } from '../../support/program.ts';
 import { openSandbox } from '../../support/sandbox.ts';

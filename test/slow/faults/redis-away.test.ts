@@ -9,10 +9,10 @@ import {
   KEPT,
   openFaultBench,
   openUnderWay,
-  ownRedis,
   page,
   PATIENCE,
 } from '../../support/fault-bench.ts';
+import { ownRedis } from '../../support/own-redis.ts';
 import { present } from '../../queue/support.ts';
 import { startProcess } from '../../support/process.ts';
 import { temporaryFolder } from '../../support/program.ts';

@@ -8,12 +8,12 @@ import {
   eventually,
   openFaultBench,
   openUnderWay,
-  ownRedis,
   page,
   PATIENCE,
   type FaultBench,
   type FaultWorker,
 } from '../../support/fault-bench.ts';
+import { ownRedis } from '../../support/own-redis.ts';
 import { startProcess } from '../../support/process.ts';
 import { makeNotification } from '../../support/push.ts';
 import { openRedisProxy } from '../../support/redis-proxy.ts';

@@ -7,7 +7,7 @@ import { newLayout } from '../../../src/queue/shards/layout.ts';
 import { JOB, PRIORITY, QUEUE } from '../../../src/queue/names.ts';
 import { createOutcomes } from '../../../src/queue/outcomes.ts';
 import { DEFAULT_PREFIX } from '../../../src/redis/target.ts';
-import { ownRedis } from '../../support/fault-bench.ts';
+import { ownRedis } from '../../support/own-redis.ts';
 import { connectRedis } from '../../support/redis.ts';
 import { runSnippet, snippetOf } from '../../support/snippet.ts';
 import { strictFaults } from '../../support/strict-typescript.ts';

@@ -5,7 +5,8 @@ import { moveSlot, mastersOf } from '../../../sandbox/redis/cluster-orders.ts';
 import { crc16, SLOTS } from '../../../src/queue/names.ts';
 import { connectLimiter } from '../../../src/redis/connection.ts';
 import { createReplicaWait } from '../../../src/redis/replicas.ts';
-import { eventually, ownRedis } from '../../support/fault-bench.ts';
+import { eventually } from '../../support/fault-bench.ts';
+import { ownRedis } from '../../support/own-redis.ts';
 import { connectRedis } from '../../support/redis.ts';
 import { connectCluster, NO_FAILOVER, testCluster } from '../../support/cluster.ts';
 

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { homeOf, readLayout, type Layout } from '../../../src/queue/shards/layout.ts';
 import { layoutKey, QUEUE, shardPrefixes } from '../../../src/queue/names.ts';
 import { readWorkers } from '../../../src/queue/workers.ts';
-import { listen } from '../../support/listen.ts';
+import { portOf } from '../../support/listen.ts';
 import { makeNotification } from '../../support/push.ts';
 import { connectRedis } from '../../support/redis.ts';
 import { startProcess } from '../../support/process.ts';
@@ -80,7 +80,7 @@ async function openSilentEndpoint(): Promise<string> {
     socket.on('error', () => undefined);
     onTestFinished(() => void socket.destroy());
   });
-  return `https://127.0.0.1:${await listen(server)}`;
+  return `https://127.0.0.1:${await portOf(server)}`;
 }
 
 test('a worker follows a change that comes while it starts, and one that comes while it is composed anew', async () => {
