@@ -63,6 +63,12 @@ const queueAndDelivery = {
   LIMIT_MAX_PENDING: integer(1, 1_000_000)
     .default(10_000)
     .describe('if this many wait for a recipient already, one more becomes a dead letter, `throttled-too-long`'),
+  LIMIT_MAX_OVERTAKEN: integer(0, 1_000_000)
+    .default(20)
+    .describe(
+      'how often a notification that waits is overtaken by others of `high` priority, at most; `0`: never, they go behind it',
+    ),
+  LIMIT_MAX_OVERTAKEN_WAIT: duration().default(600_000).describe('by how much that may make it later, all in all'),
   WORKER_CONCURRENCY: integer(1, 10_000).default(50).describe('jobs under way at once in one worker'),
   ATTEMPTS: integer(1, 1_000).default(8).describe('delivery attempts before a dead letter'),
   BACKOFF_BASE: duration().default(1_000).describe('wait after the first failed attempt; doubles with each'),

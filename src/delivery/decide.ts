@@ -24,7 +24,7 @@ import {
   type Tried,
 } from './context.ts';
 import { record } from './replies.ts';
-import { leadMs } from './slot.ts';
+import { leadMs } from './lines.ts';
 
 // How a pass ends, in the order of the steps that find it. What the job has to remember is written to `context.progress`.
 

@@ -123,8 +123,11 @@ export interface Due {
   readonly jobId: string;
   /** Epoch milliseconds on Redis's clock. */
   readonly at: number;
-  /** Why it waits until then, for `producer.status`. The reason in the job's progress is older, and only a worker may write there. */
-  readonly why?: Pick<Waited, 'rule' | 'ruleUntil'>;
+  /**
+   * Why it waits until then, for `producer.status`. The reason in the job's progress is older, and only a worker may write there; it
+   * stays where this has none.
+   */
+  readonly why?: Partial<Pick<Waited, 'rule' | 'ruleUntil'>>;
 }
 
 /** How many commands are under way at once, so that workers' commands get through in between. */

@@ -151,8 +151,11 @@ async function delayedStatus(
   until: number,
   countBefore: CountBefore,
 ): Promise<NotificationStatus> {
-  const noted = (await readWhy(queue, job.id ?? '', until)) ?? (job.progress as Record<string, unknown> | null);
-  const { rule, ruleUntil } = noted ?? {};
+  const progress = job.progress as Record<string, unknown> | null;
+  const { rule, ruleUntil } = { ...progress, ...(await readWhy(queue, job.id ?? '', until)) } as Record<
+    string,
+    unknown
+  >;
   if (typeof rule !== 'string') return { state: 'waiting', until };
   const before = await countBefore(job);
   return {

@@ -4,6 +4,7 @@ import { blocksContract, inspectContract, oversightContract } from './operator.t
 import { checksContract } from './checks.ts';
 import { countBlockedContract, policiesContract, storedPoliciesContract } from './policies.ts';
 import { heldBackContract, scopesContract, urgentContract } from './categories.ts';
+import { overtakingContract } from './overtaking.ts';
 import { placesContract, slotsContract, undoingContract } from './slots.ts';
 import { quietContract } from './quiet.ts';
 import type { LimiterFactory } from './trial.ts';
@@ -25,6 +26,7 @@ export function limiterContract(name: string, create: LimiterFactory): void {
     storedPoliciesContract(create);
     blocksContract(create);
     oversightContract(create);
+    overtakingContract(create);
     quietContract(create);
     urgentContract(create);
     countBlockedContract(create);

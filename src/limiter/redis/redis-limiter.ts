@@ -26,10 +26,12 @@ import type {
   Follow,
   SlotId,
   Limiter,
+  Overtaking,
   Released,
   WaitingAsk,
   WaitingLimiter,
 } from '../limiter.ts';
+import { checkedOvertaking, shiftsOf } from '../overtake.ts';
 import { inspectionOf, movedOf, replan } from '../recipient-state.ts';
 import { createClock, type Clock } from './clock.ts';
 import {
@@ -40,8 +42,10 @@ import {
   idOf,
   memberOf,
   jobIdIn,
+  readOvertake,
   readReleased,
   recipientKeys,
+  timesIn,
   waitingFields,
   type CategoryKeys,
   type LimiterRedis,
@@ -185,6 +189,32 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     } while (cursor !== '0');
   }
 
+  /** In parts, so that none blocks Redis for long. */
+  async function overtake(slot: Parameters<Limiter['overtake']>[0], options: Overtaking): Promise<number> {
+    checkSlot(slot);
+    const { mostTimes, mostMs, leadMs } = checkedOvertaking(options);
+    const { recipientId, id, enqueuedAt = 0 } = slot;
+    const { waiting, overtaken } = recipientKeys(prefix, recipientId);
+    const keys = [...allKeys(prefix, recipientId, policies.categories), waiting, overtaken];
+    const place = policies.categories.findIndex(([name]) => name === slot.category);
+    const own = [entryOf(id), place < 0 ? 0 : place + 2, jobIdIn(id), enqueuedAt];
+    let count = 0;
+    let mustReplan = false;
+    for (;;) {
+      const reply = await answered(scripts.overtake(...keys, ...own, mostTimes, mostMs, leadMs, MOVES_A_STEP));
+      const found = readOvertake(reply);
+      if (found === undefined) break;
+      count += found.shifts.length - 1;
+      mustReplan ||= found.isInCategory;
+      const moved = shiftsOf(found.shifts);
+      if (moved.length > 0) await options.onMoved?.(moved);
+      if (!found.isMore) break;
+    }
+    // The same slots keep the limits of the line, but perhaps not those of each category.
+    if (mustReplan) await moveSlots(recipientId, { onMoved: options.onMoved, leadMs });
+    return count;
+  }
+
   /** Repeats while new reservations appear: those that asked meanwhile were placed behind the old slots, so too late. */
   async function moveSlots(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
     const keys = allKeys(prefix, recipientId, policies.categories);
@@ -228,6 +258,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
       checkSlot(slot);
       return (await release(slot, ['reserved', 'heldBack'], entryOf(slot.id))).hadSlot;
     },
+    overtake: (slot, options = {}) => overtake(slot, options),
     release({ enqueuedAt, how, ...slot }) {
       return release(slot, ['reserved', 'heldBack'], entryOf(slot.id), jobIdIn(slot.id), enqueuedAt, how);
     },
@@ -271,8 +302,11 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
       checkRecipient(recipientId);
       // One after the other: a slot that is free at the first answer is not ahead of the time of the second one.
       const next = await peek({ recipientId, id: randomUUID() });
-      const state = await look(recipientId, policies);
-      return inspectionOf(state, next, keepIds, idOf);
+      const [state, notes] = await Promise.all([
+        look(recipientId, policies),
+        answered(redis.hgetall(recipientKeys(prefix, recipientId).overtaken)),
+      ]);
+      return inspectionOf(state, next, { keepIds, idOf, timesOf: (id) => timesIn(notes[id]) });
     },
   };
 }
