@@ -153,7 +153,7 @@ export function overtakingContract(create: LimiterFactory): void {
       expect(await trial.overtake('k', {}, 'letters')).toBe(4);
       expect(await trial.slots()).toEqual({
         ...{ h: 2_000, k: 4_000, b: 6_000, c: 8_000, d: 10_000, e: 12_000 },
-        f: 13_000,
+        f: 15_000,
       });
       trial.goTo(3);
       const jobs = Array.from('hkbcdef').map((id) => ({

@@ -110,8 +110,6 @@ export function storedPoliciesContract(create: LimiterFactory): void {
 export function countBlockedContract(create: LimiterFactory): void {
   const trialOf = (policy = POLICY) => new Trial(create, policy, { countBlocked: true });
 
-  describe('blocked asks', () => {});
-
   describe('where blocked asks count', () => {
     it('one that is refused counts as a slot, for itself too', async () => {
       const trial = trialOf();

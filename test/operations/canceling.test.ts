@@ -8,10 +8,10 @@ import { makeNotification } from '../support/push.ts';
 import { connectRedis, isOnCluster, queueEnv, testRedisUrl } from '../support/redis.ts';
 
 /** The address of a user whose cancels Redis refuses, though it lets it read, enqueue and write the audit. */
-async function withoutScripts(): Promise<string> {
+async function withoutHashes(): Promise<string> {
   const admin = connectRedis();
-  const user = `without-scripts-${process.pid}`;
-  await admin.call('ACL', 'SETUSER', user, 'on', '>secret', '~*', '&*', '+@all', '-eval', '-evalsha');
+  const user = `without-hashes-${process.pid}`;
+  await admin.call('ACL', 'SETUSER', user, 'on', '>secret', '~*', '&*', '+@all', '-hset');
   onTestFinished(async () => {
     await admin.call('ACL', 'DELUSER', user);
   });
@@ -21,7 +21,7 @@ async function withoutScripts(): Promise<string> {
 }
 
 it.skipIf(isOnCluster)('a cancel that fails is in the audit, from the terminal and over HTTP', async () => {
-  const REDIS_URL = await withoutScripts();
+  const REDIS_URL = await withoutHashes();
   const api = await openApi({ REDIS_URL });
   const call: typeof api.call = (...args) => api.call(...args);
   const producer = createProducer({ redisUrl: testRedisUrl(), prefix: api.prefix });
