@@ -90,7 +90,7 @@ async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Prom
   const request = { ...scope, id: `${jobId}/${asks}`, enqueuedAt: firstEnqueuedAtOf(job) };
   const { canceled, leader } = await parts.deciders[kind].cancel(request);
   if (!canceled) return false;
-  const after = await stageAfterPass(queue, jobId, parts.connection); // if it became a dead letter meanwhile, its replay ends as canceled
+  const after = await stageAfterPass(queue, jobId, parts.connection); // if it died meanwhile, its replay ends as canceled
   const leads = leader?.id?.replace(/\/\d+$/, '');
   await redelay(homesIn(scope.recipientId, parts), [
     { jobId, at: 0 },
@@ -107,7 +107,7 @@ async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Prom
 async function stageAfterPass(queue: Queue, jobId: string, connection: Connection): Promise<Stage> {
   const deadline = performance.now() + PASS_MS;
   for (;;) {
-    const isLocked = (await connection.exists(lockKeyOf(queue, jobId))) === 1; // read before the job: a pass writes its end, then unlocks
+    const isLocked = (await connection.exists(lockKeyOf(queue, jobId))) === 1; // before the job: a pass writes its end, then unlocks
     const job = await findJob(queue, jobId);
     const stage = job === undefined ? 'waits' : stageOf(job);
     if (stage !== 'waits' || !isLocked || performance.now() > deadline) return stage;
