@@ -36,7 +36,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 function tell(id: string): Promise<Told> {
   return atBackend(async (backend) => {
-    await whenReady(backend.limiterConnection, PRODUCER_TIMEOUT_MS).catch(() => undefined); // without the limiter, the story lacks the reason for the slot
+    await whenReady(backend.limiterConnection, PRODUCER_TIMEOUT_MS).catch(() => undefined); // then the story lacks the slot's reason
     return backend.tell(id).catch((error: unknown) => {
       throw unfitId(error);
     });
