@@ -148,7 +148,8 @@ const LEAST_WORDS_WIDTH = 20;
 const INDENT = '    ';
 
 /**
- * One line each, or two if the columns before the message leave it too little room. Nothing is cut where there is no terminal.
+ * One line for each dead letter, or two if the columns before the message leave it too little room. Without a terminal nothing
+ * is cut.
  */
 export function renderTable(all: readonly Facts[], now: number, columns?: number): string[] {
   if (all.length === 0) return [];

@@ -291,7 +291,7 @@ interface Axis {
 }
 
 /**
- * From the oldest sent slot over now to the last reserved one; no line where there are none.
+ * Draws from the oldest sent slot, over now, to the last reserved one. Empty if there are no slots.
  *
  *                 -58s          now           +31s
  *     sent        1··1··1··11··1│··············

@@ -60,7 +60,10 @@ const NONE_HAS: Backoff = { backoffBaseMs: 2_000, backoffMaxMs: 60_000 };
 /** The wait after Redis did not answer. A random time of up to the same length is added. */
 const NO_ANSWER_MS = 1_000;
 
-/** Where devices failed for different reasons, the dead letter names the first of these: the one that matters most to an operator. */
+/**
+ * If devices failed for different reasons, the dead letter names the first of these: the reason that matters most to an
+ * operator.
+ */
 const REASONS_BY_WEIGHT: readonly DeadLetterReason[] = [
   'provider-auth',
   'attempts-exhausted',

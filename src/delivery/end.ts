@@ -8,7 +8,7 @@ import { insist } from '../redis/deadline.ts';
 import { putBackMs, type Context, type PassFacts } from './context.ts';
 import { slotLateMs } from './slot.ts';
 
-/** What watchers are told of the pass. `endedAt`: epoch milliseconds. */
+/** What watchers get to know about the pass, besides its result. `endedAt`: epoch milliseconds. */
 export function endOf(context: Context, result: Result, endedAt: number): PassFacts {
   const { data, enqueuedAt, startedAt, before, progress } = context;
   const { kind } = result;

@@ -28,8 +28,8 @@ export async function askBreakers(context: Context, { breakers }: DeliverParts):
 
 /**
  * Reports a reply to its breaker and to the listener, and adds the try to `context.tried`.
+ *
  * @param handedOverAt when the request was handed over to be sent: an instant of `performance.now()`
- * @param handedOverAt when it was handed over to be sent: an instant of `performance.now()`
  */
 export async function noteReply(
   context: Context,

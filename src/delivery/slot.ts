@@ -355,7 +355,7 @@ function mayHold(context: Context, { kind }: Result): boolean {
   }
 }
 
-/** Gives the slot back after a send that alerted nobody. Where the limiter does not answer, the slot stays counted. */
+/** Gives the slot back after a send that alerted nobody. If the limiter does not answer, the slot stays counted. */
 export async function refundSlot(context: Context, parts: DeliverParts): Promise<void> {
   if (context.slot === undefined) return;
   const refunding = limiterOf(context, parts).refund(context.slot.ask);

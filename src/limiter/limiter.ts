@@ -272,7 +272,7 @@ export interface Oversight {
 
 /** An ask of a notification that waits together with others of its recipient. */
 export interface Join {
-  /** `latest`: only the newest goes, in the slot of the oldest. `digest`: one goes for all. */
+  /** `latest`: only the newest notification is sent, in the slot of the oldest. `digest`: one is sent for all. */
   readonly kind: 'latest' | 'digest';
   /** Notifications of the recipient that wait under the same key wait together. */
   readonly key: string;

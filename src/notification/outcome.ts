@@ -53,8 +53,8 @@ export type OutcomeName = (typeof OUTCOMES)[number];
  * | expired     | completed                      | —        |
  * | dropped     | completed                      | —        |
  * | canceled    | completed                      | —        |
- * | superseded  | completed: a newer one goes in its slot | — |
- * | merged      | completed: it is a part of a digest that has gone | — |
+ * | superseded  | completed: a newer one is sent in its slot | — |
+ * | merged      | completed: it is a part of a digest that was sent | — |
  * | requeued    | delayed until its slot         | +0       |
  * | deferred    | delayed until the cause may be gone; logged and counted as `held` | +0 |
  * | retried     | delayed by the backoff         | +1       |

@@ -281,7 +281,7 @@ export function createOtherWorkers(redis: ScriptRedis, prefix: string): OtherWor
 export interface SharedPolicy {
   readonly policy: WorkerPolicy;
   readonly workers: number;
-  /** Living workers with another policy, or without one that can be read. */
+  /** How many living workers have another policy, or none that this version can read. */
   readonly others: number;
 }
 

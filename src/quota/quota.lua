@@ -9,12 +9,12 @@
 -- ARGV[2] how many tokens of the call before were not used
 -- ARGV[3] how many newcomers ask
 -- ARGV[4] how many extra tokens to take for later, if there are plenty
--- then for each tier: max, the width of a bucket (ms), its span and its slack (buckets, see Tier in quota.ts)
+-- then for each tier: its max, the width of a bucket (ms), its span and its slack (in buckets, see Tier in quota.ts)
 -- then the promised instants of the asks that come back
 --
--- Answers {now, more, {at, tier, at, tier, ...}, {used, ...}}: how many extra tokens were taken; for each ask, those that come
--- back first, the promised instant and the number of the tier that makes the wait, or 0 and 0 if a token was taken; and how
--- many tokens count in each tier.
+-- Answers {now, more, {at, tier, at, tier, ...}, {used, ...}}. more: how many extra tokens were taken. at, tier: for each ask,
+-- first for those that come back, the promised instant and the number of the tier that makes it wait, or 0 and 0 if a token was
+-- taken. used: how many tokens count in each tier.
 --
 -- Why it is exact: a token is taken in bucket j only if fewer than max were taken in the buckets after j - span. A token of
 -- bucket j - span or before was used before (j - span + 1) * width + leaseMs <= j * width - per, so no window that reaches into

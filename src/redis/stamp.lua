@@ -10,9 +10,10 @@
 -- ARGV    what the caller knows from its last look: id (empty: this is its first look), at, run id, `evicted_keys`;
 --         an id for a new stamp; how much older than the caller's `at` the stamp may be, milliseconds
 --
--- Instants are epoch milliseconds on Redis's clock. Answers { id, at, run id, evicted_keys, policy, lost, lost at, from, to, evicted,
--- evicted since }: `lost` is empty, or what the caller does not know yet; `evicted` is 0, or how many keys were evicted since
--- `evicted since`, if there are more than at the last look of anybody. Texts are empty where INFO does not say them.
+-- Instants are epoch milliseconds on Redis's clock. Answers { id, at, run id, evicted_keys, policy, lost, lost at, from, to,
+-- evicted, evicted since }. `lost` is empty, or a loss that the caller does not know yet. `evicted` is 0; or, if keys were
+-- evicted since the last look of any process, how many keys were evicted since `evicted since`. Texts are empty if INFO does
+-- not contain them.
 --
 -- All in one step: if two processes find no stamp, only one of them makes it, and the other one finds it.
 

@@ -27,18 +27,19 @@
 -- ARGV[6] 1 to answer what every limit has left; absent or '' to answer that of the deciding limit alone
 -- ARGV[7] the quiet times around now, as 'from until from until' in epoch ms; '' for none; '-' if quiet hours do not hold for this
 --         ask. ARGV[7] to ARGV[9] are absent if the ask has none of them.
--- ARGV[8] the quiet hours that are stored for the recipient, from which ARGV[7] was computed; '' for none
+-- ARGV[8] the quiet hours that are stored for the recipient, from which ARGV[7] was computed; '' if ARGV[7] is of the limiter's own
 -- ARGV[9] the limits of the overall scope that are skipped: 'gap', 'rules' or both; '' for none
 --
--- Answers {kind, at, now, tolerance, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the same
--- admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 refused by maxPending (`at` is the slot that a
--- reservation would have had), 6 it ends without being sent (`at` is the slot that it had, or 0). Tolerance: the smallest of the
--- scopes'; gap: the largest. Scope, limit, max and window: the deciding limit; limit 0 is the gap, -1 the block (window: until its end), -2
--- none, -3 quiet hours. Remaining and reset (ms) are those of that limit; remaining is -1 for no bound. Of a wait, the deciding limit
--- is its longest cause, and remaining is how many are before it in its line (causeOf). With ARGV[6], {scope, limit, max, window,
--- remaining, reset} of every limit follow. With kind 6 {how, by} follow, and for a digest that goes now {count, own} (waiting.lua).
--- The most frequent answer is only the number `now`: admitted at once, decided by the gap of the first scope (takeNow). {'quiet',
--- text}: other quiet hours than those of ARGV[8] are stored for the recipient, so ask again with theirs; nothing was written.
+-- Answers {kind, at, now, tolerance, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the
+-- same admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 refused by maxPending (`at` is the slot that a
+-- reservation would have had), 6 the notification ends without being sent (`at` is the slot that it had, or 0). Tolerance: the
+-- smallest of the scopes; gap: the largest. Scope, limit, max and window: those of the deciding limit; limit 0 is the gap, -1
+-- the block (window: until its end), -2 none, -3 quiet hours. Remaining and reset (ms): those of the deciding limit; remaining
+-- is -1 for no bound. For a wait, the deciding limit is its longest cause, and remaining is how many ids are before this one in
+-- its line (causeOf). With ARGV[6], {scope, limit, max, window, remaining, reset} of every limit follow. With kind 6, {how, by}
+-- follow; for a digest that is sent now, {count, own} (waiting.lua). The most frequent answer is only the number `now`:
+-- admitted at once, decided by the gap of the first scope (takeNow). {'quiet', text}: the recipient's stored quiet hours are
+-- not those of ARGV[8], so ask again with this text; nothing was written.
 --
 -- Why it is exact: a slot t is taken only if t >= (the max-th newest sent slot) + window for each limit, and sent slots never
 -- move. An id that comes back is sent if the sent slots allow that within the tolerance, whatever is reserved: its worker is
