@@ -182,7 +182,7 @@ async function refusedOn(
     const ready = new Promise((resolve, reject) =>
       own.once('ready', resolve).once('error', reject).once('end', reject),
     );
-    if (own.status === 'wait') void own.connect().catch(() => undefined); // connections of a cluster's pool are not connected yet
+    if (own.status === 'wait') void own.connect().catch(() => undefined); // a cluster's pool connects its nodes later
     await ready;
     const send = (name: string, ...args: readonly string[]): Promise<string> => {
       const words = name.split('|');

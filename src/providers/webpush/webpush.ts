@@ -174,10 +174,10 @@ function encrypted(message: Buffer, { p256dh, auth }: WebpushDevice['keys']): Bu
 
 /**
  * - `ttl`: the seconds left until `expiresAt`. 0 would mean one try and no storing, and Microsoft refuses 0 without a header
- * of its own, so it is at least 1.
+ *   of its own, so it is at least 1.
  * - `urgency` (RFC 8030, section 5.3): the notification's priority; `low` for a silent one.
  * - `topic` (section 5.4): only if the producer gave a collapse id. A push that waits for its browser is replaced by a later
- * push with the same topic.
+ *   push with the same topic.
  */
 function headersOf({ notification, silent }: Push, nowMs: number): Record<string, string | number> {
   const { collapseId, expiresAt, priority } = notification;

@@ -85,19 +85,17 @@ export interface ApnsDelivery {
 /**
  * developer.apple.com/documentation/usernotifications/sending-notification-requests-to-apns says what each header means.
  *
- * - `apns-push-type`: `background` only if the producer asked for it. A silent alert stays an `alert`, because Apple may drop a
- * `background` push.
- * - `apns-priority`: 10 for every alert that makes a sound or a banner. Apple may group alerts of priority 5 and deliver
- * them in bursts, which the limiter's gaps are to prevent. So 5 is only for silent alerts, for background pushes (10 is an
- * error
- * there) and if the producer asked for it. 1, which does not wake the device, is also only for what the producer asked it for;
- * a
- * background push always has 5. The notification's own priority only orders the queue.
- * A Live Activity has 5 or 10 (`liveActivityPriority`).
+ * - `apns-push-type`: `background` only if the producer asked for it. A silent alert stays an `alert`, because Apple may drop
+ *   a `background` push.
+ * - `apns-priority`: 10 for every alert that makes a sound or a banner. Apple may group alerts of priority 5 and deliver them
+ *   in bursts, although the limiter has spaced them. So 5 is only for silent alerts, for background pushes (10 is an error
+ *   there), and if the producer asked for it. 1 does not wake the device, and is used only if the producer asked for it; a
+ *   background push always has 5. The notification's own priority only orders the queue.
+ *   A Live Activity has 5 or 10 (`liveActivityPriority`).
  * - `apns-expiration`: `expiresAt` in seconds. Absent if the notification has none: APNs then keeps it for up to 30 days.
- * Never 0, which would mean one try and no storing.
+ *   Never 0, which would mean one try and no storing.
  * - `apns-collapse-id`: the producer's, otherwise the push id, so that a second copy (a retry after a timeout) replaces the
- * first one on the device.
+ *   first one on the device.
  */
 export function apnsDelivery(notification: Notification, pushId: string, silent: boolean): ApnsDelivery {
   const { collapseId, expiresAt, pushType } = notification;

@@ -124,11 +124,11 @@ function asTexts(data: Readonly<Record<string, JsonValue>>): JsonObject {
 
 /**
  * - `priority`: the notification's own. Android may delay `normal` messages while the device sleeps. `high` is not the
- * default, because FCM lowers an app's `high` messages if users often ignore them; a background push is never `high`, since
- * FCM wants every `high` message to show something.
+ *   default, because FCM lowers an app's `high` messages if users often ignore them; a background push is never `high`, since
+ *   FCM wants every `high` message to show something.
  * - `ttl`: the time left until `expiresAt`. Absent without `expiresAt`: FCM then keeps the message for 28 days.
  * - `collapse_key`: only if the producer gave a collapse id. FCM limits collapsible messages to a burst of 20 and then one in
- * 3 minutes, and a device to 4 keys.
+ *   3 minutes, and a device to 4 keys.
  */
 function androidConfig(notification: Notification, { pushId, nowMs }: FcmMessageOptions): JsonObject {
   const { collapseId, expiresAt, priority, pushType } = notification;
