@@ -1,19 +1,19 @@
 /**
- * The HTTP API for producers. The files, in the order of a request:
+ * The HTTP API for producers and operators. The files, in the order of a request:
  *
  * - api.ts: the command; start.ts: puts the parts together; serve.ts: how it listens and stops
  * - backend.ts: what it needs of Redis
- * - app.ts: every route, and what is checked before it
- * - bodies.ts: what comes and goes: JSON, and streams
+ * - app.ts: every route, and what is checked before it; operator-routes.ts: the routes for operators
+ * - bodies.ts: the bodies of requests and answers: JSON, and streams
  * - tokens.ts: the bearer tokens and their file; token.ts is the command that changes it
- * - refusals.ts: refused tokens in the log, counted
- * - backlog.ts: whether more may be added
+ * - refusals.ts: refused tokens, counted and logged
+ * - backlog.ts: whether more notifications may be added
  * - enqueue.ts: notifications of a body or a stream, and requests that come twice
  * - limiters.ts: the limiters, with the limits of the workers
  * - recipients.ts: one recipient, and when a notification would be sent
  * - operations.ts: what an operator may do to a recipient
  * - outcomes.ts: the stream of outcomes
- * - problems.ts: refusals; openapi.ts: the description of all this
+ * - problems.ts: refusals; openapi.ts, schemas.ts: the description of all this
  */
 import { loadApiConfig, type ApiConfig } from '../src/config/config.ts';
 import { createCommand, runCommand } from '../src/terminal/command.ts';

@@ -40,20 +40,20 @@ export interface AppParts extends Omit<OperatorParts, 'needs'> {
   readonly backlog: Backlog;
   readonly recipients: Recipients;
   readonly outcomes: OutcomesParts;
-  /** An error of Redis's client as RedisAwayError; any other one as it is. */
+  /** An error of Redis's client as RedisAwayError; any other error stays as it is. */
   readonly explain: (error: unknown) => unknown;
   /** Whether Redis answers. */
   readonly isReady: () => Promise<boolean>;
   readonly refusals: Pick<Refusals, 'count'>;
-  /** Absent: no traces are wanted. */
+  /** Absent if no traces are wanted. */
   readonly tracing?: Pick<Tracing, 'continuing'>;
-  /** Aborts when the server stops: streams of outcomes end. */
+  /** Aborts when the server stops, which ends streams of outcomes. */
   readonly signal: AbortSignal;
 }
 
-/** So many requests without a valid token an address may send in a minute, before it is told to wait. */
+/** How many requests without a valid token an address may send in a minute before it has to wait. */
 const MOST_FAILURES = 20;
-/** So many clients may read outcomes at once. */
+/** How many clients may read outcomes at the same time. */
 const MOST_READERS = 100;
 const KEY = /^[\x21-\x7e]{1,255}$/;
 const EVENT_STREAM = { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' };
@@ -86,7 +86,10 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
   });
   app.get('/openapi.json', (c) => c.json(openApiDocument()));
 
-  /** A valid token with this scope, or the answer. A valid one is never refused for the failures of others at its address. */
+  /**
+   * Checks that the token is valid and has this scope, or refuses. A valid token is never refused because of other requests
+   * from its address.
+   */
   const needs = (scope: Scope) =>
     createMiddleware<ApiEnv>(async (c, next) => {
       const secret = /^Bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '')?.[1] ?? '';
@@ -102,7 +105,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
       return undefined;
     });
 
-  /** A token may be revoked, or changed, while an answer lasts: what it is now. Undefined if it may not do this any more. */
+  /** The token as it is now, since it may be revoked or changed while an answer lasts. Undefined if it may not do this any more. */
   function stillValid(c: Context<ApiEnv>, scope: Scope): Token | undefined {
     const token = tokens.find(c.get('secret'));
     return token?.scopes.includes(scope) === true ? token : undefined;
@@ -168,7 +171,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
     }
   }
 
-  /** Answers each step of lines as it is added. `Prefer: return=minimal` leaves out those that were added or are duplicates. */
+  /** Answers each step of lines when it is added. `Prefer: return=minimal` leaves out lines that were added or are duplicates. */
   function enqueueStream(c: Context<ApiEnv>): Response {
     const { body } = c.req.raw;
     const isMinimal = /\breturn=minimal\b/.test(c.req.header('prefer') ?? '');
@@ -204,7 +207,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
     return status.state === 'unknown' ? problemResponse(UNKNOWN_ID) : json(200, { id, ...status, story });
   });
 
-  /** Nothing else says who canceled: any token with `send` may cancel what another one enqueued. */
+  /** Cancels, and logs which token did it: any token with `send` may cancel what another one enqueued. */
   async function cancel(c: Context<ApiEnv>, target: CancelTarget): Promise<Canceled> {
     const { canceled, tooLate } = await producer.cancel(target);
     const what = 'id' in target ? { id: target.id } : { recipientId: target.recipientId };
@@ -247,7 +250,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
   });
 
   app.notFound((c) => {
-    // Not the checks that run before every method.
+    // Without the checks, which are registered for every method.
     const methods = app.routes.filter(({ method, path }) => method !== 'ALL' && patternOf(path).test(c.req.path));
     if (methods.length === 0)
       return problemResponse({ status: 404, code: 'not-found', detail: 'no such path; see /openapi.json' });
@@ -261,7 +264,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
   });
 
   app.onError((error) => {
-    // A field may be refused before Redis has answered for the first time.
+    // Fields may be refused before Redis has answered for the first time.
     const problem = problemOf(error instanceof InputError ? error : explain(error));
     if (problem.status === 500) log.error({ err: error }, 'unexpected error in a request');
     return problemResponse(problem);
@@ -270,7 +273,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
   return app;
 }
 
-/** `/v1/recipients/:id` as a pattern of paths. */
+/** The regular expression for a route such as `/v1/recipients/:id`. */
 function patternOf(path: string): RegExp {
   return new RegExp(`^${path.replaceAll('.', '\\.').replaceAll(/:\w+/g, '[^/]+')}$`);
 }

@@ -18,12 +18,12 @@ import { connectProducer, explained, isLasting, readClock, type Connection } fro
 import { watchOutages } from '../src/redis/outages.ts';
 import { createLimiters, type OpenLimiters } from './limiters.ts';
 
-/** Everything about one recipient, with the limits that hold, and what operators keep about it. */
+/** Everything about one recipient, with the limits in force, and with what operations keep about it. */
 export interface RecipientSeen extends RecipientLook, Pick<OpenLimiters, 'categories' | 'limitsOf'> {
   readonly kept: readonly Kept[];
 }
 
-/** What operators work with, in the terminal, over HTTP and in the console. */
+/** What operators work with in the terminal, over HTTP and in the console. */
 export interface Backend {
   /** QUEUE_PREFIX. */
   readonly prefix: string;
@@ -31,22 +31,22 @@ export interface Backend {
   readonly limiterConnection: Connection;
   readonly producer: Producer;
   readonly shards: Shards;
-  /** The limits of this process's environment, if no worker is alive. */
+  /** The limits of this process's environment, used if no worker is alive. */
   readonly own: WorkerPolicy;
-  /** The limiters, with the limits of the living workers. */
+  /** The limiters, which have the limits of the living workers. */
   readonly limiters: () => Promise<OpenLimiters>;
   readonly audit: Audit;
-  /** How workers and queue are. */
+  /** The state of workers and queue. */
   readonly status: () => Promise<StatusResult>;
   /** Replays and discards of dead letters. */
   readonly takes: TakeRuns;
-  /** Writes nothing. */
+  /** Reads everything about a recipient. Writes nothing. */
   look(recipientId: string, bounds: Pick<LookParts, 'most' | 'mostLookedAt'>): Promise<RecipientSeen>;
-  /** What operations on this recipient work with. */
+  /** What operations on this recipient need. */
   operating(recipientId: string): Promise<OperationParts & Pick<PreviewParts, 'foresights'>>;
-  /** What became of a notification, and why. Rejects with InputError for an id that none can have. */
+  /** What became of a notification, and why. Rejects with InputError for an id that no notification can have. */
   tell(id: string): Promise<Told>;
-  /** An error of Redis's client as RedisAwayError; any other one as it is. */
+  /** An error of Redis's client as RedisAwayError; any other error stays as it is. */
   explain(error: unknown): unknown;
   /** Resolves when Redis has answered for the first time. Never rejects. */
   readonly reached: Promise<void>;
@@ -56,8 +56,8 @@ export interface Backend {
 type Log = Pick<Logger, 'info' | 'warn' | 'error'>;
 
 /**
- * Connects, and logs when a connection is lost and when it is back. Redis may come later: what needs it waits for a while, and then
- * rejects. `name`: of the program, for the log.
+ * Connects, and logs when a connection is lost and when it is back. Redis may start later: calls that need it wait for a while,
+ * and then reject. `name`: the name of the program, for the log.
  */
 export function openBackend(
   config: Pick<ApiConfig, 'redis' | 'limiterRedis' | 'queue' | keyof WorkerPolicy>,
@@ -134,7 +134,7 @@ export function openBackend(
   };
 }
 
-/** How often the same trouble is logged. */
+/** How often the same trouble is logged at most. */
 const TROUBLE_EVERY_MS = 5_000;
 
 function logOutages(connections: readonly Connection[], name: string, log: Log): void {

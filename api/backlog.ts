@@ -3,20 +3,20 @@ import { countWaiting } from '../src/queue/overview.ts';
 import type { Problem } from './problems.ts';
 import type { Token } from './tokens.ts';
 
-/** How many notifications wait, and whether more may be added. */
+/** Knows how many notifications wait, and whether more may be added. */
 export interface Backlog {
-  /** Undefined if this token may add some; otherwise the answer. Rejects if Redis does not answer. */
+  /** Undefined if this token may add more; otherwise the answer to its request. Rejects if Redis does not answer. */
   problemFor(token: Pick<Token, 'maxWaiting'>): Promise<Problem | undefined>;
-  /** So many were added since. */
+  /** To be called when `count` notifications were added. */
   added(count: number): void;
 }
 
-/** The queue is counted at most this often. In between each process counts what it adds itself. */
+/** The queue is counted at most this often. In between, each process adds what it enqueues itself. */
 const COUNT_EVERY_MS = 1_000;
-/** A producer is asked to wait for so long; by then a worker has usually sent some hundreds. */
+/** A producer is asked to wait this long; by then workers have usually sent some hundreds. */
 const AGAIN_S = 10;
 
-/** @param most the high-water mark of tokens without one of their own */
+/** @param most the bound for tokens without a bound of their own */
 export function createBacklog(queues: () => Promise<readonly Queue[]>, most: number): Backlog {
   let waiting: { readonly count: Promise<number>; readonly at: number } | undefined;
   let addedSince = 0;

@@ -4,7 +4,7 @@ import { invalid, type Problem } from './problems.ts';
 
 // The bodies of requests and answers: JSON, and streams of lines.
 
-/** The largest JSON body: 1,000 notifications of 16 kB. A stream of NDJSON has no bound. */
+/** The largest JSON body: 1,000 notifications of 16 kB. A stream of NDJSON may be of any size. */
 export const MOST_BYTES = 16 * 1024 * 1024;
 export const NDJSON = 'application/x-ndjson';
 
@@ -13,7 +13,7 @@ export const TOO_LARGE: Problem = {
   detail: `a JSON body has at most ${MOST_BYTES} bytes; send more as ${NDJSON}`,
 };
 
-/** Without its parameters. */
+/** The content type of a request, without its parameters. */
 export function typeOf(c: Context): string | undefined {
   return (c.req.header('content-type') ?? '').split(';')[0]?.trim().toLowerCase();
 }
@@ -55,7 +55,7 @@ export function parseJson(body: string): { readonly value: unknown } | { readonl
   try {
     return { value: JSON.parse(body) as unknown };
   } catch (error) {
-    // The parser's own message quotes the text, which may hold tokens.
+    // The parser's own message quotes the text, which may contain tokens.
     const at = /position (\d+)/.exec((error as Error).message)?.[1];
     const where = at === undefined ? '' : ` from character ${Number(at) + 1} on`;
     return { problem: { status: 400, code: 'not-json', detail: `the body is not JSON${where}` } };
@@ -72,7 +72,7 @@ export function parseBody(body: string): Parsed {
   return { problem: invalid([{ path: '', expected, found: `an array of ${value.length}` }], 'the body') };
 }
 
-/** 202 if at least one was added or is there already; else 422 or 409 with the same members. */
+/** 202 if at least one notification was added or is there already; else 422 or 409, with the same members. */
 export function batchAnswer(results: readonly Result[]): Response {
   const counts = { added: 0, duplicate: 0, invalid: 0, conflict: 0, refused: 0 };
   for (const { result } of results) counts[result]++;
@@ -84,7 +84,7 @@ export function json(status: number, value: unknown): Response {
   return new Response(`${JSON.stringify(value)}\n`, { status, headers: { 'content-type': 'application/json' } });
 }
 
-/** A body that is made as fast as the client reads it. `onEnd` is called once, also if the client has gone. */
+/** A body that is produced as fast as the client reads it. `onEnd` is called once, also if the client disconnects. */
 export function streamOf(
   texts: AsyncGenerator<string>,
   onEnd: () => void = () => undefined,

@@ -14,8 +14,8 @@ import { problemBody, type Problem } from './problems.ts';
 import type { Token } from './tokens.ts';
 
 /**
- * What came of one notification of a request. `conflict`: its id is taken by a notification with other content. `refused`: too many
- * wait already, or Redis does not answer; it may be sent again.
+ * The result for one notification of a request. `conflict`: its id is taken by a notification with other content. `refused`:
+ * too many notifications wait already, or Redis does not answer; it may be sent again.
  */
 export type Result =
   | { readonly result: 'added' | 'duplicate'; readonly id: string }
@@ -32,61 +32,67 @@ export interface EnqueuerParts {
   readonly backlog: Backlog;
 }
 
-/** How many notifications one array may have, and one step of a stream takes. */
+/** How many notifications one array may contain, and how many one step of a stream takes. */
 export const MOST_IN_ARRAY = 1_000;
 const STEP = 500;
 
-/** Adds what a request brings. All calls reject with RedisAwayError if Redis does not answer: some may have been added by then. */
+/**
+ * Adds the notifications of requests. All calls reject with RedisAwayError if Redis does not answer: some may have been added
+ * by then.
+ */
 export interface Enqueuer {
-  /** Adds them in the name of the token, one result for each at its index. */
+  /** Adds them in the name of the token. The results are in the order of the inputs. */
   add(inputs: readonly unknown[], token: Token): Promise<Result[]>;
   /**
-   * Adds the lines of an NDJSON stream as they come, and yields the results of each step with their line numbers. No more than a
-   * step of lines is in memory, and the next one is read when the answers of the last one have been taken.
+   * Adds the lines of an NDJSON stream as they come, and yields the results of each step with their line numbers. At most one
+   * step of lines is in memory, and the next step is read when the client has taken the answers of the last one.
    *
-   * @param tokenNow asked before each step, since a stream may last for days; undefined ends it: nothing more is added
+   * @param tokenNow asked before each step, since a stream may last for days; if it answers undefined, nothing more is added
    */
   addLines(chunks: AsyncIterable<Uint8Array>, tokenNow: () => Token | undefined): AsyncGenerator<readonly LineResult[]>;
-  /** Remembers the key of a request for a day, and says whether it came before. */
+  /** Remembers the `Idempotency-Key` of a request for a day, and says whether it came before. */
   claim(key: string, token: Token, body: string): Promise<Claim>;
 }
 
 export type LineResult = Result & { readonly line: number };
 
 /**
- * `conflict`: the key came before with another body. `open`: it came first, or what came first was not added to its end, or nothing of
- * it was taken. `done`: all that fits was added.
+ * `conflict`: the key came before with another body. `open`: it came for the first time; or the first request was not finished,
+ * or added nothing. `done`: the first request added everything that is valid.
  */
 export type Claim =
   | { readonly kind: 'conflict' }
   | {
       readonly kind: 'open';
       readonly withIds: WithIds;
-      /** All has been added, with these results. Where nothing was taken the claim stays open: a repeat is tried anew. */
+      /**
+       * To be called when everything is added, with the results. If nothing was added, the claim stays open, and a repeat is
+       * tried again.
+       */
       readonly done: (results: readonly Result[]) => Promise<void>;
     }
   | {
       readonly kind: 'done';
       readonly withIds: WithIds;
-      /** What a repeated request gets: nothing is added again, also if a notification has ended since. */
+      /** The answer to a repeated request: nothing is added again, even if a notification has ended since. */
       readonly repeated: (withIds: readonly unknown[]) => Promise<Result[]>;
     };
 
-/** The inputs, each with an id: the same ones again if the same request comes again. */
+/** The inputs, each with an id. If the same request comes again, the ids are the same. */
 type WithIds = (inputs: readonly unknown[]) => readonly unknown[];
 
 /** How long the key of a request is remembered: a day. */
 const KEY_KEPT_S = 86_400;
-/** Stands behind the fingerprint of a request that is done; then come the indices of its conflicts: `+0,7`. */
+/** Follows the fingerprint of a request that is done; the indices of its conflicts come after it: `+0,7`. */
 const DONE = '+';
 
 export function createEnqueuer({ producer, homes, redis, prefix, backlog }: EnqueuerParts): Enqueuer {
-  /** Whether the job that has this id was enqueued with the same content. A job that is gone by now cannot be compared. */
+  /** Whether the job with this id was enqueued with the same content. A job that is gone by now cannot be compared. */
   async function isSame(input: unknown, id: string): Promise<boolean> {
     if (!isObject(input) || input['id'] === undefined) return true;
     const queues = await homes(String(input['recipientId']));
     const jobs = await Promise.all(queues.map((queue) => findJob(queue, jobIdOf(id))));
-    // What is moved to another queue leaves a hash without data for a while.
+    // A job that was moved to another queue leaves a hash without data here for a while.
     const job = jobs.find((found) => typeof found?.name === 'string');
     return job === undefined || isDeepStrictEqual(job.data, input);
   }
@@ -109,7 +115,7 @@ export function createEnqueuer({ producer, homes, redis, prefix, backlog }: Enqu
     return results;
   }
 
-  /** The results of some lines. A line that is no JSON does not keep the others from being added. */
+  /** Adds some lines. If one line is not JSON, the others are added all the same. */
   async function addStep(lines: readonly ReadLine[], token: Token): Promise<LineResult[]> {
     const full = await backlog.problemFor(token);
     if (full !== undefined) return lines.map(({ line }) => ({ line, ...refused(full) }));
@@ -187,7 +193,7 @@ interface ReadLine {
   readonly fault?: Fault;
 }
 
-/** Undefined for an empty line. */
+/** The JSON in a line, or what is wrong with it; undefined for an empty line. */
 function readLine({ text, length, isTooLong }: Line, line: number): ReadLine | undefined {
   if (isTooLong)
     return { line, fault: { path: '', expected: `at most ${MAX_JOB_TEXT} characters`, found: `${length}` } };

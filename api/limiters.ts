@@ -6,31 +6,31 @@ import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { readWorkers, sharedPolicy, type SharedPolicy, type WorkerPolicy } from '../src/queue/workers.ts';
 import { PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/connection.ts';
 
-/** The limiters with the limits of the living workers. */
+/** The limiters, which have the limits of the living workers. */
 export interface OpenLimiters {
-  /** Of alerts, and of what is apart from them. */
+  /** The limiters of alerts, background pushes and Live Activities. */
   readonly limiters: Readonly<Record<CountedAs, Limiter>>;
-  /** What actions would do at the same limiters. */
+  /** What actions would do, for the same limiters. */
   readonly foresights: Readonly<Record<CountedAs, Foresight>>;
   readonly policy: Policy;
   readonly categories: Readonly<Record<string, CategoryPolicy>>;
-  /** How many workers have these limits; undefined: no worker is alive, and they are from this process's environment. */
+  /** How many workers have these limits. Undefined: no worker is alive, and the limits are from this process's environment. */
   readonly limitsOf: Pick<SharedPolicy, 'workers' | 'others'> | undefined;
 }
 
 export interface LimitersParts {
-  /** The queue's. */
+  /** The queue's Redis. */
   readonly redis: Connection;
   readonly limiterRedis: Connection;
   readonly prefix: string;
-  /** The limits of this process's environment, if no worker is alive. */
+  /** The limits of this process's environment, used if no worker is alive. */
   readonly own: WorkerPolicy;
 }
 
 /** The limits of the living workers are read at most this often. */
 const POLICY_EVERY_MS = 5_000;
 
-/** Opens the limiters, or answers with those that were opened a moment ago. */
+/** Opens the limiters, or answers with those that were opened less than 5 s ago. */
 export function createLimiters({ redis, limiterRedis, prefix, own }: LimitersParts): () => Promise<OpenLimiters> {
   async function open(): Promise<OpenLimiters> {
     await Promise.all([redis, limiterRedis].map((each) => whenReady(each, PRODUCER_TIMEOUT_MS)));

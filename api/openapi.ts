@@ -19,7 +19,7 @@ const EXAMPLE = {
 };
 
 const idInPath = { name: 'id', in: 'path', required: true, schema: text };
-/** What every request that needs a token may be answered. */
+/** The possible answers to every request that needs a token. */
 const REFUSALS = {
   401: problem('no valid token'),
   403: problem('the token has not the scope that this needs'),
@@ -31,7 +31,7 @@ const preview = {
   ...{ name: 'preview', in: 'query', schema: { enum: ['true', 'false'] } },
   description: 'true: answers what it would do, and changes nothing',
 };
-/** What a body with fields may be answered. */
+/** The possible answers to a body with fields. */
 const FIELD_FAULTS = {
   400: problem('the body is not JSON'),
   413: problem('the body is too large'),
@@ -171,7 +171,7 @@ function paths(): Schema {
   };
 }
 
-/** A path for each operation on a recipient, from the schema of its fields. */
+/** A path for each operation on a recipient, made from the schema of the operation's fields. */
 function operationPaths(): Schema {
   const paths = OPERATIONS.map((operation) => [
     `/v1/recipients/{id}/${operation.name}`,
@@ -194,7 +194,7 @@ function operationPaths(): Schema {
   return Object.fromEntries(paths) as Schema;
 }
 
-/** What is done to dead letters, as runs. */
+/** The paths for replays and discards of dead letters, which are runs. */
 function deadLetterPaths(): Schema {
   const taking = Object.values(TAKINGS).map(({ name, does, scope }) => [
     `/v1/dead-letters/${name}`,

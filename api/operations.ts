@@ -5,23 +5,23 @@ import type { CancelPreview, Preview } from '../src/operations/preview.ts';
 import { previewOperation, runOperation, type Done } from '../src/operations/run.ts';
 import type { Backend } from './backend.ts';
 
-/** What came of an operation. All instants are epoch milliseconds. */
+/** The result of an operation. All instants are epoch milliseconds. */
 export interface Operated extends Pick<Done, 'moved'> {
   readonly recipientId: string;
-  /** One sentence. */
+  /** What was done, in one sentence. */
   readonly did: string;
-  /** How many wait for a slot now, and the slot of the last one. */
+  /** How many notifications wait for a slot now, and the slot of the last one. */
   readonly waiting: number;
   readonly lastAt?: number;
 }
 
-/** What an operation would do. Of the slots, the first 1,000 that would move. */
+/** What an operation would do. Of the slots that would move, it has the first 1,000. */
 export interface WouldOperate extends Preview, Partial<Pick<CancelPreview, 'cancels' | 'tooLate'>> {
   readonly recipientId: string;
   readonly would: string;
 }
 
-/** Both reject with InputError, which names each field that is not usable. `fields`: the JSON of the body. */
+/** Both calls reject with InputError, which names each field that is not usable. `fields`: the JSON of the body. */
 export interface Operations {
   run(operation: Operation, recipientId: string, fields: unknown, who: string): Promise<Operated>;
   /** Writes nothing. */
@@ -30,7 +30,7 @@ export interface Operations {
 
 const MOST_SHOWN = 1_000;
 
-/** What an operator may do to one recipient, by HTTP. */
+/** Runs and previews operations on one recipient, for the HTTP API. */
 export function createOperations({ operating }: Pick<Backend, 'operating'>): Operations {
   return {
     async run(operation, recipientId, fields, who) {
@@ -48,7 +48,7 @@ export function createOperations({ operating }: Pick<Backend, 'operating'>): Ope
   };
 }
 
-/** The JSON Schema of an operation's fields, as they are sent. */
+/** The JSON Schema of an operation's fields, as a request sends them. */
 export function fieldsSchema(fields: z.ZodObject): Readonly<Record<string, unknown>> {
   const { properties, ...schema } = z.toJSONSchema(fields, { io: 'input' });
   const choices = new Map(fieldsOf({ fields }).map((field) => [field.name, field.choices]));

@@ -20,14 +20,14 @@ export interface OperatorParts {
   readonly takes: TakeRuns;
   readonly status: () => Promise<StatusResult>;
   readonly log: Logger;
-  /** A check that the token has the scope. */
+  /** Makes a check that the token has the scope. */
   readonly needs: (scope: Scope) => MiddlewareHandler<ApiEnv>;
 }
 
-/** How long a preview of dead letters looks before it answers with what it has seen so far. */
+/** How long a preview of dead letters looks before it answers with what it has seen so far, in milliseconds. */
 const LOOK_MS = 10_000;
 
-/** What operators look at and do, from the catalogue of operations. */
+/** Adds the routes for what operators look at and do, made from the catalogue of operations. */
 export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void {
   const { operations, takes, status, log, needs } = parts;
 
@@ -55,7 +55,7 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
     });
   }
 
-  /** Rejects with InputError for what is wrong with the fields, also while Redis is away. */
+  /** What the fields ask for. Rejects with InputError if the fields have faults, also while Redis does not answer. */
   async function wanted(verb: Verb, fields: unknown) {
     askToTake(verb, fields, Date.now());
     const opened = await takes.open();
@@ -98,18 +98,18 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
   }
 }
 
-/** The fields that mean the same later: with fixed times. */
+/** The fields with fixed times, so that they mean the same later. */
 function chosenBy({ which, perSecond, buriedUntilMs }: Omit<Wish, 'verb'>): object {
   return { ...choiceFields(which), rate: rateText(perSecond), before: buriedUntilMs };
 }
 
-/** A run, with what it takes as the fields that say so. An error may name Redis's address: the log has it. */
+/** A run as it is answered, with fields that say what it takes. Its error may name Redis's address, so that is only in the log. */
 function viewOf({ which, perSecond, buriedUntilMs, error, ...run }: Run): object {
   const chosen = chosenBy({ which, perSecond, buriedUntilMs });
   return { ...run, chosen, ...(error !== undefined && { error: 'it could not go on; the log of the API says why' }) };
 }
 
-/** The fields in the body; without a body there are none. */
+/** The fields in the body; if there is no body, there are no fields. */
 async function fieldsIn(c: Context<ApiEnv>): Promise<{ readonly value: unknown } | { readonly problem: Problem }> {
   const body = await readBody(c.req.raw);
   if (body === undefined) return { problem: TOO_LARGE };

@@ -7,32 +7,34 @@ import { PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/co
 import { problemBody, type Problem } from './problems.ts';
 
 /**
- * The stream of outcomes as Server-Sent Events. The id of each event is a cursor: where to go on in each stream, comma-separated. A
- * client that lost its connection gives the last one as `Last-Event-ID`, and misses nothing that the streams still have.
+ * The stream of outcomes as Server-Sent Events. The id of each event is a cursor: the position in each shard's stream,
+ * comma-separated. A client that lost its connection sends the last id as `Last-Event-ID`, and misses nothing that the streams
+ * still have.
  *
- * There is a stream for each shard. Where the number of shards has changed there are more: those of the former shards, which are read
- * to their end. Then each position has a name behind it, `1784000000000-0@2e7a`, so that a cursor holds when the number changes.
+ * There is a stream for each shard. After a change of the number of shards there are also the streams of former shards, which
+ * are read to their end. Then each position is followed by a name, `1784000000000-0@2e7a`, so that a cursor stays valid when
+ * the number changes.
  */
 
-/** How often Redis is asked for new entries. A blocking command would need a connection for each client and shard. */
+/** How often Redis is asked for new entries. Blocking commands would need a connection for each client and shard. */
 const LOOK_EVERY_MS = 500;
-/** A comment after so long without an entry: proxies close connections that say nothing. */
+/** A comment is sent after so long without an entry, because proxies close silent connections. */
 const ALIVE_EVERY_MS = 15_000;
 const PAGE = 500;
 
 const ENTRY_ID = /^\d{1,15}(-\d{1,15})?$/;
 
-/** Where to go on, by the prefix of the stream. A stream that is not in it began after the cursor: it is read from its beginning. */
+/** Where to go on, by the prefix of each stream. A stream that is not in the cursor began later: it is read from its beginning. */
 export type Cursor = ReadonlyMap<string, string>;
 
-/** Undefined if the text is no cursor of these queues. */
+/** The cursor in this text; undefined if it is no cursor of these queues. */
 export function parseCursor(text: string, layout: Layout): Cursor | undefined {
   const all = prefixesOf(layout);
   if (text === '0') return new Map(all.map((prefix) => [prefix, '0']));
   const parts = text.split(',').map((part) => part.split('@'));
   if (parts.some(([position = '']) => !ENTRY_ID.test(position))) return undefined;
   if (parts.every(({ length }) => length === 1)) {
-    // Of a time when there was one layout only: it is known by the number of its shards.
+    // The cursor is of a time when there was only one layout, which is recognised by the number of its shards.
     const prefixes = [layout.prefixes, ...layout.former].find(({ length }) => length === parts.length);
     return prefixes && new Map(prefixes.map((prefix, at) => [prefix, parts[at]?.[0] ?? '0']));
   }
@@ -40,21 +42,22 @@ export function parseCursor(text: string, layout: Layout): Cursor | undefined {
   return new Map(all.map((prefix) => [prefix, byName.get(nameOf(prefix)) ?? '0']));
 }
 
-/** Short, and another one for each stream, as far as a hash can be: `2e7a`. */
+/** A short name for a stream. It differs from the names of other streams, as far as a short hash can: `2e7a`. */
 function nameOf(prefix: string): string {
   return crc16(prefix).toString(16).padStart(4, '0');
 }
 
 export interface OutcomesParts {
   readonly redis: Connection;
-  /** QUEUE_PREFIX itself: where the workers register. */
+  /** QUEUE_PREFIX itself, where the workers are registered. */
   readonly prefix: string;
   readonly layout: () => Promise<Layout>;
 }
 
 /**
- * The events after the cursor, then new ones as they come, until the signal aborts or the client may read no more, which the last
- * event says. Without a cursor: those from now on. Rejects if Redis does not answer, so that the client gets no stream that ends at once.
+ * Yields the events after the cursor, then new ones as they come, until the signal aborts or the client may read no more, which
+ * the last event says. Without a cursor, it yields only new events. Rejects if Redis does not answer, so that the client gets
+ * no stream that ends at once.
  */
 export async function openOutcomes(
   parts: OutcomesParts,
@@ -75,7 +78,7 @@ export async function openOutcomes(
   return outcomeEvents(parts, positions, hasMissed, reading);
 }
 
-/** Until when a client reads. */
+/** Until when a client may read. */
 interface Reading {
   readonly signal: AbortSignal;
   readonly mayRead: () => boolean;
@@ -87,7 +90,7 @@ async function* outcomeEvents(
   hasMissed: boolean,
   { signal, mayRead }: Reading,
 ): AsyncGenerator<string> {
-  // The streams of one layout are told apart by their order.
+  // If there is only one layout, the order of the positions is enough to know their streams.
   let isNamed = (await layout()).former.length > 0;
   if (hasMissed) yield event('missed', positions, {}, isNamed);
   let saidAt = performance.now();
@@ -123,7 +126,7 @@ async function* outcomeEvents(
     }
     await sleep(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
   }
-  // It has no id, so that the client's cursor stays at the last outcome.
+  // This event has no id, so that the client's cursor stays at the last outcome.
   if (!mayRead()) yield `event: problem\ndata: ${JSON.stringify(problemBody(REVOKED))}\n\n`;
 }
 
@@ -139,7 +142,7 @@ function event(name: 'outcome' | 'missed', positions: Cursor, data: object, isNa
 
 const OFF = 'no outcomes are written: no living worker has OUTCOMES_MAX above 0';
 
-/** Whether there are workers, and none of them writes outcomes. */
+/** Whether workers are alive, but none of them writes outcomes. */
 async function areOff(redis: Connection, prefix: string): Promise<boolean> {
   const { workers } = await readWorkers(redis, prefix);
   const alive = workers.filter((worker) => worker.alive);
@@ -151,7 +154,7 @@ async function lastId(redis: Connection, key: string): Promise<string> {
   return last?.[0] ?? '0';
 }
 
-/** Whether an entry that the client has seen is gone by now: then some behind it may be gone too. */
+/** Whether an entry that the client has seen is removed by now: then later entries may be removed too. */
 async function wasTrimmed(redis: Connection, positions: Cursor): Promise<boolean> {
   const found = await Promise.all(
     [...positions].map(async ([prefix, position]) => {

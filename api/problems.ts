@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Fault } from '../src/domain/faults.ts';
 
-/** What a refusal is about, for programs: `code` in the answer. docs/http-api.md lists them. */
+/** What a refusal is about, for programs: `code` in the answer. docs/http-api.md lists all codes. */
 export const PROBLEM_CODES = [
   'not-json',
   'invalid',
@@ -46,7 +46,7 @@ export function invalid(faults: readonly Fault[], what = 'the notification'): Pr
   return { status: 422, code: 'invalid', detail: `${what} has ${count}`, faults };
 }
 
-/** After so many seconds a producer may try again. */
+/** After this many seconds a producer may try again. */
 const REDIS_AGAIN_S = 2;
 
 /** Redis did not answer. Nothing that was answered with 202 is lost. */

@@ -7,26 +7,26 @@ import type { DelayedJob, SendingJob, WaitingJob } from '../src/operations/jobs.
 import { jobIdOf, notificationIdOf } from '../src/queue/names.ts';
 import type { Backend } from './backend.ts';
 
-/** What the API says of one recipient. All instants are epoch milliseconds. */
+/** What the API answers about one recipient. All instants are epoch milliseconds. */
 export interface RecipientView extends Omit<Inspection, 'reserved'> {
   readonly recipientId: string;
-  /** How many wait for a slot that they have. */
+  /** How many notifications have a slot and wait for it. */
   readonly waitingCount: number;
-  /** The first 1,000 of them, the next one first, each with the rule that makes it wait and how many are before it. */
+  /** The first 1,000 of them, the next slot first, each with the rule that makes it wait and with how many are before it. */
   readonly waiting: Inspection['reserved'];
-  /** Those that wait without a slot, such as for another attempt. */
+  /** Notifications that wait without a slot, for example for another attempt. */
   readonly delayed: readonly DelayedJob[];
-  /** Those that no worker has looked at yet. */
+  /** Notifications that no worker has looked at yet. */
   readonly notTaken: readonly WaitingJob[];
-  /** Those that workers have now. */
+  /** Notifications that workers have now. */
   readonly sending: readonly SendingJob[];
 }
 
 export interface Recipients {
   look(recipientId: string): Promise<RecipientView>;
   /**
-   * When a notification that was just enqueued would be sent, as far as the slots so far say: epoch milliseconds. Those that no
-   * worker has looked at yet have none. Undefined if it will not be sent, or the limiter does not answer.
+   * When a notification that was just enqueued would be sent, judged by the present slots: epoch milliseconds. Notifications
+   * that no worker has looked at yet have no slots. Undefined if it will not be sent, or the limiter does not answer.
    */
   estimate(data: unknown): Promise<number | undefined>;
 }
@@ -58,7 +58,7 @@ export function createRecipients({ look, limiters }: Pick<Backend, 'look' | 'lim
         const answer = await limiter.peek({ recipientId, id: `${jobIdOf(id)}/0`, ...named });
         return answer.kind === 'refused' ? undefined : Math.max(sendAfter, Math.round(answer.at));
       } catch {
-        return undefined; // it is enqueued in any case
+        return undefined; // the notification is enqueued in any case
       }
     },
   };

@@ -1,18 +1,18 @@
 import type { Logger } from '../src/observe/log.ts';
 
-/** Why a request was refused: it had no token, one that nobody has, or one without the scope that it needs. */
+/** Why a request was refused: it had no token, an unknown one, or one without the scope that it needs. */
 export type RefusalCause = 'noToken' | 'unknownToken' | 'scope';
 
-/** Logs that requests are refused: the first one at once, and then how many more there were, once a minute at most. */
+/** Logs that requests are refused: the first refusal at once, and then at most once a minute how many more there were. */
 export interface Refusals {
-  /** `address`: the peer's; that of a proxy, if there is one. */
+  /** `address`: the address of the peer; if there is a proxy, the proxy's. */
   count(cause: RefusalCause, address: string): void;
   close(): void;
 }
 
 const EVERY_MS = 60_000;
 
-/** `name`: of the program. Secrets are never logged. */
+/** `name`: the name of the program. Secrets are never logged. */
 export function createRefusals(name: string, log: Pick<Logger, 'warn'>, everyMs = EVERY_MS): Refusals {
   const message = `the ${name} refused requests: their tokens are missing, not known, or lack the scope`;
   let counts: Partial<Record<RefusalCause, number>> = {};
@@ -21,7 +21,7 @@ export function createRefusals(name: string, log: Pick<Logger, 'warn'>, everyMs 
 
   function write(): void {
     const refused = Object.values(counts).reduce((sum, each) => sum + each, 0);
-    if (refused === 0) return; // a quiet minute: the next refusal is logged at once
+    if (refused === 0) return; // no refusal in this minute: the next one is logged at once
     log.warn({ refused, ...counts, addresses: addresses.size, address: [...addresses].at(-1) }, message);
     counts = {};
     addresses = new Set();
@@ -46,5 +46,5 @@ export function createRefusals(name: string, log: Pick<Logger, 'warn'>, everyMs 
   };
 }
 
-/** Beyond them they are not counted: an attacker may have very many. */
+/** At most this many addresses are counted, since an attacker may have very many. */
 const MOST_ADDRESSES = 1_000;

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { DEAD_LETTER_REASONS, OUTCOMES } from '../src/notification/outcome.ts';
 import { TAKINGS } from '../src/operations/taking.ts';
 
-// What requests and answers of the API look like: the schemas of its description.
+// The schemas of requests and answers, for the description of the API.
 
 export type Schema = Readonly<Record<string, unknown>>;
 
@@ -15,7 +15,7 @@ export const instant: Schema = { type: 'integer', description: 'epoch millisecon
 export const text: Schema = { type: 'string' };
 export const ms: Schema = { type: 'number', minimum: 0, description: 'milliseconds' };
 
-/** What a producer may send: as the worker checks it, but the id may be left out. */
+/** What a producer may send: as the worker checks it, but without the need for an id. */
 function notification(): Schema {
   const here = import.meta.url.endsWith('.ts') ? '../docs' : '../../docs';
   const file = new URL(`${here}/notification.schema.json`, import.meta.url);
@@ -23,7 +23,7 @@ function notification(): Schema {
   return { ...schema, required: schema.required.filter((name) => name !== 'id') };
 }
 
-/** Of a notification that waits: its slot, the rule that makes it wait longest, and what fixes the slot. */
+/** For a notification that waits: its slot, the rule that makes it wait longest, and what fixes the slot. */
 const SLOT_REASON = object(
   {
     ...{ at: instant, rule: text, ruleUntil: instant, before: integer, after: text, longestAfter: text },

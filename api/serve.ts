@@ -12,9 +12,9 @@ import { helpItem } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';
 import type { Token } from './tokens.ts';
 
-/** What the HTTP servers of pushpacer have in common: where they listen, how they stop, and what their `--help` says. */
+/** What the HTTP servers of pushpacer share: where they listen, how they stop, and what their `--help` says. */
 
-/** A server that runs. */
+/** A running server. */
 export interface Served {
   readonly url: string;
   /** Takes no more requests, and resolves when those under way are answered. */
@@ -23,29 +23,29 @@ export interface Served {
 
 /** A server that needs Redis. */
 export interface Program extends Served {
-  /** Resolves when it can do its work: Redis has answered. Never rejects. */
+  /** Resolves when the server can do its work, because Redis has answered. Never rejects. */
   readonly ready: Promise<void>;
 }
 
 export interface Address {
   readonly host: string;
   readonly port: number;
-  /** As PEM. Absent: plain HTTP. */
+  /** Certificate and key, as PEM. Absent: plain HTTP. */
   readonly tls?: { readonly cert: string; readonly key: string };
 }
 
-/** What the API is called in traces. */
+/** The name of the API in traces. */
 export const API_IN_TRACES = 'pushpacer-api';
 /** How long requests under way have to end when the server stops. */
 const GRACE_MS = 10_000;
-/** A connection on which nothing was sent or received for so long is closed. Streams of outcomes say something every 15 s. */
+/** If nothing was sent or received on a connection for so long, it is closed. Streams of outcomes send something every 15 s. */
 const SILENCE_MS = 120_000;
 
 /**
- * Rejects with InputError if it cannot listen there.
+ * Opens a server. Rejects with InputError if it cannot listen there.
  *
  * @param name for the log
- * @param variables what they begin with: `API` for API_HOST and API_PORT
+ * @param variables the beginning of the variables' names: `API` for API_HOST and API_PORT
  */
 export async function listen(
   { name, variables }: { readonly name: string; readonly variables: string },
@@ -59,7 +59,7 @@ export async function listen(
   const secure = tls && { createServer: createTlsServer, serverOptions: tls };
   const server = await new Promise<Server>((resolve, reject) => {
     const opened = serve({ fetch, hostname: host, port, ...secure }, () => resolve(opened)) as Server;
-    // A stream may take hours, so only silence ends a connection.
+    // A stream may last for hours, so a connection is closed only if it is silent.
     opened.requestTimeout = 0;
     opened.setTimeout(SILENCE_MS);
     opened.once('error', reject);
@@ -76,18 +76,18 @@ export async function listen(
   };
 }
 
-/** What the API's requests have: a token once it was checked, and its secret. */
+/** What the requests of the API have: the token after it was checked, and its secret. */
 export interface ApiEnv {
   Bindings: Bindings;
   Variables: { token: Token; secret: string };
 }
 
-/** What @hono/node-server gives beside the request. */
+/** What @hono/node-server gives in addition to the request. */
 export interface Bindings {
   readonly incoming?: { readonly socket: { readonly remoteAddress?: string } };
 }
 
-/** The address of the peer; that of a proxy, if there is one. */
+/** The address of the peer; if there is a proxy, the proxy's. */
 export function peerOf({ env }: { readonly env: Bindings }): string {
   return env.incoming?.socket.remoteAddress ?? 'unknown';
 }
@@ -97,9 +97,10 @@ export function isLoopback(host: string): boolean {
 }
 
 /**
- * Starts a program, and stops it at SIGTERM or SIGINT, or when the process that started it has ended. A second signal ends it at once.
+ * Starts a program, and stops it at SIGTERM or SIGINT, or when the process that started it has ended. A second signal ends it
+ * at once.
  *
- * @param service its name in traces; undefined if it makes none
+ * @param service the program's name in traces; undefined if it makes none
  */
 export async function runUntilSignal(
   level: Parameters<typeof createLog>[0],
@@ -130,12 +131,12 @@ export async function runUntilSignal(
           });
       });
     }
-    process.once('disconnect', () => process.exit(0)); // started by another process, which has ended
+    process.once('disconnect', () => process.exit(0)); // the process that started this one has ended
   });
   process.exit(0);
 }
 
-/** The variables of a program, for its `--help`. */
+/** The variables of a program, as text for its `--help`. */
 export function variablesHelp(variables: readonly VariableDoc[] = API_VARIABLES): string {
   const rows = variables.map(({ name, default: value, meaning }) =>
     helpItem(name, `${meaning}${value === undefined ? '' : ` (${value})`}`, 24, columnsOf() ?? Infinity),

@@ -17,8 +17,8 @@ import { watchTokens } from './tokens.ts';
 const READY_MS = 1_000;
 
 /**
- * Puts the parts of the API together. Rejects with InputError if the tokens have faults or the port is taken, and has closed all then.
- * Redis may come later.
+ * Puts the parts of the API together. If the tokens have faults or the port is taken, it closes everything and rejects with
+ * InputError. Redis may start later.
  */
 export async function startApi(config: ApiConfig, log: Logger): Promise<Program> {
   const { queue, api } = config;

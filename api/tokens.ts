@@ -7,8 +7,8 @@ import { watchFiles } from '../src/environment/files.ts';
 import type { Logger } from '../src/observe/log.ts';
 
 /**
- * The bearer tokens of the HTTP API: a JSON file with the name, the scopes and the SHA-256 of each. A token has 32 random bytes, so
- * nobody finds it from its hash, and a slow hash would only slow down each request.
+ * The bearer tokens of the HTTP API: a JSON file with the name, the scopes and the SHA-256 of each. A token has 32 random
+ * bytes, so it cannot be found from its hash, and a slow hash would only slow down each request.
  */
 
 /** What a token allows: to enqueue and cancel; to read what became of notifications; to act on recipients and dead letters. */
@@ -35,7 +35,7 @@ const fileSchema = z.strictObject({ tokens: z.array(tokenSchema) });
 /** A token without its secret. */
 export type Token = Readonly<z.output<typeof tokenSchema>>;
 
-/** Every secret begins so: tools that look for leaked secrets can find it. */
+/** Every secret begins with this, so that tools that look for leaked secrets can find it. */
 const MARK = 'pp_';
 const SECRET = /^pp_[A-Za-z0-9_-]{43}$/;
 
@@ -43,12 +43,12 @@ function hashOf(secret: string): Buffer {
   return createHash('sha256').update(secret).digest();
 }
 
-/** The beginning of an error about the file of tokens. */
+/** The beginning of an error about the file of the tokens. */
 function unusable(path: string): string {
   return `unusable tokens in ${path} (API_TOKENS_FILE)`;
 }
 
-/** The tokens in the text of a file. Throws InputError with every fault; none shows a hash. */
+/** The tokens in the text of a file. Throws InputError with every fault; no fault shows a hash. */
 export function parseTokens(text: string, path: string): readonly Token[] {
   let value: unknown;
   try {
@@ -81,7 +81,7 @@ export async function readTokens(path: string): Promise<readonly Token[]> {
   return parseTokens(text, path);
 }
 
-/** Changes the file in one step: a reader sees all of it as it was, or all of it as it is. Only its owner can read it. */
+/** Changes the file in one step: a reader sees either the old file or the new one, as a whole. Only its owner can read it. */
 async function changeTokens<T>(path: string, change: (tokens: readonly Token[]) => [readonly Token[], T]): Promise<T> {
   const draft = `${path}.new`;
   const file = await open(draft, 'wx', 0o600).catch((error: unknown) => {
@@ -105,7 +105,7 @@ async function changeTokens<T>(path: string, change: (tokens: readonly Token[]) 
   }
 }
 
-/** Adds a token and answers its secret, which is stored nowhere. Throws InputError if the name is taken. */
+/** Adds a token, and answers its secret, which is not stored anywhere. Throws InputError if the name is taken. */
 export async function addToken(path: string, token: Pick<Token, 'name' | 'scopes' | 'maxWaiting'>): Promise<string> {
   const secret = `${MARK}${randomBytes(32).toString('base64url')}`;
   return changeTokens(path, (tokens) => {
@@ -123,7 +123,7 @@ export async function addToken(path: string, token: Pick<Token, 'name' | 'scopes
   });
 }
 
-/** Removes a token. False if there is none of this name. */
+/** Removes a token. False if no token has this name. */
 export async function revokeToken(path: string, name: string): Promise<boolean> {
   return changeTokens(path, (tokens) => {
     const left = tokens.filter((token) => token.name !== name);
@@ -133,7 +133,7 @@ export async function revokeToken(path: string, name: string): Promise<boolean> 
 
 /** The tokens that are valid now. */
 export interface TokenBook {
-  /** The token with this secret; undefined if none has it. Takes as long for each secret. */
+  /** The token with this secret; undefined if none has it. Takes the same time for every secret. */
   find(secret: string): Token | undefined;
   close(): void;
 }
@@ -142,11 +142,11 @@ export interface TokenBookOptions {
   readonly path: string;
   /** Called with the tokens at the start and after each change of the file. */
   readonly onRead: (tokens: readonly Token[]) => void;
-  /** The file has faults, or cannot be read: the tokens stay as they were. */
+  /** Called if the file has faults, or cannot be read: the tokens then stay as they were. */
   readonly onFault: (error: unknown) => void;
 }
 
-/** How often to look at the file; a change is in force at most twice as long after it. */
+/** How often to look at the file; a change is in force after at most twice this time. */
 const LOOK_EVERY_MS = 1_000;
 
 /** Reads the tokens, and again after each change of the file. Throws InputError if the file has faults at the start. */
@@ -176,7 +176,7 @@ export async function openTokens({ path, onRead, onFault }: TokenBookOptions): P
   };
 }
 
-/** The tokens of the file, read again when it changes. Rejects if it has faults at the start. */
+/** The tokens of the file, read again when the file changes. Rejects if the file has faults at the start. */
 export function watchTokens(path: string, log: Pick<Logger, 'info' | 'warn' | 'error'>): Promise<TokenBook> {
   return openTokens({
     path,

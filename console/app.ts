@@ -25,10 +25,10 @@ const PAGES: readonly Page[] = [
   ...[whatIfPage, auditPage, queuesPage],
 ];
 
-/** More than any form of the console has. The login's is read from strangers. */
+/** Larger than any form of the console. The login's form is read from anybody, so it needs a bound. */
 const MOST_BYTES = 1024 * 1024;
 
-/** Every route of the console, and what is checked before. */
+/** Every route of the console, and the checks before it. */
 export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): ConsoleApp {
   const { log, explain, hasBoard } = parts;
   const app: ConsoleApp = new Hono<ConsoleEnv>();
@@ -94,7 +94,7 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
   return app;
 }
 
-const COMMON = { xFrameOptions: 'DENY', strictTransportSecurity: false } as const; // a proxy with TLS says the latter
+const COMMON = { xFrameOptions: 'DENY', strictTransportSecurity: false } as const; // a proxy with TLS sets the latter
 const NOBODY = ["'none'"];
 const SELF = ["'self'"];
 const HEADERS = secureHeaders({
@@ -104,7 +104,7 @@ const HEADERS = secureHeaders({
     ...{ scriptSrc: [NONCE], styleSrc: [NONCE], imgSrc: ["'self'", 'data:'] },
   },
 });
-/** bull-board has styles in its page. The font of another site that it wants is not loaded. */
+/** The headers for bull-board, which has styles in its page. It also wants a font from another site, which is not loaded. */
 const BOARD_HEADERS = secureHeaders({
   ...COMMON,
   contentSecurityPolicy: {
@@ -117,8 +117,8 @@ const FOR_VIEWERS =
   'Your token has the scope read; one with the scope operate may act. A console that is read-only has no operators.';
 
 /**
- * Only a path of the console itself: `//elsewhere.example` would lead away. So would the same with a tab or a line break in it, which a
- * browser leaves out of an address.
+ * A path of the console itself, or `/`: `//elsewhere.example` would lead to another site. So would the same with a tab or a
+ * line break in it, which a browser leaves out of an address.
  */
 function ownPath(to: unknown): string {
   return typeof to === 'string' && /^\/(?![/\\])[^\p{Cc}]*$/u.test(to) ? to : '/';
@@ -146,7 +146,7 @@ interface Asset {
   readonly type: string;
 }
 
-/** All files that a page loads. They are read once. */
+/** All files that a page loads. They are read only once. */
 const ASSETS: Readonly<Record<string, Asset>> = {
   'style.css': own('style.css', 'text/css'),
   'console.js': own('console.js', 'text/javascript'),

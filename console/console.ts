@@ -2,11 +2,11 @@
  * The console of an operator. The files, in the order of a request:
  *
  * - console.ts: the command; serve.ts: the command for it and the HTTP API in one process; start.ts: puts the parts together
- * - app.ts: what is checked before each page, and the list of pages; parts.ts: what the pages work with
+ * - app.ts: what is checked before each page, and the list of pages; parts.ts: what the pages need
  * - session.ts: who may see and who may act
  * - samples.ts: the last hour, for charts
- * - pages/: the pages, each with its actions
- * - layout.ts: the frame of every page, and the parts that they share; assets/: style and script
+ * - pages/: the pages, each with its actions; fields.ts: forms from the fields of operations
+ * - layout.ts: the frame of every page, and the parts that pages share; assets/: style and script
  */
 import { runUntilSignal, variablesHelp } from '../api/serve.ts';
 import { loadConsoleConfig } from '../src/config/config.ts';

@@ -5,9 +5,12 @@ import { fieldsOf, type FieldOf, type Given } from '../src/operations/fields.ts'
 import type { FormValues } from '../src/operations/operation.ts';
 import type { Html } from './layout.ts';
 
-// Forms from the fields of operations, and what they send.
+// Makes forms from the fields of operations, and reads what the forms send.
 
-/** The fields of a form as they are read: what may be left out, and is empty, is not given. Other names are kept, to be refused. */
+/**
+ * The fields of a form, as they are read: an optional field that is empty counts as not given. Unknown names are kept, so that
+ * they are refused.
+ */
 export function givenIn(schema: { readonly fields: z.ZodObject }, form: FormData | URLSearchParams): Given {
   const fields = new Map(fieldsOf(schema).map((field) => [field.name, field]));
   const given: Record<string, unknown> = {};

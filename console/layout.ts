@@ -4,21 +4,21 @@ import type { HtmlEscapedString } from 'hono/utils/html';
 import { fromNow, instant, span } from '../src/terminal/text.ts';
 import type { ConsoleEnv, User } from './session.ts';
 
-/** The frame of every page, and the small parts that pages have in common. `html` escapes whatever is put into it. */
+/** The frame of every page, and the small parts that pages share. `html` escapes every value that is put into it. */
 
 export type Html = HtmlEscapedString | Promise<HtmlEscapedString>;
 
 export interface PageOptions {
   readonly title: string;
-  /** Which link of the navigation is this page's: `/dead-letters`. */
+  /** The link of this page in the navigation: `/dead-letters`. */
   readonly section?: string;
   readonly body: Html;
-  /** Refreshes itself after so many milliseconds, as long as it is visible. What changes stands in elements with `data-live`. */
+  /** The page refreshes itself after so many milliseconds, while it is visible. Elements with `data-live` get their new content. */
   readonly refreshMs?: number;
   readonly status?: 200 | 400 | 403 | 404 | 409 | 500 | 503;
 }
 
-/** bull-board, where it is installed. */
+/** The page of bull-board, if that is installed. */
 const QUEUES = '/queues/';
 
 const SECTIONS = [
@@ -30,7 +30,6 @@ const SECTIONS = [
   [QUEUES, 'Queues'],
 ] as const;
 
-/** A whole page. */
 export function page(c: Context<ConsoleEnv>, options: PageOptions): Response | Promise<Response> {
   const { title, section, body, refreshMs, status = 200 } = options;
   const user = c.get('user') as User | undefined; // none at the login
@@ -78,7 +77,7 @@ function userBox(c: Context<ConsoleEnv>): Html {
   </form>`;
 }
 
-/** A page that says why there is nothing else to see. `advice`: what to do next. */
+/** A page that says why there is nothing else to see. `advice`: what the user can do next. */
 export function notice(
   c: Context<ConsoleEnv>,
   {
@@ -96,10 +95,10 @@ export function notice(
   });
 }
 
-/** The range of `Date`; stored data may have any number. */
+/** The range of `Date`. Stored data may contain any number. */
 const MAX_DATE_MS = 8.64e15;
 
-/** An instant as `in 3m 2s`, with the exact one on hover. The script of the pages keeps it up to date. */
+/** An instant as `in 3m 2s`, with the exact one on hover. The script of the pages keeps the text up to date. */
 export function when(at: number | undefined, now: number): Html {
   if (at === undefined || !(Math.abs(at) <= MAX_DATE_MS)) return html`<span class="none">–</span>`;
   return html`<time datetime="${new Date(at).toISOString()}" title="${exact(at)}" data-at="${at}"
@@ -133,7 +132,7 @@ export function badge(text: string, tone: Tone = 'plain'): Html {
   return html`<span class="badge ${tone}">${text}</span>`;
 }
 
-/** Rows of names and values. Those with `undefined` are left out. */
+/** Rows of names and values. Rows whose value is `undefined` are left out. */
 export function facts(rows: readonly (readonly [name: string, value: Html | string | number | undefined])[]): Html {
   const shown = rows.filter(([, value]) => value !== undefined);
   return html`<dl class="facts">
@@ -149,16 +148,16 @@ export function facts(rows: readonly (readonly [name: string, value: Html | stri
 
 export interface TableColumn {
   readonly name: string;
-  /** Numbers stand at the right. */
+  /** Numbers are aligned at the right. */
   readonly isNumber?: boolean;
 }
 
-/** From so many columns on, a row is a list on a narrow screen. */
+/** With this many columns or more, a row becomes a list on a narrow screen. */
 const MANY_COLUMNS = 4;
 
 /**
- * A table. On a narrow screen, where many columns have no room, each row is a list of its values with their names. `empty`: what to say
- * where there are no rows.
+ * A table. On a narrow screen, on which many columns have no room, each row is a list of its values with their names. `empty`:
+ * the text if there are no rows.
  */
 export function table(
   columns: readonly (string | TableColumn)[],
@@ -190,7 +189,7 @@ export function table(
   </div>`;
 }
 
-/** A part of a page with a heading. `live`: the name under which it refreshes itself; one of a kind on its page. */
+/** A part of a page with a heading. `live`: the name under which it refreshes itself, which must be unique on its page. */
 export function section(title: string, content: Html, live?: string): Html {
   const body = live === undefined ? content : html`<div id="live-${live}" data-live>${content}</div>`;
   return html`<section>
@@ -208,7 +207,7 @@ export function notificationLink(id: string): Html {
   return html`<a class="id" href="/notifications/${encodeURIComponent(id)}">${id}</a>`;
 }
 
-/** The path with other parameters of the query; undefined removes one. */
+/** The path with some parameters of its query changed; undefined removes a parameter. */
 export function withQuery(c: Context<ConsoleEnv>, change: Readonly<Record<string, string | undefined>>): string {
   const query = new URLSearchParams(c.req.query());
   for (const [name, value] of Object.entries(change)) {

@@ -4,7 +4,7 @@ import type { Logger } from '../src/observe/log.ts';
 import type { Sampler } from './samples.ts';
 import type { ConsoleEnv } from './session.ts';
 
-/** What the pages work with. */
+/** What the pages need. */
 export interface ConsoleParts extends Pick<
   Backend,
   | 'connection'
@@ -24,9 +24,9 @@ export interface ConsoleParts extends Pick<
   /** QUEUE_PREFIX and QUEUE_SHARDS. */
   readonly queue: { readonly prefix: string; readonly shards: number };
   readonly sampler: Pick<Sampler, 'samples'>;
-  /** Titles, texts and data of notifications may be shown. Tokens never are. */
+  /** Whether titles, texts and data of notifications may be shown. Tokens never are. */
   readonly showTexts: boolean;
-  /** bull-board is installed. */
+  /** Whether bull-board is installed. */
   readonly hasBoard: boolean;
   readonly log: Logger;
   /** Aborts when the console stops. */
@@ -36,7 +36,7 @@ export interface ConsoleParts extends Pick<
 export type ConsoleApp = Hono<ConsoleEnv>;
 
 /**
- * Adds its routes. What comes to them is checked before: the user may see the console, and a request that changes something is an
- * operator's, and comes from a page of the console itself.
+ * Adds a page's routes. When a request comes to them, it is checked already: the user may see the console, and a request that
+ * changes something is an operator's, and comes from a page of the console itself.
  */
 export type Page = (app: ConsoleApp, parts: ConsoleParts) => void;

@@ -5,22 +5,22 @@ import type { ShardQueues } from '../src/queue/shards/shards.ts';
 import { readWorkers, type SeenWorker } from '../src/queue/workers.ts';
 import type { Connection } from '../src/redis/connection.ts';
 
-/** How things were at one instant. */
+/** The state at one instant. */
 export interface Sample {
   /** Epoch milliseconds on Redis's clock. */
   readonly at: number;
-  /** A second, since the sample before. */
+  /** How many were sent in a second, since the sample before. */
   readonly sentPerS: number;
   readonly requeuedPerS: number;
   readonly waiting: number;
   readonly oldestDueMs: number;
-  /** Lateness of the wake-ups since the sample before, milliseconds; null where there were none. */
+  /** How late wake-ups were since the sample before, milliseconds; null if there were none. */
   readonly lateP50Ms: number | null;
   readonly lateP99Ms: number | null;
 }
 
 export interface Sampler {
-  /** Of the last hour, as far as this console ran; the oldest first. */
+  /** The samples of the last hour, since this console started; the oldest first. */
   samples(): readonly Sample[];
   stop(): void;
 }
@@ -31,11 +31,11 @@ interface SamplerParts {
   readonly prefix: string;
 }
 
-/** Workers write their counts every 5 s. */
+/** Longer than the 5 s between two writes of a worker's counts. */
 const EVERY_MS = 10_000;
 const KEPT = 360;
 
-/** So long nothing may be finished while notifications are due. A pass that waits for a provider takes 30 s at most. */
+/** For so long a worker may finish nothing while notifications are due: a pass that waits for a provider takes 30 s at most. */
 const WEDGED_MS = 40_000;
 
 /** Whether a worker is alive and finishes nothing, although notifications are due. */
@@ -47,7 +47,7 @@ export function isWedged(
   return now - Math.max(tally.lastPassAt ?? startedAt, due.oldestAt) > WEDGED_MS;
 }
 
-/** Takes a sample every ten seconds and keeps those of an hour, in memory. While Redis is away there are none. */
+/** Takes a sample every ten seconds and keeps those of one hour, in memory. While Redis does not answer there are none. */
 export function startSampler(parts: SamplerParts): Sampler {
   const kept: Sample[] = [];
   let before: Look | undefined;
@@ -60,7 +60,7 @@ export function startSampler(parts: SamplerParts): Sampler {
   };
   const tick = (): void => {
     taking ??= take()
-      .catch(() => undefined) // the pages say that Redis is away
+      .catch(() => undefined) // the pages say that Redis does not answer
       .finally(() => (taking = undefined));
   };
   const timer = setInterval(tick, EVERY_MS).unref();
@@ -99,7 +99,10 @@ function sampleOf(before: Look, now: Look): Sample {
   };
 }
 
-/** What all workers did in between. Of a worker that started since, all of it; one that ended since is left out. */
+/**
+ * What all workers did between two looks. For a worker that started since, everything counts; a worker that ended since is left
+ * out.
+ */
 function growth(before: Look, now: Look): { delivered: number; requeued: number; late: number[] } {
   const sum = { delivered: 0, requeued: 0, late: Array<number>(LATENESS_BOUNDS_MS.length + 1).fill(0) };
   for (const [id, { tally }] of now.workers) {
@@ -114,7 +117,10 @@ function growth(before: Look, now: Look): { delivered: number; requeued: number;
   return sum;
 }
 
-/** The bound below which this share of the wake-ups lies: never better than it was. Null without any. */
+/**
+ * The bound below which this share of the wake-ups lies, so it never shows less lateness than there was. Null if there were
+ * none.
+ */
 export function quantileOf(late: readonly number[], share: number): number | null {
   const all = late.reduce((sum, each) => sum + each, 0);
   if (all === 0) return null;

@@ -6,7 +6,7 @@ import type { Logger } from '../src/observe/log.ts';
 import { createCommand, runCommand } from '../src/terminal/command.ts';
 import { startConsole } from './start.ts';
 
-/** `npm run serve`: the HTTP API and the console in one process, each at its own port, until SIGTERM or SIGINT. */
+/** `npm run serve`: serves the HTTP API and the console in one process, each at its own port, until SIGTERM or SIGINT. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('serve', 'Serves the HTTP API and the console in one process until SIGTERM or SIGINT.')
     .addHelpText('after', () =>
@@ -17,7 +17,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   await runCommand(command, argv);
 }
 
-/** The tokens are the same for both. */
+/** The API and the console have the same tokens. */
 const SHARED = 'API_TOKENS_FILE';
 
 async function run(): Promise<void> {

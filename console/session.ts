@@ -5,12 +5,12 @@ import type { Refusals } from '../api/refusals.ts';
 import type { TokenBook } from '../api/tokens.ts';
 import { isLoopback, peerOf, type Bindings } from '../api/serve.ts';
 
-/** A viewer sees everything, an operator may change something too. */
+/** A viewer sees everything; an operator may also change things. */
 export type Role = 'viewer' | 'operator';
 
-/** Who looks at a page. */
+/** The user who looks at a page. */
 export interface User {
-  /** The name of the token; `local` without a login. For the audit. */
+  /** The name of the token; `local` if there is no login. The audit shows it. */
   readonly name: string;
   readonly role: Role;
 }
@@ -21,7 +21,7 @@ export interface ConsoleEnv {
     user: User;
     /** bull-board is installed, so there is a page /queues. */
     hasBoard: boolean;
-    /** Of this answer's Content-Security-Policy: scripts and styles of a page need it. */
+    /** The nonce in this answer's Content-Security-Policy: scripts and styles of a page need it. */
     secureHeadersNonce?: string;
   };
 }
@@ -31,36 +31,36 @@ export interface SessionOptions {
   /** Counts logins that failed. */
   readonly refusals: Pick<Refusals, 'count'>;
   readonly host: string;
-  /** Whether a login is wanted on this machine too. */
+  /** Whether a login is needed on this machine too. */
   readonly login: boolean;
   readonly readOnly: boolean;
   readonly isSecure: boolean;
 }
 
 export interface Sessions {
-  /** Sets `user`, or answers with a refusal or the way to the login. */
+  /** Sets `user`; or answers with a refusal, or redirects to the login. */
   readonly guard: MiddlewareHandler<ConsoleEnv>;
-  /** Refuses a request that another site may have made its user send. */
+  /** Refuses a request that another site may have made the user's browser send. */
   readonly sameOrigin: MiddlewareHandler<ConsoleEnv>;
   readonly isLoginWanted: boolean;
-  /** Logs in with a token's secret. Otherwise what is wrong, for people to read. */
+  /** Logs in with a token's secret. If that fails, resolves to what is wrong, for people to read. */
   login(c: Context<ConsoleEnv>, secret: string): Promise<string | undefined>;
   logout(c: Context<ConsoleEnv>): void;
 }
 
 const COOKIE = 'pushpacer_console';
-/** A session ends when the browser does, when its token is revoked, or after this time. */
+/** A session ends when the browser ends it, when its token is revoked, or after this time. */
 const SESSION_S = 12 * 3_600;
-/** So many failed logins an address may have in a minute before it is told to wait. */
+/** How many failed logins an address may have in a minute before it has to wait. */
 const MOST_FAILURES = 10;
-/** `Host` without a port. Another name that leads to this machine may be a page of somebody else (DNS rebinding). */
+/** The allowed values of `Host`, without a port. Another name that leads to this machine may be another site's (DNS rebinding). */
 const LOCAL_HOSTS = new Set(['localhost', '127.0.0.1', '[::1]']);
 const SAFE = new Set(['GET', 'HEAD']);
 
 /**
- * Who may use the console. On the loopback everybody who is on this machine is an operator, unless a login is wanted. Otherwise a token of
- * the API's file logs in: `operate` makes an operator, `read` a viewer. The cookie holds the token itself, so a revoked token is out at
- * once, and there is no list of sessions to keep.
+ * Who may use the console. On the loopback everybody on this machine is an operator, unless a login is wanted. Otherwise a
+ * token of the API's file logs in: `operate` makes an operator, `read` a viewer. The cookie contains the token itself, so a
+ * revoked token has no access from then on, and there is no list of sessions to keep.
  */
 export function createSessions({ tokens, refusals, host, login, readOnly, isSecure }: SessionOptions): Sessions {
   const isWanted = isLoginWanted({ host, login });
@@ -116,7 +116,7 @@ export function createSessions({ tokens, refusals, host, login, readOnly, isSecu
   };
 }
 
-/** Beyond this machine there always is one. */
+/** Whether a login is needed; on other addresses than the loopback it always is. */
 export function isLoginWanted({ host, login }: Pick<SessionOptions, 'host' | 'login'>): boolean {
   return login || !isLoopback(host);
 }
@@ -124,7 +124,7 @@ export function isLoginWanted({ host, login }: Pick<SessionOptions, 'host' | 'lo
 const FOREIGN_HOST =
   'The console without a login answers only to localhost and 127.0.0.1. Behind a proxy set CONSOLE_LOGIN=true.\n';
 
-/** The host alone is compared: a proxy with TLS before the console changes the scheme. */
+/** Whether the origin is this console. Only the host is compared, since a proxy with TLS before the console changes the scheme. */
 function isOwnOrigin(origin: string | undefined, c: Context<ConsoleEnv>): boolean {
   return origin !== undefined && URL.canParse(origin) && new URL(origin).host === c.req.header('host');
 }

@@ -10,8 +10,8 @@ import { startSampler } from './samples.ts';
 import { createSessions, isLoginWanted } from './session.ts';
 
 /**
- * Puts the parts of the console together. Rejects with InputError if the tokens have faults or the port is taken, and has closed all
- * then. Redis may come later.
+ * Puts the parts of the console together. If the tokens have faults or the port is taken, it closes everything and rejects with
+ * InputError. Redis may start later.
  */
 export async function startConsole(
   config: ConsoleConfig,

@@ -19,7 +19,7 @@ has ended. If the command fails half-way, start it again.
 REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, LIMITER_REDIS_URL, LIMITER_REDIS_SENTINEL_NAME and QUEUE_PREFIX must be the same
 as the workers'. How many shards there are is read from Redis.`;
 
-/** `npm run cancel -- --id ID | --recipient ID --key KEY`: notifications that wait, canceled. */
+/** `npm run cancel -- --id ID | --recipient ID --key KEY`: cancels notifications that wait. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('cancel', 'Cancels notifications that wait: one by its id, or all under a key.')
     .option('--id <id>', "the notification's id")
@@ -41,7 +41,7 @@ async function cancel(flags: Flags): Promise<void> {
     const note = (facts: Readonly<Record<string, number | boolean>>) =>
       audit.write({ ...about, who: whoAmI(), facts: { ...about.facts, ...facts } });
     const found = await producer.cancel(target).catch(async (error: unknown) => {
-      await note({ failed: true }).catch(() => undefined); // the error says enough
+      await note({ failed: true }).catch(() => undefined); // the first error is reported
       throw error;
     });
     await note({ canceled: found.canceled, tooLate: found.tooLate });

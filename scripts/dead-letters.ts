@@ -55,7 +55,7 @@ interface ListFlags extends FilterFlags {
   readonly json?: true;
 }
 
-/** How many are listed without `--limit`. */
+/** How many dead letters are listed without `--limit`. */
 const MOST_SHOWN = 50;
 
 /** Lists the dead letters that match the flags, the newest last, and counts them by reason. */
@@ -93,7 +93,7 @@ async function listDeadLetters(opened: OpenDeadLetters, filter: DeadLetterFilter
   process.stdout.write(`${lines.join('\n')}\n`);
 }
 
-/** Writes them one by one, since all of them may not fit into memory. The caller writes the rest of the object. */
+/** Writes the dead letters one by one, since all of them may not fit into memory. The caller writes the rest of the object. */
 async function writeJsonArray(all: AsyncIterable<Facts>): Promise<void> {
   process.stdout.write('{"deadLetters":[');
   let isFirst = true;
@@ -119,13 +119,13 @@ function summary(matched: number, total: number, byReason: Partial<Record<DeadLe
   return total === 0 ? 'no dead letters' : `${of}${breakdown(byReason)}`;
 }
 
-/** One column: its head, and what it says of a dead letter. */
+/** One column: its heading, and what it shows about a dead letter. */
 interface Column {
   readonly head: string;
   readonly of: (facts: Facts, now: number) => string;
-  /** Stays on a narrow terminal. */
+  /** The column stays on a narrow terminal. */
   readonly isEssential?: true;
-  /** Is left out where it would say nothing of any dead letter. */
+  /** The column is left out if it would be empty for every dead letter. */
   readonly isOptional?: true;
 }
 
@@ -143,12 +143,13 @@ const COLUMNS: readonly Column[] = [
   { head: 'recipient', of: ({ notification }) => notification.recipientId ?? NOTHING, isEssential: true },
   { head: 'message', of: ({ message }) => message },
 ];
-/** With less room than this, the message gets a line of its own. */
+/** If the message has less room than this, it gets a line of its own. */
 const LEAST_WORDS_WIDTH = 20;
 const INDENT = '    ';
 
 /**
- * One line each, or two if the columns before the message leave it too little room. Nothing is cut where there is no terminal.
+ * One line for each dead letter, or two if the columns before the message leave it too little room. Without a terminal nothing
+ * is cut.
  */
 export function renderTable(all: readonly Facts[], now: number, columns?: number): string[] {
   if (all.length === 0) return [];
@@ -175,7 +176,7 @@ export function renderTable(all: readonly Facts[], now: number, columns?: number
   return [heading(head), ...lines.flatMap((line, at) => [line, messages[at] ?? ''])];
 }
 
-/** How often the device failed that failed most. An attempt at several devices has an entry for each. */
+/** How many attempts failed at the device that failed most. An attempt at several devices has an entry for each. */
 function triesOf(attempts: Facts['attempts']): number {
   const byDevice = new Map<string, number>();
   for (const { device = '' } of attempts) byDevice.set(device, (byDevice.get(device) ?? 0) + 1);
@@ -207,7 +208,7 @@ async function show(opened: OpenDeadLetters, id: string, json: boolean): Promise
   else process.stdout.write(`${found.map((facts) => describe(facts, opened.now).join('\n')).join('\n\n\n')}\n`);
 }
 
-/** A dead letter's own id is found at once; for a notification's id all dead letters are searched. */
+/** A dead letter's own id is found at once; if the id is a notification's, all dead letters are searched. */
 async function find(opened: OpenDeadLetters, id: string): Promise<StoredDeadLetter[]> {
   const [exact] = (await Promise.all(opened.shards.map((shard) => shard.find(id)))).filter(
     (each) => each !== undefined,

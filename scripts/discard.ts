@@ -5,7 +5,7 @@ const HELP = `A discarded dead letter cannot be restored. One that is replayed a
 
 `;
 
-/** `npm run discard`: dead letters removed for good. */
+/** `npm run discard`: removes dead letters for good. */
 export async function main(argv: readonly string[]): Promise<void> {
   await takeMain(argv, {
     ...{ taking: DISCARD, help: HELP, example: '--reason unregistered', answers: [] },

@@ -24,7 +24,7 @@ allow for web push, or else to those of the usual browsers; it sends nothing. Wi
 nobody: to FCM with validate_only, to APNs for a device token that no device has. Web push has nothing of that kind.
 Redis is asked by INFO, so most is known also where it forbids CONFIG. Secrets are never shown.`;
 
-/** `npm run doctor`: whether a worker can be started with this environment. */
+/** `npm run doctor`: checks whether a worker can be started with this environment. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('doctor', 'Says, before a start, whether a worker can run with this environment.')
     .option(
@@ -44,7 +44,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   await runCommand(command, argv);
 }
 
-/** All that can be found out, also where some of it has faults. */
+/** Checks everything that can be checked, even if parts of the environment have faults. */
 async function examine(env: Environment, isDryRun: boolean): Promise<Finding[]> {
   const { config, faults } = readConfig(env);
   const redis = config ?? readOr(() => loadLimiterConfig(env));
@@ -68,7 +68,7 @@ function readConfig(env: Environment): { readonly config?: Config; readonly faul
   }
 }
 
-/** Undefined where it has faults, which are known already. */
+/** The configuration; undefined if it has faults, which are reported already. */
 function readOr<T>(read: () => T): T | undefined {
   try {
     return read();
@@ -80,7 +80,7 @@ function readOr<T>(read: () => T): T | undefined {
 
 type Credentials = Parameters<typeof checkProviders>[0];
 
-/** Only those that a worker could use: the faults of the others are known already. */
+/** Only the credentials that a worker could use: the faults of the others are reported already. */
 function withoutFaulty(credentials: Credentials, isFaulty: (account: Account) => boolean): Credentials {
   const good = (of: Credentials['providers'], app?: string): Credentials['providers'] => {
     const platforms = PLATFORMS.filter(
@@ -113,7 +113,7 @@ async function examineRedis(
 
 const PAINT = { ok: green, warning: yellowOut, fault: redOut };
 
-/** A line for each finding, and one below it with what to do. */
+/** A line for each finding, with a line below it that says what to do. */
 function describe(findings: readonly Finding[]): string[] {
   const rows = findings.flatMap(({ result, check, text, advice }) => [
     [result, check, printable(text)],

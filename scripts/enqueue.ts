@@ -94,11 +94,11 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
   }
 }
 
-/** The story of a notification says so. */
+/** The name that the story of a notification shows. */
 const ENQUEUED_BY = 'pushpacer enqueue';
 
 interface Parts {
-  /** Undefined for `--dry-run`. */
+  /** Undefined if `--dry-run` is given. */
   readonly producer: Producer | undefined;
   readonly counts: Counts;
   readonly progress: Progress;
@@ -110,7 +110,7 @@ async function addAll(
   flags: Flags,
   { producer, counts, progress, signal }: Parts,
 ): Promise<void> {
-  /** Those that have no result yet. */
+  /** The items that have no result yet. */
   const places: Item[] = [];
   async function* inputs(): AsyncGenerator<EnqueueInput> {
     for await (const item of items) {
@@ -140,7 +140,7 @@ async function addAll(
     await producer.as(ENQUEUED_BY).enqueueMany(inputs(), { spreadOverMs, broadcastId, onResult, onSkipped, signal });
   }
   progress.stop();
-  // For the flags of one notification: bad flags are bad usage, and its id is printed because one searches the log for it.
+  // If the flags are one notification, bad flags are bad usage, and its id is printed because users search the log for it.
   const isOne = hasNotification(flags);
   if (isOne && counts.invalid > 0) process.exitCode = EXIT.usage;
   report(counts, flags, isOne ? lastId : undefined);
@@ -171,7 +171,7 @@ function broadcastFlag(text: string): string {
   throw new UsageError(`--broadcast: expected ${ID_FORMAT}, found ${JSON.stringify(text)}`);
 }
 
-/** `line 12: recipientId: expected …; devices: expected …`; of the flags `error: recipientId: expected …`. */
+/** `line 12: recipientId: expected …; devices: expected …`; for the flags `error: recipientId: expected …`. */
 function complaint(where: string, faults: readonly Fault[]): string {
   return `${where === '' ? red('error:') : `${where}:`} ${faults.map(formatFault).join('; ')}`;
 }
@@ -230,9 +230,9 @@ async function sizeOf(path: string): Promise<number> {
 
 /** SIGINT (Ctrl-C) and SIGTERM of this process. */
 interface Interrupts {
-  /** Aborts with the first one. A second one ends the process at once. */
+  /** Aborts with the first signal. A second one ends the process at once. */
   readonly signal: AbortSignal;
-  /** Watches no more. After an interrupt the process ends by it, as a shell expects of Ctrl-C. */
+  /** Stops watching. After an interrupt the process then ends by that signal, as a shell expects after Ctrl-C. */
   stop(): void;
 }
 
@@ -259,7 +259,7 @@ function watchInterrupts(): Interrupts {
     stop() {
       forget();
       const signal = came;
-      // Once the error of the command is written.
+      // Only after the error of the command is written.
       if (signal !== undefined) setImmediate(() => process.kill(process.pid, signal));
     },
   };

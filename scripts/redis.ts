@@ -25,12 +25,12 @@ export async function main(argv: readonly string[]): Promise<void> {
   await runCommand(command, argv);
 }
 
-/** What was started. */
+/** The Redis server or cluster that was started. */
 interface Started {
   /** The lines to print. */
   readonly environment: Readonly<Record<string, string>>;
   readonly json: object;
-  /** Resolves when no server of it runs any more. */
+  /** Resolves when none of its servers runs any more. */
   readonly ended: Promise<unknown>;
   close(): Promise<void>;
 }
@@ -48,7 +48,7 @@ async function serve({ json, ...flags }: Flags): Promise<void> {
     }
     throw new CommandError(error instanceof Error ? error.message : String(error));
   });
-  // Listened for before the address is printed: who reads it may send the signal at once.
+  // The listeners are added before the address is printed: its reader may send the signal at once.
   const asked = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]).then(() => true);
   if (!flags.cluster && flags.dir === undefined) process.stderr.write(KEEPS_NOTHING);
   if (json) printJson(redis.json);
@@ -77,7 +77,7 @@ async function startOne(flags: Flags): Promise<Started> {
   return { environment: { REDIS_URL: url }, json: { url, port }, ended, close: () => server.close() };
 }
 
-/** A master that is killed is replaced, so the cluster goes on while any node runs. */
+/** A master that is killed is replaced, so the cluster works while any node runs. */
 async function startCluster(flags: Flags): Promise<Started> {
   const cluster = await startEmbeddedCluster(serverOptions(flags));
   const { url, nodes } = cluster;

@@ -8,7 +8,7 @@ nothing is replayed twice. Devices that were alerted before are skipped.
 
 `;
 
-/** `npm run replay`: dead letters back into the queue. */
+/** `npm run replay`: puts dead letters back into the queue. */
 export async function main(argv: readonly string[]): Promise<void> {
   await takeMain(argv, {
     ...{ taking: REPLAY, help: HELP, example: '--reason provider-auth' },

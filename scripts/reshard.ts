@@ -46,7 +46,7 @@ docs/shards.md says what producers in other languages must know.
 
 REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME and QUEUE_PREFIX must be the same as the workers'.`;
 
-/** `npm run reshard -- --to M`: another number of shards, while workers run. */
+/** `npm run reshard -- --to M`: changes the number of shards, while workers run. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('reshard', 'Changes the number of shards while workers run, and moves what waits.')
     .option('--to <shards>', `the new number, 1 to ${MAX_SHARDS}`, integer('--to', 1, MAX_SHARDS))
@@ -67,21 +67,21 @@ export async function main(argv: readonly string[]): Promise<void> {
 interface Result {
   readonly from: number;
   readonly to: number;
-  /** Jobs, dead letters too. */
+  /** How many jobs and dead letters were moved. */
   readonly moved: number;
-  /** Of them, those whose id another notification has in the new queue. */
+  /** How many of these were dropped, because another notification has their id in the new queue. */
   readonly dropped: number;
   readonly left: number;
-  /** By prefix: how many were moved there. */
+  /** By prefix: how many were moved to that queue. */
   readonly queues: Readonly<Record<string, number>>;
   readonly seconds: number;
 }
 
-/** If the command is killed, another one may begin after this. */
+/** If the command is killed, another one may begin after this time. */
 const LEASE_MS = 10_000;
-/** All producers that follow have looked twice. */
+/** By this time, all producers that follow the layout have read it at least twice. */
 const PRODUCERS_MS = 2 * LOOK_EVERY_MS;
-/** Workers look, finish what is under way, and say what they follow. */
+/** By this time, workers have read the layout, finished what was under way, and reported what they follow. */
 const WORKERS_MS = 120_000;
 const POLL_MS = 250;
 
@@ -102,7 +102,7 @@ async function reshard(connection: Connection, queue: Config['queue'], to: numbe
       (isHeld) => {
         if (!isHeld) stopping.abort(LEASE_LOST);
       },
-      () => undefined, // the next call that fails reports it
+      () => undefined, // the next call that fails reports the error
     );
   }, LEASE_MS / 4).unref();
   cleanup.defer(() => clearInterval(renewing));
@@ -119,7 +119,7 @@ async function reshard(connection: Connection, queue: Config['queue'], to: numbe
   }
 }
 
-/** A worker that moves jobs gives the lease up within seconds, and that of a killed command ends. */
+/** A worker that moves jobs gives up the lease within seconds, and the lease of a killed command expires. */
 async function waitForLease(connection: Connection, prefix: string, signal: AbortSignal): Promise<LayoutLease> {
   const began = performance.now();
   for (;;) {
@@ -144,14 +144,14 @@ interface Parts {
   readonly signal: AbortSignal;
 }
 
-/** From the layout that there is, through the phases that are left. Undefined where there is nothing to move. */
+/** Goes from the present layout through all phases that are left. Undefined if there is nothing to move. */
 async function run(parts: Parts, known: Layout, to: number): Promise<Mover | undefined> {
   const { prefix } = parts;
   await check(parts, known, to);
   let layout = known;
   if (layout.phase === 'prepare' && layout.prefixes.length === to) layout = await write(parts, steadyLayout(layout));
   if (layout.phase === 'steady' && layout.prefixes.length !== to) {
-    // What a killed process had begun to move is noted for the queues that there are now.
+    // What a killed process had begun to move is noted for the present queues, so it is moved first.
     await moveWhatIsThere(moverOf(parts, layout), parts.signal);
     layout = await write(parts, preparedLayout(layout, { prefix, shards: to }));
   }
@@ -186,7 +186,7 @@ function moverOf({ connection, lease, shards }: Parts, layout: Layout): Mover {
   });
 }
 
-/** As OUTCOMES_MAX of most workers. */
+/** The default of OUTCOMES_MAX, which most workers have. */
 const OUTCOMES_KEPT = 100_000;
 
 async function moveWhatIsThere(mover: Mover, signal: AbortSignal): Promise<void> {
@@ -231,7 +231,10 @@ async function write({ lease }: Parts, layout: Layout): Promise<Layout> {
   return layout;
 }
 
-/** Resolves when all living workers follow the layout, and so long has passed. `mover`: moves what is added to former queues meanwhile. */
+/**
+ * Resolves when all living workers follow the layout, and at least `leastMs` have passed. `mover` moves what is added to former
+ * queues meanwhile.
+ */
 async function followed(parts: Parts, layout: Layout, leastMs: number, mover?: Mover): Promise<void> {
   const [began, { signal }] = [performance.now(), parts];
   for (;;) {
@@ -251,7 +254,7 @@ async function followed(parts: Parts, layout: Layout, leastMs: number, mover?: M
   }
 }
 
-/** With a bar on a terminal. */
+/** Moves the jobs, with a bar on a terminal. */
 async function move({ signal }: Parts, mover: Mover, leastMs: number): Promise<void> {
   const { jobs, active } = await mover.left();
   const progress = createProgress('moved', jobs + active);

@@ -13,7 +13,7 @@ import { listenError, type ListenAt } from '../src/environment/listening.ts';
 import { createCommand, runCommand, UsageError, integer, CommandError, printJson } from '../src/terminal/command.ts';
 import { shellQuoted } from '../src/terminal/text.ts';
 
-/** How many requests the journal keeps, where `--keep` is left out: with full payloads, some megabytes. */
+/** How many requests the journal keeps if `--keep` is not given: with full payloads, some megabytes. */
 const KEEP = 1_000;
 
 /** `npm run sandbox`: APNs, FCM and web push in the foreground, for development. */
@@ -75,7 +75,7 @@ function latency(text: string): Latency {
   return { medianMs, p99Ms };
 }
 
-/** `apnsPort` and so on: a port that was asked for. */
+/** `apnsPort` and so on: the ports that the flags ask for. */
 type PortFlags = { readonly [Name in `${ServerName}Port`]?: number };
 
 export interface Flags extends PortFlags {
@@ -90,7 +90,7 @@ export interface Flags extends PortFlags {
   readonly quiet?: true;
 }
 
-/** Serves until a signal comes. The environment is written and printed when all servers listen. */
+/** Serves until a signal comes. When all servers listen, it writes the environment into the folder and prints it. */
 export async function serve(flags: Flags): Promise<void> {
   const asked = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
   const answers = flags.script === undefined ? [] : await readScript(flags.script);
@@ -121,7 +121,7 @@ function start(flags: Flags, ports: Ports, answers: readonly ScriptedAnswer[]): 
   return startSandbox({ host, name, dir, latency, keep, answers, ports });
 }
 
-/** By the flags, else those that the folder has kept, else any free ones. */
+/** The ports of the flags, else those that the folder has kept, else any free ones. */
 async function portsOf(flags: Flags): Promise<Ports> {
   const kept = flags.dir === undefined ? undefined : await keptPorts(flags.dir);
   return portsBy((name) => flags[`${name}Port`] ?? kept?.[name] ?? 0);
@@ -140,7 +140,7 @@ function controlUrl({ controlHost, name }: Flags, port: number): string {
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-/** The environment on standard output, for programs; then lines for a person on standard error. */
+/** Prints the environment on standard output, for programs; then lines for a person on standard error. */
 function printReady(
   { json }: Flags,
   { webpush }: Pick<Sandbox, 'webpush'>,
@@ -159,7 +159,7 @@ function printRequests({ journal }: Pick<Sandbox, 'journal'>, { quiet, json }: F
     if (json === true) printJson(requestJson(entry));
     else process.stderr.write(`${requestLine(entry)}\n`);
   };
-  journal.all.forEach(show); // a worker that waited for these ports may have been quicker
+  journal.all.forEach(show); // a worker that waited for these ports may have sent requests already
   journal.on(show);
 }
 
@@ -174,7 +174,7 @@ function countsText({ accepted, requests, connections }: Counts): string {
   return `${accepted} alerts accepted, of ${requests} requests on ${connections} connections`;
 }
 
-/** For failures that a person can correct: a port in use, an address of another machine, a folder without write permission. */
+/** Explains failures that a person can correct: a port in use, an address of another machine, a folder without write permission. */
 function explain(error: unknown, ports: Ports, flags: Flags, host: ListenAt['host']): never {
   if (!(error instanceof Error && 'code' in error)) throw error;
   const port = 'port' in error ? error.port : undefined;
@@ -196,9 +196,9 @@ function explain(error: unknown, ports: Ports, flags: Flags, host: ListenAt['hos
 
 type Variables = Readonly<Record<string, string>>;
 
-/** The file in `--dir` that other processes read the environment from, and the next start its ports. */
+/** The file in `--dir`: other processes read the environment from it, and the next start reads its ports. */
 const ENV_FILE = 'sandbox.env';
-/** Where the control endpoint is. The other variables are a worker's. */
+/** The variable with the URL of the control endpoint. The other variables are those of a worker. */
 const CONTROL_VARIABLE = 'SANDBOX_URL';
 
 type ServerName = Platform | 'control';
@@ -210,12 +210,12 @@ export function portFlag(server: ServerName): string {
   return `--${server}-port`;
 }
 
-/** A server as people write it. */
+/** The name of a server as people write it. */
 export function nameOf(server: ServerName): string {
   return server === 'control' ? 'the control endpoint' : WORDS[server].name;
 }
 
-/** The variable that has the server's URL. */
+/** The name of the variable with the server's URL. */
 export function variableOf(server: ServerName): string {
   return server === 'control' ? CONTROL_VARIABLE : SERVER_KINDS[server].urlVariable;
 }
@@ -225,7 +225,7 @@ function portsBy(portOf: (name: ServerName) => number): Ports {
   return Object.fromEntries(SERVER_NAMES.map((name) => [name, portOf(name)])) as Ports;
 }
 
-/** The ports of the last start with this folder; 0, any free one, where it had none. */
+/** The ports of the last start with this folder. If it had none, each is 0, which means any free one. */
 async function keptPorts(dir: string): Promise<Ports> {
   const text = await readFile(join(dir, ENV_FILE), 'utf8').catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
@@ -243,20 +243,23 @@ async function writeEnvironment(dir: string, variables: Variables): Promise<void
   await writePrivateFile(join(dir, ENV_FILE), shellLines(variables));
 }
 
-/** One `KEY='value'` a line, which both a shell and a compose env file can read. */
+/** One `KEY='value'` in each line: both a shell and a compose env file can read that. */
 function shellLines(variables: Variables): string {
   const lines = Object.entries(variables).map(([key, value]) => `${key}=${shellQuoted(value)}\n`);
   return lines.join('');
 }
 
-/** A line for a person: `14:02:11.482 fcm  dGVz… refused 404 UNREGISTERED "Room 12" push id 5f1c7a0e`. The time is this machine's. */
+/**
+ * A request as a line for a person: `14:02:11.482 fcm  dGVz… refused 404 UNREGISTERED "Room 12" push id 5f1c7a0e`. The time is
+ * this machine's.
+ */
 function requestLine(entry: JournalEntry): string {
   const at = new Date(entry.at);
   const [hours, minutes, seconds] = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => pad(part, 2));
   return `${hours}:${minutes}:${seconds}.${pad(at.getMilliseconds(), 3)} ${entryText(entry)}`;
 }
 
-/** The same for a program, under `--json`: fields of the journal, with the token's beginning and without the alert's text. */
+/** A request for a program, under `--json`: fields of the journal, with the beginning of the token and without the alert's text. */
 function requestJson(entry: JournalEntry): Readonly<Record<string, unknown>> {
   const { at, platform, token, accepted, status, reason, title, apnsId, tag, collapseId } = entry;
   return { at, platform, token: tokenStart(token), accepted, status, reason, title, apnsId, tag, collapseId };

@@ -34,7 +34,7 @@ Redis is asked for some thousand jobs at the most, whatever the queue holds; whe
 REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME and QUEUE_PREFIX must be the same as the workers'; for an ID LIMITER_REDIS_URL and
 LIMITER_REDIS_SENTINEL_NAME too. How many shards there are is read from Redis.`;
 
-/** `npm run status [-- ID]`: how workers and queue are, or what became of one notification. */
+/** `npm run status [-- ID]`: the state of workers and queue, or of one notification. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('status', 'Shows how workers and queue are, or what became of one notification.')
     .argument('[id]', "a notification's id")
@@ -78,7 +78,7 @@ function watchAll(everyMs: number, json: boolean): Promise<void> {
 
 type Look = () => Promise<Status>;
 
-/** Connects, and hands over the function that looks; it may be called again and again. */
+/** Connects, and passes a function that looks to `work`; `work` may call it again and again. */
 async function withLook<T>(work: (look: Look, connection: Connection, prefix: string) => Promise<T>): Promise<T> {
   const { redis, queue } = loadQueueConfig(readEnvironment());
   return atQueueRedis(redis, async (connection) => {

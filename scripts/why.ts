@@ -36,14 +36,14 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 function tell(id: string): Promise<Told> {
   return atBackend(async (backend) => {
-    await whenReady(backend.limiterConnection, PRODUCER_TIMEOUT_MS).catch(() => undefined); // the story is told without it
+    await whenReady(backend.limiterConnection, PRODUCER_TIMEOUT_MS).catch(() => undefined); // then the story lacks the slot's reason
     return backend.tell(id).catch((error: unknown) => {
       throw unfitId(error);
     });
   });
 }
 
-/** Longer lines are hard to read. */
+/** The widest output, since longer lines are hard to read. */
 const WIDEST = 100;
 
 function describe(id: string, { now, status, story }: Told, columns: number | undefined): string[] {
@@ -71,7 +71,7 @@ function describe(id: string, { now, status, story }: Told, columns: number | un
   ];
 }
 
-/** When, which worker (if it is another one than before), and what came of it; then the sends. */
+/** When a pass began, its worker (if it is another one than before), and its result; then its sends. */
 function passRows(now: number, pass: StoryPass, before: StoryPass | undefined): string[][] {
   const { at, worker = '' } = pass;
   const isSame = worker === before?.worker;

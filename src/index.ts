@@ -1,8 +1,8 @@
 /**
  * What the npm package exports. Begin with one of these:
  *
- * - {@link createProducer} enqueues notifications, and {@link EnqueueInput} has every field of one.
- * - {@link createRedisLimiter} limits anything per recipient, and {@link Limiter} has its promise.
+ * - {@link createProducer} enqueues notifications, and {@link EnqueueInput} has every field of a notification.
+ * - {@link createRedisLimiter} limits anything per recipient, and {@link Limiter} says what it promises.
  * - {@link expressLimit}, {@link fastifyLimit} and {@link httpLimit} limit HTTP requests.
  * - {@link createRedisQuota} shares one limit between all processes.
  *

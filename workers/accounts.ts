@@ -15,24 +15,24 @@ import { createRedisQuota } from '../src/quota/redis-quota.ts';
 import type { ScriptRedis } from '../src/redis/scripts.ts';
 
 export interface AccountsOptions {
-  /** The quotas' Redis, and how long they wait for its answer. */
+  /** The Redis of the quotas, and how long they wait for its answer. */
   readonly redis: ScriptRedis;
   readonly prefix: string;
   readonly timeoutMs: number;
-  /** Whether nothing is sent to the account for now: then it is not idle. */
+  /** Whether the account's notifications are deferred now, so that nothing is sent to it: then it is not idle. */
   readonly isWaiting: (account: Account) => boolean;
   /** How often to look for idle accounts, milliseconds. */
   readonly everyMs?: number;
 }
 
-/** What became of an account, and the names of the options that changed. */
+/** What was done to an account, and the names of the options that changed. */
 export interface AccountChange {
   readonly account: Account;
   readonly change: 'added' | 'replaced' | 'removed';
   readonly fields?: readonly string[];
 }
 
-/** The provider and the quota of each account. A pass asks for them anew, and keeps what it got until its end. */
+/** The provider and the quota of each account. Each pass looks them up again, and keeps what it got until its end. */
 export interface Accounts {
   readonly providers: { get(account: Account): Provider | undefined };
   readonly quotas: { get(account: Account): Quota | undefined };
@@ -40,18 +40,18 @@ export interface Accounts {
   /** The rules of the quotas, of the accounts that have one. */
   quotaRules(): readonly (readonly [account: Account, rules: readonly Rule[]])[];
   /**
-   * Puts these credentials into force. What was replaced is closed a minute later, so that passes under way end with it.
-   * Accounts that `isFaulty` or cannot be created stay as they are. Sends nothing, and connects the environment's app only.
+   * Puts these credentials into force. A provider that was replaced is closed a minute later, so that passes under way end with
+   * it. Accounts that `isFaulty` or cannot be created stay as they are. Sends nothing, and connects only the environment's app.
    */
   apply(
     credentials: Omit<Credentials, 'files'>,
     isFaulty?: (account: Account) => boolean,
   ): { readonly changes: readonly AccountChange[]; readonly faults: readonly Fault[] };
-  /** The servers that were tried, and whether they can be reached. Asks nobody. */
+  /** The servers that were tried, and whether they can be reached. Sends nothing. */
   reach(): readonly AccountReach[];
-  /** Tries the sign-in again, which otherwise only a notification would do. */
+  /** Tries the sign-in again, which otherwise only a notification would cause. */
   signIn(account: Account): void;
-  /** Connects the environment's app. The others connect with their first notification. */
+  /** Connects the environment's app. Other apps connect with their first notification. */
   connect(): Promise<void>;
   abort(): void;
   close(): Promise<void>;
@@ -65,15 +65,15 @@ interface Open {
   readonly config: AccountConfig;
   readonly provider: Provider;
   readonly quota: Quota | undefined;
-  /** How many checks found it unused since its last use; undefined if it was not used at all. */
+  /** How many checks have found the account unused since its last use; undefined if it was not used at all. */
   unusedChecks: number | undefined;
 }
 
-/** Longer than a pass takes, unless it waits for a connection; such a pass is deferred at no attempt. */
+/** Longer than a pass takes, unless the pass waits for a connection; such a pass is then deferred without an attempt. */
 const RETIRED_FOR_MS = 60_000;
 /**
- * The connections of an app that had no notification for half an hour are closed. Not sooner: Apple wants connections to be kept,
- * and a sign-in at Google is made anew with them. The token for APNs outlives them (src/providers/apns/apns.ts).
+ * The connections of an app that had no notification for half an hour are closed. Not earlier: Apple wants connections to be
+ * kept, and with new connections Google needs a new sign-in. The token for APNs stays longer (src/providers/apns/apns.ts).
  */
 const IDLE_CHECKS = 30;
 const CHECK_EVERY_MS = 60_000;
@@ -110,7 +110,7 @@ export function createAccounts(options: AccountsOptions): Accounts {
     await Promise.all([old.provider.close(), old.quota?.close()]);
   }
 
-  /** An app that is used again later connects anew. */
+  /** Closes accounts that are idle. An app that is used again later connects again. */
   function closeIdle(): void {
     for (const [account, found] of open) {
       if (found.unusedChecks === undefined || isOfEnvironment(account)) continue;
@@ -191,7 +191,7 @@ function isOfEnvironment(account: Account): boolean {
   return namesOf(account).app === undefined;
 }
 
-/** `key`, `keyId`, …, `quota`: the names only, never the values. */
+/** `key`, `keyId`, …, `quota`: only the names of what changed, never the values. */
 function changedFields(before: AccountConfig, after: AccountConfig): string[] {
   const [old, next] = [before, after].map(({ options, quota }): Readonly<Record<string, unknown>> => ({
     ...options,
@@ -209,22 +209,22 @@ function faultPath(account: Account, { path }: Fault): string {
 interface RotationParts {
   /** The worker's environment, which names the files. */
   readonly env: Environment;
-  /** The files that the credentials in force were read from. */
+  /** The files from which the credentials in force were read. */
   readonly files: readonly string[];
   readonly accounts: Pick<Accounts, 'apply' | 'names'>;
-  /** Called with the accounts that there are from now on. */
+  /** Called with all accounts that exist from now on. */
   readonly use: (accounts: readonly Account[]) => void;
   readonly log: Logger;
 }
 
-/** Reads the credentials anew when one of their files changes, and at `reload(why)`; logs what changed. */
+/** Reads the credentials again when one of their files changes, and at `reload(why)`; logs what changed. */
 export function startRotation({ env, files, accounts, use, log }: RotationParts) {
   const watch = watchFiles(() => reload('a file changed'));
   watch.use(files);
   let isStopped = false;
   let loggedFaults = '';
 
-  /** All workers read a changed file at the same time, so an unexpected error in here must not end them. */
+  /** All workers read a changed file at the same time, so an unexpected error here must not end them all. */
   function reload(why: string): void {
     try {
       if (!isStopped) readAnew(why);
@@ -239,7 +239,7 @@ export function startRotation({ env, files, accounts, use, log }: RotationParts)
     use(accounts.names());
     watch.use(credentials.files);
     const faults = [...readFaults, ...createFaults].map(formatFault);
-    // The files are read once more soon after they changed: the same faults are logged once.
+    // The files are read once more soon after they changed: then the same faults are not logged again.
     const isLogged = faults.join('\n') === loggedFaults && why !== SIGHUP;
     loggedFaults = faults.join('\n');
     if (faults.length > 0 && !isLogged) log.error({ why, faults }, KEPT);

@@ -12,7 +12,7 @@ export interface BreakerParts {
   readonly log: Logger;
 }
 
-/** The circuit breakers of this replica, logged and counted. */
+/** Creates the circuit breakers of this worker, which are logged and counted. */
 export function startBreakers(
   { providerPause, queue }: Pick<Config, 'providerPause' | 'queue'>,
   { redis, metrics, log }: BreakerParts,
@@ -49,7 +49,7 @@ const STILL_OPEN: Readonly<Record<Trouble, string>> = {
     'circuit breaker stays open: the provider still cannot be reached, or answers with errors; the next trial comes after `forMs`',
 };
 
-/** Logs what happens to breakers, as an error where an operator has to act, and counts openings. */
+/** Logs what happens to breakers, as an error if an operator has to act, and counts openings. */
 export function createBreakerListener({ metrics, log }: Omit<BreakerParts, 'redis'>): (change: BreakerChange) => void {
   return ({ service, open, before }) => {
     const at = Date.now();
@@ -71,7 +71,7 @@ export function createBreakerListener({ metrics, log }: Omit<BreakerParts, 'redi
   };
 }
 
-/** How much longer the breaker stays open, in milliseconds; 0 where it is closed or half open. */
+/** How much longer the breaker stays open, in milliseconds; 0 if it is closed or half open. */
 export function openMs(open: Pick<OpenBreaker, 'until'> | undefined, at: number = Date.now()): number {
   return open === undefined ? 0 : Math.max(0, Math.round(open.until - at));
 }

@@ -14,14 +14,14 @@ import type { Connection } from '../src/redis/connection.ts';
 import { moveFailedJobs } from './dead-letters.ts';
 import { TROUBLE_EVERY_MS, type ShardQueues } from './redis.ts';
 
-/** Takes the jobs of one queue, wakes for those that are due, and moves those that failed to the dead letters. */
+/** Takes the jobs of one queue, wakes for jobs that are due, and moves failed jobs to the dead letters. */
 export interface Consumer {
   readonly worker: Pick<NotificationWorker, 'concurrency' | 'id' | 'inHand' | 'moves'>;
   readonly clock: Pick<ClockOffset, 'offsetMs'>;
   isRunning(): boolean;
   /** Takes no more jobs; resolves when those under way have ended. */
   drain(): Promise<void>;
-  /** As `drain`, and ends all the rest. */
+  /** As `drain`, and then ends everything else. */
   close(): Promise<void>;
 }
 
@@ -31,11 +31,11 @@ export interface ConsumerOptions {
   readonly concurrency: number;
   readonly lockMs: number;
   readonly maxStalls: number;
-  /** About how many outcomes their stream keeps; 0: there is no stream. */
+  /** About how many outcomes the stream keeps; 0: there is no stream. */
   readonly outcomesMax: number;
   readonly log: Logger;
   readonly process: (job: Job, lock: JobLock, place: Place) => Promise<unknown>;
-  /** Called when BullMQ has the end of a job. */
+  /** Called when BullMQ has stored the end of a job. */
   readonly completed: (job: Job) => Promise<void>;
   /** Gives back what a notification held that failed without a pass. */
   readonly giveBack: DeadLettersOptions['giveBack'];
@@ -146,24 +146,24 @@ function logClock({ isApart, offsetMs }: ClockChange, log: Logger): void {
     );
 }
 
-/** Gathers the jobs whose locks this replica lost. */
+/** Gathers the jobs whose locks this worker lost. */
 export interface LockWatch {
   lost(jobId: string): void;
   stop(): void;
 }
 
 const TICK_MS = 250;
-/** A shorter standstill is logged only if jobs lost their locks by it. */
+/** A standstill that is shorter than this is logged only if jobs lost their locks by it. */
 const STANDSTILL_MS = 5_000;
-/** BullMQ reports each job and each command alone; for so long they are gathered for one line. */
+/** BullMQ reports each job and each command separately; for this time the reports are gathered into one line. */
 const GATHER_MS = 1_000;
 const MOST_NAMED = 20;
-/** A job that was logged is not logged again for about so long: several of its commands may fail, one after the other. */
+/** A job that was logged is not logged again for about this time, since several of its commands may fail one after the other. */
 const LOGGED_MS = 60_000;
 
 /**
  * Logs in one line when this process stood still (it was stopped, its machine slept, or something kept it busy), and when jobs
- * lost their locks by that or because Redis was away.
+ * lost their locks because of that or because Redis did not answer.
  */
 export function watchLocks(log: Pick<Logger, 'warn'>): LockWatch {
   const lost = new Set<string>();

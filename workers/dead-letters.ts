@@ -11,12 +11,12 @@ import { createDeadLetterMetrics, type DeadLetterFigures } from '../src/observe/
 import type { Connection } from '../src/redis/connection.ts';
 import type { ShardQueues } from './redis.ts';
 
-/** How often one of all the workers looks; more often where dead letters are kept for minutes only. */
+/** How often one of all workers looks; more often if dead letters are kept for minutes only. */
 const LOOK_EVERY_MS = 30_000;
 const LEAST_LOOK_EVERY_MS = 500;
-/** A page does not wait longer for Redis. */
+/** A page waits at most this long for Redis. */
 const ANSWER_TIMEOUT_MS = 1_000;
-/** The metrics are counted anew at most this often, and of the dead letters so many: a thousand take Redis 15 ms. */
+/** How often the metrics count dead letters at most, and how many of them they look at: a thousand take Redis 15 ms. */
 const COUNT_EVERY_MS = 5_000;
 const MOST_COUNTED = 1_000;
 /** How long a look may take to end when the worker stops. */
@@ -53,7 +53,7 @@ export function keepDeadLetters(
     for (const removal of found?.removals ?? []) countRemoved(removal.bound, logRemoval(removal, bounds, log));
   }
 
-  /** Without Redis a look waits, or fails. The first look that fails is logged, and then the first that does not. */
+  /** While Redis does not answer, a look waits or fails. The first look that fails is logged, and then the first that succeeds. */
   async function run(): Promise<void> {
     const { signal } = stopping;
     let isFailing = false;
@@ -63,7 +63,7 @@ export function keepDeadLetters(
         if (isFailing) log.info('the dead letters could be looked at again: those beyond their bounds are removed');
         isFailing = false;
       } catch (error) {
-        if (!isFailing && !isStopped()) log.warn({ err: error }, LOOK_FAILED); // a stop closes the connection
+        if (!isFailing && !isStopped()) log.warn({ err: error }, LOOK_FAILED); // a stop closes the connection, so a look may fail then
         isFailing = true;
       }
       await sleep(everyMs * (0.9 + Math.random() / 5), undefined, { signal }).catch(() => undefined);
@@ -83,7 +83,7 @@ export function keepDeadLetters(
 const LOOK_FAILED =
   'the dead letters could not be looked at: none is removed until Redis answers; tried again at the next look';
 
-/** Over all shards. The newest are looked at only if a dead letter came or went since the last call. */
+/** Figures over all shards. The newest dead letters are read only if one came or went since the last call. */
 function createFigures(shards: readonly DeadLetters[]): () => Promise<DeadLetterFigures> {
   let last: { readonly ends: string; readonly look: Look } | undefined;
   return async () => {
@@ -110,12 +110,12 @@ async function endsOf(shard: DeadLetters) {
   return { count, oldest, newest };
 }
 
-/** Logs which dead letters will be removed, and the commands to look at them or keep them. */
+/** Logs which dead letters will be removed, with the commands to look at them or to keep them. */
 function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): void {
   if (warning.bound === 'age') {
     if (warning.going === 0) return;
     const { going, firstAt, lastAt, diedUntil } = warning;
-    // As the commands read instants: `2026-11-21T14:00:00.000Z`.
+    // Instants in the form that the commands read: `2026-11-21T14:00:00.000Z`.
     const [first, last, died] = [firstAt, lastAt, diedUntil].map((at) => new Date(at).toISOString());
     const bound = `DEAD_LETTER_MAX_AGE is ${formatDuration(maxAgeMs)}`;
     const commands = `look: npx pushpacer dead-letters --until ${died}, keep: npx pushpacer replay --until ${died}`;
@@ -134,7 +134,7 @@ function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['deadLet
   );
 }
 
-/** Logs what was removed; answers how many. */
+/** Logs what was removed; answers how many dead letters. */
 function logRemoval(removal: Removal, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): number {
   const removed = [...removal.byReason.values()].reduce((sum, count) => sum + count, 0);
   const why =
@@ -150,10 +150,13 @@ function deadLetters(count: number): string {
   return count === 1 ? '1 dead letter' : `${count} dead letters`;
 }
 
-/** How often the failed jobs are looked through for those that a worker left there when it died. */
+/** How often the failed jobs are searched for jobs that a worker left there when it died. */
 const SWEEP_EVERY_MS = 15_000;
 
-/** Moves each job of the worker that fails to the dead letters; from `start` on also those that dead workers left, now and then. */
+/**
+ * Moves each job that fails in this worker to the dead letters; from `start` on also, now and then, those that dead workers
+ * left.
+ */
 export function moveFailedJobs(
   worker: Pick<Worker, 'on'>,
   deadLetters: Pick<DeadLetters, 'bury' | 'sweep'>,

@@ -6,15 +6,15 @@ import { startReplica, type Replica, type StartOptions } from './replica.ts';
 /** How long after a start that failed another one begins. */
 const AGAIN_MS = 5_000;
 
-/** As `startReplica`, and composes the replica anew in this process when other queues are to be consumed. */
+/** As `startReplica`, and when other queues are to be consumed, stops the parts in this process and creates them again. */
 export async function startFollowing(config: Config, log: Logger, options: StartOptions): Promise<Replica> {
-  /** Set too while a replica is still being composed: the record may change at any time. */
+  /** Set also while the parts are still being created, because the record may change at any time. */
   let isChangeWanted = false;
   let changing: Promise<void> | undefined;
   let [isStarted, isStopped] = [false, false];
 
   const start = (of: Config): Promise<Replica> => {
-    isChangeWanted = false; // it reads the record anew
+    isChangeWanted = false; // the new start reads the record again
     const onQueuesChanged = (): void => {
       isChangeWanted = true;
       follow();
@@ -56,7 +56,7 @@ export async function startFollowing(config: Config, log: Logger, options: Start
     }
   }
 
-  /** Credentials may have changed since the start. The pages stay where they are. */
+  /** The configuration now: credentials may have changed since the start. The pages keep their address. */
   async function configNow(url: string | undefined): Promise<Config> {
     const read = await Promise.resolve()
       .then(() => loadConfig(options.env))

@@ -31,15 +31,18 @@ interface WatchParts {
   readonly connection: Connection;
   readonly log: Logger;
   readonly onQueuesChanged: (() => void) | undefined;
-  /** For so long it is read again where Redis cannot answer now: a master of a cluster is away. */
+  /**
+   * How long the layout is tried again if Redis cannot answer now, for example since a master of a cluster does not.
+   * Milliseconds.
+   */
   readonly timeoutMs: number;
   /** Fires when the start is no longer wanted. */
   readonly signal: AbortSignal;
-  /** How often it is looked at; 5 s. */
+  /** How often the layout is read, in milliseconds. Default: 5,000. */
   readonly everyMs?: number;
 }
 
-/** Reads the layout now, and looks every 5 s whether it is another one. */
+/** Reads the layout now, and checks every 5 s whether it has changed. */
 export async function watchLayout(
   { queue }: Pick<Config, 'queue'>,
   { connection, log, onQueuesChanged, timeoutMs, signal, everyMs = LOOK_EVERY_MS }: WatchParts,
@@ -72,7 +75,10 @@ export async function watchLayout(
     log.info({ version: next.version, phase: next.phase, shards: next.prefixes.length }, FOLLOWED);
   }
 
-  /** What a killed command only prepared nobody else ends: it may be given up too. Two looks, since it may be started just now. */
+  /**
+   * Warns of a reshard whose command was killed after it had only prepared: no worker ends that one, since it may be given up
+   * too. It looks twice, because the command may have just started.
+   */
   async function lookForCommand(): Promise<void> {
     const { phase, next } = layout;
     const isAlone = phase === 'prepare' && (await connection.exists(`${layoutKey(queue.prefix)}:lease`)) === 0;
@@ -83,7 +89,7 @@ export async function watchLayout(
 
   const timer = setInterval(() => {
     looking ??= look()
-      .catch(() => undefined) // the connection's owner logs that Redis is away
+      .catch(() => undefined) // the connection's owner logs that Redis does not answer
       .finally(() => (looking = undefined));
   }, everyMs).unref();
   const stop = (): void => {
@@ -94,9 +100,9 @@ export async function watchLayout(
 }
 
 /**
- * How many jobs of this queue a worker may have at once, of those that WORKER_CONCURRENCY allows: they are shared among the queues of
- * one layout. In a change the queues of two layouts are consumed, and in `prepare` all jobs are in those of the first, so each layout
- * gets as many: a worker may have up to twice as many then.
+ * How many jobs of this queue a worker may have at once: the WORKER_CONCURRENCY places are shared among the queues of one
+ * layout. During a reshard the queues of two layouts are consumed, and in `prepare` all jobs are in those of the first. So each
+ * layout gets all places: a worker may then have up to twice as many jobs.
  */
 export function placesIn(prefix: string, { prefixes, next = [], former }: Layout, concurrency: number): number {
   const layouts = [prefixes, next, former[0] ?? []].filter((each) => each.includes(prefix));
@@ -112,7 +118,7 @@ const NOT_NEW =
 const ABANDONED =
   'a reshard is prepared, and no command goes on with it: notifications are still added to the former queues, and workers take those ' +
   'of both; go on: pushpacer reshard --to <to>; or give it up: pushpacer reshard --to <from>';
-/** How often each worker says so. */
+/** How often each worker logs this warning. */
 const ABANDONED_EVERY_MS = 600_000;
 const FOLLOWED = 'the record of the queues has changed, and is followed';
 
@@ -120,11 +126,14 @@ const FOLLOWED = 'the record of the queues has changed, and is followed';
 const SWEEP_EVERY_MS = 10_000;
 /** A lease that is not renewed ends after this. */
 const LEASE_MS = 10_000;
-/** A sweep gives its lease up after so long, for a moment: the command that waits for it goes on with a bar. */
+/**
+ * After this time a sweep gives up its lease for a moment, so that a `reshard` command that waits for the lease can go on, with
+ * a bar.
+ */
 const SHARE_MS = 2_000;
 const YIELD_MS = 1_000;
 const STOP_MS = 2_000;
-/** Between two batches Redis does something else. */
+/** The pause between two batches, so that Redis can do other work. */
 const PAUSE_MS = 5;
 
 interface SweepParts {
@@ -134,8 +143,9 @@ interface SweepParts {
 }
 
 /**
- * Moves what appears in former queues: a producer still uses the former number of shards, or a worker was killed while it had the last
- * jobs of one. And ends a reshard whose command was killed while it moved jobs. Without former queues it asks Redis for nothing.
+ * Moves what appears in former queues: a producer may still use the former number of shards, or a worker was killed while it
+ * had the last jobs of such a queue. Also ends a reshard whose command was killed while it moved jobs. Without former queues it
+ * sends nothing.
  */
 export function sweepFormer(
   { queue: names, outcomesMax }: Pick<Config, 'queue' | 'outcomesMax'>,
@@ -155,7 +165,7 @@ export function sweepFormer(
     let isMore = true;
     while (isMore && !isStopped()) {
       const lease = await takeLease(connection, names.prefix, LEASE_MS);
-      if (lease === undefined) return; // the command moves them
+      if (lease === undefined) return; // the `reshard` command moves them
       const renewing = setInterval(() => void lease.renew().catch(() => undefined), LEASE_MS / 4).unref();
       try {
         isMore = await sweepWith(lease);
@@ -167,7 +177,7 @@ export function sweepFormer(
     }
   }
 
-  /** Moves for a while. Answers whether there is more. */
+  /** Moves jobs for a while. Answers whether there are more. */
   async function sweepWith(lease: LayoutLease): Promise<boolean> {
     const known = await openLayout(connection, names);
     const mover = createMover({

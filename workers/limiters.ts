@@ -22,7 +22,10 @@ interface LimiterParts {
   readonly closing: AsyncDisposableStack;
 }
 
-/** The limiters of this replica, one for each kind, and what else decides about their slots. `closing` stops their clock. */
+/**
+ * The limiters of this worker, one for each kind, and the other parts that decide about their slots. `closing` stops their
+ * clock.
+ */
 export async function createLimiters(
   { policy, categories, quietHours, apartRules, waitReplicas, queue: { prefix } }: Config,
   parts: LimiterParts,
@@ -49,7 +52,7 @@ export async function createLimiters(
   };
 }
 
-/** The same limiter, with the time of each ask measured, also of those that got no answer. */
+/** The same limiter, but it measures the time of each ask, also of asks without an answer. */
 function timed(limiter: WaitingLimiter, metrics: Pick<Metrics, 'asked'>): WaitingLimiter {
   return {
     ...limiter,
@@ -60,7 +63,7 @@ function timed(limiter: WaitingLimiter, metrics: Pick<Metrics, 'asked'>): Waitin
   };
 }
 
-/** The same limiter, with it noted whether its asks get slots. */
+/** The same limiter, but it notes whether its asks get slots. */
 function watched(limiter: WaitingLimiter, { slots }: Pick<Metrics, 'slots'>): WaitingLimiter {
   return {
     ...limiter,
@@ -78,16 +81,16 @@ function watched(limiter: WaitingLimiter, { slots }: Pick<Metrics, 'slots'>): Wa
   };
 }
 
-/** For so long the slowest confirmation counts; then the next one does. */
+/** The slowest confirmation counts for so long; then the next one replaces it. */
 const SLOWEST_MS = 5_000;
 
 /**
- * The same limiter, which answers `admitted` only when replicas of Redis have the slot too. Without that a failover could lose the slot,
- * and it would be given again.
+ * The same limiter, but it answers `admitted` only when replicas of Redis have the slot too. Without that a failover could lose
+ * the slot, and the limiter would give it to another id.
  *
- * To confirm takes time, in which the slot could pass: then another slot has to be asked for and confirmed. So each ask is for a slot that
- * lies as far ahead as the slowest confirmation took lately. admit.lua ignores that for a new id: where confirmations are slow, a new
- * id asks twice.
+ * A confirmation takes time, in which the slot could pass: then another slot has to be asked for and confirmed. So each ask is
+ * for a slot that lies as far ahead as the slowest confirmation took lately. admit.lua ignores that for a new id: if
+ * confirmations are slow, a new id asks twice.
  */
 export function confirmed(limiter: WaitingLimiter, confirmOf: (recipientId: string) => Confirm): WaitingLimiter {
   let slowest = { tookMs: 0, at: -Infinity };
@@ -97,7 +100,7 @@ export function confirmed(limiter: WaitingLimiter, confirmOf: (recipientId: stri
       const confirm = confirmOf(ask.recipientId);
       const leadMs = Math.max(ask.leadMs ?? 0, slowest.tookMs);
       const answer = await limiter.admit(leadMs > 0 ? { ...ask, leadMs } : ask);
-      // Nobody sends on an admission that was given before.
+      // A pass does not send on an admission that was given before.
       if (answer.kind !== 'admitted' || answer.repeated) return answer;
       const begun = performance.now();
       await confirm();
@@ -108,7 +111,7 @@ export function confirmed(limiter: WaitingLimiter, confirmOf: (recipientId: stri
   };
 }
 
-/** The wait for replicas, with a log of those that are missing. */
+/** The wait for replicas; it logs if replicas are missing. */
 function createLoggedWait(waitReplicas: Config['waitReplicas'], { connections, log }: LimiterParts): ReplicaWait {
   const sparing = createSparing(TROUBLE_EVERY_MS);
   const wait = createReplicaWait(connections.limiter, waitReplicas);

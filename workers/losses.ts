@@ -8,7 +8,7 @@ import type { Connection } from '../src/redis/connection.ts';
 import { createStamp, type Loss } from '../src/redis/stamp.ts';
 import { addressOf } from '../src/redis/target.ts';
 
-/** Notices that a Redis has lost what was stored in it, or may evict it: in the log, in the metrics, and in Redis for `status`. */
+/** Notices that a Redis has lost data, or may evict keys, and reports it: in the log, in the metrics, and in Redis for `status`. */
 export interface LossWatch {
   /** The servers whose `maxmemory-policy` is not `noeviction`, as of the last look. */
   evicting(): readonly Evicting[];
@@ -31,9 +31,9 @@ export interface LossParts {
   readonly everyMs?: number;
 }
 
-/** And at once when the connection is back. Each look is one call of a script for each stamp. */
+/** How often it looks; it also looks at once when the connection is back. Each look is one call of a script for each stamp. */
 const LOOK_EVERY_MS = 10_000;
-/** A Redis that is full may evict all the time. */
+/** How often an eviction is reported at most: a Redis that is full may evict all the time. */
 const TOLD_EVERY_MS = 60_000;
 const STOP_MS = 500;
 
@@ -52,14 +52,14 @@ export function watchLosses(parts: LossParts): LossWatch {
     let looking: Promise<void> | undefined;
 
     async function look(): Promise<void> {
-      const looks = await Promise.allSettled(stamps.map((stamp) => stamp())); // a master of a cluster may be away
+      const looks = await Promise.allSettled(stamps.map((stamp) => stamp())); // a master of a cluster may not answer
       const found = looks.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
       if (found.length === 0) return;
       const before = policies;
       policies = [...new Set(found.flatMap(({ policy }) => (policy && policy !== 'noeviction' ? [policy] : [])))];
       for (const policy of policies)
         if (!before.includes(policy)) log.warn({ redis: addressOf(connection), policy }, MAY_EVICT);
-      // Several stamps on one master of a cluster find the same.
+      // Several stamps on one master of a cluster find the same loss.
       const all = found.flatMap(({ losses }) => losses);
       for (const loss of new Map(all.map((each) => [`${each.kind} ${each.server.runId}`, each])).values())
         await tell({ ...loss, redis: name });
@@ -73,10 +73,10 @@ export function watchLosses(parts: LossParts): LossWatch {
       await noteLoss(redis, prefix, loss);
     }
 
-    /** One at a time: while Redis is away a look waits. */
+    /** One look at a time: while Redis does not answer, a look waits. */
     const tick = (): void => {
       looking ??= look()
-        .catch(() => undefined) // the connection's owner logs that Redis is away
+        .catch(() => undefined) // the connection's owner logs that Redis does not answer
         .finally(() => (looking = undefined));
     };
     connection.on('ready', tick);

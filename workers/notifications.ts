@@ -1,22 +1,22 @@
 /**
- * One replica of the worker: the only place where its parts are created. The files, in the order of a start:
+ * One worker: the only place where its parts are created. The files, in the order of a start:
  *
  * - notifications.ts: the program, from its environment to its exit
  * - parent.ts: whether npm started it, and whether npm has ended
- * - follow.ts: composes the replica anew when the queues change
+ * - follow.ts: creates the parts again when the queues change
  * - replica.ts: all parts, created in order and closed in the reverse order
- * - layout.ts: which queues there are; what appears in former ones
+ * - layout.ts: which queues there are; moves what appears in former ones
  * - redis.ts: the connections, and the queues of each shard
  * - accounts.ts: the provider and the quota of each account; new credentials without a restart
- * - breakers.ts: the circuit breakers, in the log and counted
- * - reach.ts: which providers cannot be reached, and since when, in the log
- * - wedge.ts: whether it has stopped to take jobs although it could
- * - losses.ts: whether Redis has lost what was stored in it, or may evict it
- * - pages.ts: `/metrics`, `/healthz` and `/readyz`, and this replica in the registry of workers
+ * - breakers.ts: the circuit breakers, logged and counted
+ * - reach.ts: logs which providers cannot be reached, and since when
+ * - wedge.ts: notices that the worker has stopped taking jobs although it could
+ * - losses.ts: notices that Redis has lost data, or may evict keys
+ * - pages.ts: `/metrics`, `/healthz` and `/readyz`, and this worker's entry in the registry of workers
  * - passes.ts: what a pass does with its job
  * - limiters.ts: the limiters, timed and counted, and confirmed by replicas of Redis
  * - watchers.ts: what looks at passes and at replies of providers: log, metrics, traces, stories, the stream of outcomes
- * - consumer.ts: one queue: its worker, its clock, and the locks that were lost
+ * - consumer.ts: one queue: its BullMQ worker, its clock, and the locks that were lost
  * - dead-letters.ts: failed jobs moved to the dead letters, and dead letters beyond their bounds removed
  */
 import { isatty } from 'node:tty';
@@ -32,7 +32,7 @@ import { columnsOf } from '../src/terminal/text.ts';
 import { findParent, isUnattended, STARTED_BY_NPM, whenGone, type Parent } from './parent.ts';
 import { startFollowing } from './follow.ts';
 
-/** One replica, from the environment, until SIGTERM or SIGINT. Exit 1 where it cannot start, 2 on bad usage. */
+/** Runs one worker, by its environment, until SIGTERM or SIGINT. Exit 1 if it cannot start, 2 on bad usage. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand(
     'worker',
@@ -87,7 +87,10 @@ const NO_CREDENTIALS =
   'no platform has credentials (ALLOW_NO_CREDENTIALS): this worker sends nothing. Other workers get its notifications; where ' +
   'none has credentials for as long as CREDENTIALS_WAIT, they become dead letters, provider-not-configured';
 
-/** Node itself would print all fields of the error, and Redis's client keeps the arguments of a refused command in one. */
+/**
+ * Without this handler Node would print all fields of the error, and Redis's client puts the arguments of a refused command
+ * into one.
+ */
 function exitOnUncaught(log: Logger): void {
   process.on('uncaughtException', (error: unknown) => {
     log.fatal(
@@ -100,14 +103,17 @@ function exitOnUncaught(log: Logger): void {
 
 const HAS_TERMINAL = isatty(1);
 
-/** Whether the terminal that the worker was started in is gone. SIGHUP then means to stop, and otherwise to read the files anew. */
+/**
+ * Whether the terminal in which the worker was started is closed. SIGHUP then means to stop; otherwise it means to read the
+ * files again.
+ */
 function isTerminalClosed(): boolean {
   return HAS_TERMINAL && !isatty(1);
 }
 
 /**
- * Stops the worker on the first signal, also while it is starting, and exits with 0, or 1 where that failed. A second
- * signal exits at once. The answer fires with the first signal.
+ * Stops the worker on the first signal, also while it is starting, and exits with 0, or with 1 if the stop failed. A second
+ * signal exits at once. The returned signal fires with the first one.
  */
 function onStop(log: Logger, parent: Parent, stop: () => Promise<void>): AbortSignal {
   const stopping = new AbortController();
@@ -134,9 +140,9 @@ function onStop(log: Logger, parent: Parent, stop: () => Promise<void>): AbortSi
   };
   process.on('SIGTERM', begin).on('SIGINT', begin);
   process.on('SIGHUP', (why) => {
-    if (isTerminalClosed() && !stopping.signal.aborted) begin(why); // the shell may send it a second time
+    if (isTerminalClosed() && !stopping.signal.aborted) begin(why); // the shell may send SIGHUP a second time
   });
-  // A worker that was started with an IPC channel (by the demo, say), or by npm, ends with its parent.
+  // A worker that was started with an IPC channel (for example by the demo), or by npm, ends with its parent.
   const end = (why: string) => (): void => {
     if (!stopping.signal.aborted) begin(why);
   };

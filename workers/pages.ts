@@ -24,23 +24,23 @@ import type { ReachWatch, UnreachedServer } from './reach.ts';
 import { isAnswered, type WedgeWatch } from './wedge.ts';
 
 export interface PagesParts {
-  /** The queue's and the limiter's. */
+  /** The connections to the queue's Redis and to the limiter's. */
   readonly connections: readonly AskedConnection[];
-  /** One in each hash slot without which it takes no jobs. On a cluster their masters must answer. */
+  /** One key in each hash slot that the worker needs to take jobs. On a cluster the masters of these keys must answer. */
   readonly keys: readonly string[];
   readonly consumers: readonly Consumer[];
   readonly metrics: Metrics;
-  /** What has credentials here, with its breaker unless that is closed. */
+  /** The services with credentials here, each with its breaker, which is undefined if it is closed. */
   readonly services: () => Iterable<readonly [Service, OpenBreaker | undefined]>;
   readonly reach: Pick<ReachWatch, 'unreached'>;
   readonly wedge: Pick<WedgeWatch, 'wedged'>;
   readonly log: Logger;
 }
 
-/** A page, and the start, do not wait longer for an answer of Redis. */
+/** A page, and the start, wait at most this long for an answer of Redis. */
 const ANSWER_TIMEOUT_MS = 1_000;
 
-/** `/metrics`, `/healthz` and `/readyz` of this replica. Rejects with InputError if it cannot listen there. */
+/** Serves `/metrics`, `/healthz` and `/readyz` of this worker. Rejects with InputError if it cannot listen there. */
 export function serveReplica(
   address: { readonly host: string; readonly port: number },
   { connections, keys, consumers, metrics, services, reach, wedge, log }: PagesParts,
@@ -54,7 +54,8 @@ export function serveReplica(
     ready: async () => {
       const redis = (await Promise.all(connections.map((connection) => answers(connection, keys)))).every(Boolean);
       const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
-      // An open breaker, or a provider that cannot be reached, does not make it unready: a new one could not send either.
+      // An open breaker, or a provider that cannot be reached, does not make the worker unready: a new worker could not send
+      // either.
       const providers = describeProviders(services(), reach.unreached(), Date.now());
       return { ok: redis && consuming, detail: { redis, consuming, ...providers } };
     },
@@ -72,8 +73,8 @@ export function serveReplica(
 const WEDGED = 'it asks for no more jobs, although jobs wait, places are free and Redis answers: restart it';
 
 /**
- * What `/readyz` says: every provider of the environment's app; of the other apps, and of single servers (`webpush@host`), those
- * whose breaker is not closed, or which cannot be reached.
+ * What `/readyz` shows: every provider of the environment's app; other apps and single servers (`webpush@host`) only if their
+ * breaker is not closed or they cannot be reached.
  *
  * @param unreached by service
  */
@@ -110,7 +111,7 @@ function describeUnreached({ host, failure: { cause, forMs } }: UnreachedServer,
 
 type AskedConnection = Pick<Connection, 'isCluster' | 'exists' | 'ping'>;
 
-/** A cluster's client sends a PING to any node. */
+/** Whether Redis answers. On a cluster each key's master is asked, because the client sends a PING to any node. */
 function answers(connection: AskedConnection, keys: readonly string[]): Promise<boolean> {
   const asking = connection.isCluster ? Promise.all(keys.map((key) => connection.exists(key))) : connection.ping();
   return isAnswered(asking, ANSWER_TIMEOUT_MS);
@@ -132,7 +133,7 @@ type Known = Pick<
   'queue' | 'policy' | 'categories' | 'quietHours' | 'apartRules' | 'concurrency' | 'lockMs' | 'outcomesMax'
 >;
 
-/** Writes this replica into the registry of workers. */
+/** Writes this worker into the registry of workers. */
 export async function startReplicaPresence(config: Known, parts: PresenceParts): Promise<Presence> {
   const { redis } = parts;
   const { policy, categories, quietHours, apartRules, queue } = config;
@@ -150,17 +151,17 @@ export interface SharedParts {
   readonly redis: Connection;
   /** Absent: the limiter's Redis is the queue's. */
   readonly limiterRedis?: Connection | undefined;
-  /** One for each shard. */
+  /** The queue of each shard. */
   readonly queues: readonly Queue[];
   readonly prefix: string;
   readonly accounts: Pick<Accounts, 'quotas' | 'quotaRules'>;
   readonly registry: Registry;
 }
 
-/** Quotas of apps beyond so many are not read: each is a call to Redis. */
+/** The quotas of apps beyond this number are not read, since each read is a call to Redis. */
 const MOST_QUOTAS = 50;
 
-/** Shows in the metrics of this replica what all of them together have to do, and how Redis and the quotas are. */
+/** Shows in the metrics of this worker the work of all workers together, and the state of Redis and of the quotas. */
 export function showShared({ redis, limiterRedis, queues, prefix, accounts, registry }: SharedParts): void {
   createQueueMetrics(registry, async () => {
     const found = await inTime(Promise.all([readAges(queues, redis), readWorkers(redis, prefix)]));
@@ -186,12 +187,12 @@ export function showShared({ redis, limiterRedis, queues, prefix, accounts, regi
   });
 }
 
-/** Undefined where Redis does not answer in time. */
+/** The result; undefined if Redis does not answer in time. */
 function inTime<T>(reading: Promise<T>): Promise<T | undefined> {
   return within(reading, ANSWER_TIMEOUT_MS).catch(() => undefined);
 }
 
-/** What changes is read at each call. */
+/** The facts of this worker. Facts that change are read at each call. */
 function factsOf(
   { concurrency, lockMs, outcomesMax }: Known,
   { consumers, accounts, breakers, reach, metrics, losses, layout }: PresenceParts,
@@ -227,7 +228,7 @@ function factsOf(
       apps,
       appCount: apps.length,
       accounts: accountNames,
-      // All instants of the registry are on Redis's clock.
+      // All instants in the registry are on Redis's clock.
       breakers: open.map(({ service, trouble, code, since, until }) => {
         return { service, trouble, code, since: onRedis(since), until: onRedis(until) };
       }),

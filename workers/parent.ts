@@ -3,20 +3,20 @@ import { isatty } from 'node:tty';
 import type { Environment } from '../src/environment/values.ts';
 
 /**
- * npm and npx stand between a supervisor and its worker, and do not hand every signal on: after a SIGTERM they are gone, and the worker
- * would go on alone, where nobody can stop it any more. So such a worker says at the start how it should be started, and ends when
- * npm has ended.
+ * npm and npx stand between a supervisor and its worker, and do not pass every signal on: after a SIGTERM they have ended, and
+ * the worker would go on alone, where no supervisor can stop it. So such a worker says at the start how it should be started,
+ * and ends when npm has ended.
  */
 export interface Parent {
-  /** npm, npx or a program like them started this process, directly or by a shell of its own. */
+  /** npm, npx or a similar program started this process, directly or by a shell of its own. */
   readonly isNpm: boolean;
   /** Whether npm has ended since, and left this process behind. */
   isGone(): boolean;
 }
 
-/** What is known of a process. */
+/** What the system knows about a process. */
 interface Known {
-  /** Its arguments with spaces between them, or its title where it has given itself one, as npm does. */
+  /** Its arguments with spaces between them; or its title, if it has set one, as npm does. */
   readonly command: string;
   readonly parentPid: number;
 }
@@ -24,22 +24,23 @@ interface Known {
 export interface Processes {
   /** The parent of this process now. */
   parentPid(): number;
-  /** Undefined where it has ended, or the system does not say (there is no /proc). */
+  /** Undefined if the process has ended, or the system does not say (there is no /proc). */
   look(pid: number): Known | undefined;
 }
 
 /** `npm exec pushpacer worker`, `node /usr/lib/node_modules/npm/bin/npx-cli.js pushpacer`, `node /opt/yarn.cjs worker`. */
 const NPM = /(^|[/ ])(npm|npx|pnpm|pnpx|yarn|yarnpkg)(-cli)?(\.[cm]?js)?( |$)/;
-/** The shell that npm runs a command with. */
+/** The shell by which npm runs a command. */
 const SHELL = /(^|\/)(sh|bash|dash|ash|zsh) -\w*c /;
 
-/** Looks who started this process. */
+/** Finds out which program started this process. */
 export function findParent(env: Environment, processes: Processes = thisSystem): Parent {
   const none: Parent = { isNpm: false, isGone: () => false };
   if (env['npm_command'] === undefined && env['npm_lifecycle_event'] === undefined) return none;
   const parentPid = processes.parentPid();
   const parent = processes.look(parentPid);
-  // Without a look at the parent, only npm's variables decide. (With it they do not: children of npm's programs inherit them too.)
+  // If the parent cannot be looked at, npm's variables decide. (Otherwise they do not, because children of npm's programs
+  // inherit them too.)
   if (parent === undefined || NPM.test(parent.command)) {
     return { isNpm: true, isGone: () => processes.parentPid() !== parentPid };
   }
@@ -65,14 +66,14 @@ const thisSystem: Processes = {
   },
 };
 
-/** Whether nobody is there who could press Ctrl-C: a supervisor started this process. */
+/** Whether nobody could press Ctrl-C, because a supervisor started this process. */
 export function isUnattended(): boolean {
   return !isatty(0);
 }
 
 const LOOK_EVERY_MS = 1_000;
 
-/** Calls back once when npm has ended. It keeps no process alive. */
+/** Calls `gone` once when npm has ended. It keeps no process alive. */
 export function whenGone(parent: Parent, gone: () => void): void {
   if (!parent.isNpm) return;
   const timer = setInterval(() => {

@@ -18,7 +18,7 @@ import { createReplyListener, createWatchers, type WatcherParts } from './watche
 
 interface PassParts extends Omit<WatcherParts, 'queuesOf'> {
   readonly accounts: Accounts;
-  /** All that this replica consumes. */
+  /** All queues that this worker consumes. */
   readonly queues: readonly Queue[];
   /** Fires when the grace period of a stop is over. */
   readonly signal: AbortSignal;
@@ -26,7 +26,10 @@ interface PassParts extends Omit<WatcherParts, 'queuesOf'> {
   readonly closing: AsyncDisposableStack;
 }
 
-/** What a pass does with its job: a notification is delivered, a job named `cancel` cancels what waits; and what ended without a pass. */
+/**
+ * What a pass does with its job: it delivers a notification, or for a job named `cancel` it cancels what waits. Also gives back
+ * what a notification held that ended without a pass.
+ */
 export async function createPasses(
   config: Config,
   parts: PassParts,

@@ -6,9 +6,9 @@ import type { AccountReach, Accounts } from './accounts.ts';
 /** A server that cannot be reached. */
 export type UnreachedServer = AccountReach & { readonly failure: ReachFailure };
 
-/** Which providers cannot be reached, also while there is nothing to send: a breaker opens only by answers to sends. */
+/** Knows which providers cannot be reached, also while there is nothing to send: a breaker opens only by answers to sends. */
 export interface ReachWatch {
-  /** By service; of several servers the one that is away for the longest time. */
+  /** By service; if several servers of a service cannot be reached, the one that could not be reached for the longest time. */
   unreached(): ReadonlyMap<Service, UnreachedServer>;
   stop(): void;
 }
@@ -24,7 +24,7 @@ const LOOK_EVERY_MS = 1_000;
 /** The second warning comes after this, the third after twice this, and so on. */
 const WARN_AGAIN_MS = 10_000;
 
-/** Warns when a server cannot be reached, again each time that this has lasted twice as long, and logs the end. */
+/** Warns when a server cannot be reached, warns again each time that this has lasted twice as long, and logs the end. */
 export function watchReach({ accounts, log, everyMs = LOOK_EVERY_MS }: ReachParts): ReachWatch {
   const warned = new Map<string, { readonly last: UnreachedServer; readonly againMs: number }>();
 
@@ -64,13 +64,13 @@ export function watchReach({ accounts, log, everyMs = LOOK_EVERY_MS }: ReachPart
     unreached() {
       const all = accounts.reach().filter(isUnreached);
       const byTime = all.toSorted((a, b) => a.failure.forMs - b.failure.forMs);
-      return new Map(byTime.map((each) => [serviceOf(each.account, each.server), each])); // the last one stays
+      return new Map(byTime.map((each) => [serviceOf(each.account, each.server), each])); // the last one of a service stays
     },
     stop: () => clearInterval(timer),
   };
 }
 
-/** 10 s, 20 s, 40 s, …: the first one that is still ahead. */
+/** Of the times 10 s, 20 s, 40 s, … the first one that is still ahead. */
 function nextWarningMs(forMs: number): number {
   let atMs = WARN_AGAIN_MS;
   while (atMs <= forMs) atMs *= 2;

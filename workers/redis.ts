@@ -20,31 +20,31 @@ import { addressOf } from '../src/redis/target.ts';
 
 /** How long the limiter and the quotas wait for an answer of Redis before the job is put back. */
 export const LIMITER_TIMEOUT_MS = 2_000;
-/** How often the same trouble is logged: a Redis that is away or full makes it many times a second. */
+/** How often the same trouble is logged at most: during an outage it may occur many times a second. */
 export const TROUBLE_EVERY_MS = 5_000;
 const RETRY_MS = 500;
-/** One try to connect: long enough for a look at the port, where the error does not say what is wrong. */
+/** How long one try to connect takes: long enough to look at the port if the error does not say what is wrong. */
 const TRY_MS = 1_500;
 
 export interface Connections {
-  /** For the queue, the breakers' listeners and the dead letters: commands wait until Redis is back. */
+  /** For the queue, the breakers' listeners and the dead letters: commands wait until Redis answers again. */
   readonly queue: Connection;
-  /** For the limiter, the quotas and the breakers: a command that cannot be done now fails now. */
+  /** For the limiter, the quotas and the breakers: a command that cannot be sent now fails now. */
   readonly limiter: Connection;
 }
 
 export interface ConnectOptions {
   /** Fires when the start is no longer wanted. */
   readonly signal: AbortSignal;
-  /** Redis may come up after its workers: so long it is tried again. */
+  /** How long the connection is tried again: Redis may start after its workers. */
   readonly timeoutMs: number;
 }
 
 /**
- * Opens the connections of a replica, and logs when one is lost and when it is back. `closing` closes them.
+ * Opens the connections of a worker, and logs when one is lost and when it is back. `closing` closes them.
  *
- * @throws RedisAwayError with the last reason, where Redis could not be reached in time; at once where waiting does not help, such
- * as with a wrong password
+ * @throws RedisAwayError with the last reason, if Redis could not be reached in time; at once if waiting does not help, such as
+ * with a wrong password
  */
 export async function connect(
   config: Pick<Config, 'redis' | 'limiterRedis'>,
@@ -63,7 +63,7 @@ export async function connect(
   return { queue, limiter };
 }
 
-/** One line for each trouble, and one when all connections that were lost are back. */
+/** Logs one line for each trouble, and one when all lost connections are back. */
 function logLosses(connections: readonly Connection[], log: Logger, starting: { readonly isOver: boolean }): void {
   watchOutages(connections, {
     sparing: createSparing(TROUBLE_EVERY_MS),
@@ -93,9 +93,9 @@ const LOST: Readonly<Record<RedisTrouble, string>> = {
 };
 
 /**
- * As `whenReady`, but a connection that failed is tried again. A client of a cluster asks one node whether the cluster is whole, and
- * waits for its answer without an end, such as while that node loads its data. So if two tries find it there, it begins anew, and asks
- * any node.
+ * As `whenReady`, but a connection that failed is tried again. The client of a cluster asks one node whether the cluster is
+ * whole, and waits for the answer without a limit, for example while that node loads its data. So if two tries find the client
+ * in that state, it connects again, and asks any node.
  */
 async function untilReady(connection: Connection, timeoutMs: number, signal: AbortSignal): Promise<void> {
   const deadline = performance.now() + timeoutMs;
@@ -116,8 +116,8 @@ async function untilReady(connection: Connection, timeoutMs: number, signal: Abo
       } catch (error) {
         if (error instanceof RedisAwayError && isLasting(error.trouble)) throw error;
         const refusal = await refusalOf(nodes.values());
-        if (lastError === undefined) connection.emit('error', refusal ?? (error as Error).cause ?? error); // nobody else reports it
-        // "No answer within 1500 ms" does not say why: the last error of the connection does.
+        if (lastError === undefined) connection.emit('error', refusal ?? (error as Error).cause ?? error); // only here is it reported
+        // "No answer within 1500 ms" does not say why, but the last error of the connection does.
         if (performance.now() > deadline) throw new RedisAwayError(addressOf(connection), refusal ?? lastError);
         const isAsking = connection instanceof Cluster && connection.status === 'connect';
         if (isAsking && wasAsking) connection.disconnect(true);
@@ -130,11 +130,14 @@ async function untilReady(connection: Connection, timeoutMs: number, signal: Abo
   }
 }
 
-/** What a node of a cluster says that cannot work now: it loads its data, say. Undefined where none says so in time. */
+/**
+ * Why a node of a cluster cannot work now, in its own words; for example it loads its data. Undefined if no node says so in
+ * time.
+ */
 async function refusalOf(nodes: Iterable<Redis>): Promise<Error | undefined> {
   const asked = Array.from(nodes, async (node) => {
     const own = node.duplicate({ enableReadyCheck: false, enableOfflineQueue: true, retryStrategy: null });
-    own.on('error', () => undefined); // the command that failed says it
+    own.on('error', () => undefined); // the command that failed reports it
     try {
       await within(own.ping(), TRY_MS);
     } catch (error) {

@@ -24,34 +24,37 @@ import { watchReach } from './reach.ts';
 import { connect, LIMITER_TIMEOUT_MS, openQueues, type ConnectOptions } from './redis.ts';
 import { watchWedge } from './wedge.ts';
 
-/** A running replica. */
+/** A running worker. */
 export interface Replica {
-  /** Where `/metrics`, `/healthz` and `/readyz` are; undefined where they are off. */
+  /** The address of `/metrics`, `/healthz` and `/readyz`; undefined if they are off. */
   readonly url: string | undefined;
-  /** BullMQ's id of its worker for each queue: the value of a job lock is `<id>:<number>`. */
+  /** BullMQ's id of its own worker for each queue: the value of a job lock is `<id>:<number>`. */
   readonly workerIds: readonly string[];
-  /** Reads the files of the credentials anew. @param why for the log */
+  /** Reads the files of the credentials again. @param why for the log */
   reload(why: string): void;
-  /** Takes no more jobs, finishes those under way within the grace period, gives back the rest, closes everything. */
+  /** Takes no more jobs, finishes those under way within the grace period, gives back the others, and closes everything. */
   stop(): Promise<void>;
 }
 
-/** How long a worker that comes up before its Redis waits for it. */
+/** How long a worker that starts before its Redis waits for Redis. */
 const START_TIMEOUT_MS = 30_000;
-/** How long sends may take to end after they were aborted, and a part to close. */
+/** How long aborted sends may take to end, and a part to close. */
 const ABORT_MS = 2_000;
 
 export interface StartOptions extends Pick<ConnectOptions, 'signal'> {
-  /** Called when other queues are to be consumed: stop this replica and start another one. Default: it goes on with those it has. */
+  /**
+   * Called when other queues are to be consumed: stop this worker and start another one. Default: it goes on with the same
+   * queues.
+   */
   readonly onQueuesChanged?: () => void;
   readonly timeoutMs?: number;
-  /** What `config` was read from. Its files are read again when they change. */
+  /** The environment from which `config` was read. The files that it names are read again when they change. */
   readonly env: Environment;
-  /** For how long it must take no job before `/healthz` says so. Default: WEDGED_AFTER_MS. */
+  /** How long the worker must take no job before `/healthz` reports it, in milliseconds. Default: WEDGED_AFTER_MS. */
   readonly wedgedAfterMs?: number;
 }
 
-/** Config -> parts -> a replica that consumes. Rejects, with everything closed again, where a part cannot be had. */
+/** Creates all parts of a worker, and starts to consume. Rejects if a part cannot be created, when everything is closed again. */
 export async function startReplica(config: Config, log: Logger, options: StartOptions): Promise<Replica> {
   const closing = new AsyncDisposableStack();
   try {
@@ -62,7 +65,7 @@ export async function startReplica(config: Config, log: Logger, options: StartOp
   }
 }
 
-/** @param closing closes the parts, in the reverse of the order in which they are created here */
+/** @param closing closes the parts, in the reverse order of their creation */
 async function compose(
   config: Config,
   log: Logger,
@@ -87,7 +90,7 @@ async function compose(
   closing.defer(() => within(accounts.close(), ABORT_MS));
   const { faults } = accounts.apply(config);
   if (faults.length > 0) throw new InputError('bad credentials', faults);
-  await accounts.connect(); // this only connects: nothing is sent that no producer enqueued
+  await accounts.connect(); // this only connects: only what a producer enqueued is ever sent
 
   const consumers: Consumer[] = [];
   const metrics = createMetrics({
@@ -103,7 +106,7 @@ async function compose(
   });
   const breakers: Breakers = startBreakers(config, { redis: limiterRedis, metrics, log });
   closing.defer(() => breakers.close());
-  /** Of what has credentials here: the breakers of platforms that are off say nothing. */
+  /** The services that have credentials here: the breakers of platforms that are off say nothing. */
   const services = () => {
     const known = new Set(accounts.names());
     return [...breakers.all()].filter(([service]) => known.has(accountIn(service)));
@@ -117,7 +120,7 @@ async function compose(
   closing.defer(() => reach.stop());
   const rotation = startRotation({ env: connecting.env, files: config.files, accounts, use, log });
   closing.defer(() => rotation.stop());
-  // Before the first job is taken: a replica whose pages cannot be served must not take any.
+  // Done before the first job is taken: a worker whose pages cannot be served must not take any.
   const wedge = watchWedge({ consumers, queues, connection: redis, log, boundMs: connecting.wedgedAfterMs });
   closing.defer(() => wedge.stop());
   const keys = [layoutKey(prefix), ...queues.map((queue) => queue.toKey('meta'))];
@@ -183,7 +186,7 @@ async function compose(
   };
 }
 
-/** The rules that can make a notification wait, under their names in the metrics: those of the policies and of the quotas. */
+/** The names in the metrics of the rules that can make a notification wait: the rules of the policies and of the quotas. */
 function rulesOf({ policy, categories, apartRules, ...credentials }: Config): string[] {
   const ofCategories = Object.entries(categories).flatMap(([name, each]) => limitsOf(each, name));
   const apart = Object.values(apartRules).flatMap((rules) => limitsOf({ rules, minGapMs: 0 }, undefined));
@@ -194,7 +197,7 @@ function rulesOf({ policy, categories, apartRules, ...credentials }: Config): st
   return [...new Set(['quiet', 'block', SEND_AFTER, ...limits, ...quotas])];
 }
 
-/** The jobs that take a place now, and how many places there are. */
+/** How many jobs take a place now, and how many places there are. */
 function placesOf(consumers: readonly Consumer[]): { readonly inHand: number; readonly places: number } {
   const all = consumers.map(({ worker }) => worker.inHand);
   return {

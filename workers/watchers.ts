@@ -30,11 +30,11 @@ export interface WatcherParts {
   readonly onLockLost: (jobId: string) => void;
   readonly metrics: Metrics;
   readonly log: Logger;
-  /** Says whether traces are wanted. */
+  /** The environment, which says whether traces are wanted. */
   readonly env: Environment;
 }
 
-/** What looks at each pass: a line for each. Undefined is what the configuration does not ask for. */
+/** Everything that looks at each pass, one line for each. Undefined: the configuration does not ask for it. */
 export async function createWatchers(config: Config, parts: WatcherParts): Promise<readonly Watcher[]> {
   const { metrics, log, onLockLost } = parts;
   const watchers = [
@@ -47,7 +47,7 @@ export async function createWatchers(config: Config, parts: WatcherParts): Promi
   return watchers.filter((watcher) => watcher !== undefined);
 }
 
-/** Records stories where HISTORY_MAX is set. */
+/** Records stories if HISTORY_MAX is set. */
 function recorderOf(
   { history: { max, maxAgeMs }, lockMs }: Config,
   { connections, queuesOf, layout, log }: WatcherParts,
@@ -80,7 +80,7 @@ async function tracerOf(
   return tracing && createPassTracer(tracing);
 }
 
-/** Writes the stream of outcomes where OUTCOMES_MAX is set. */
+/** Writes the stream of outcomes if OUTCOMES_MAX is set. */
 function outcomesOf(
   { outcomesMax: max, lockMs }: Config,
   { connections, layout, log }: WatcherParts,
@@ -94,7 +94,7 @@ function outcomesOf(
 const OUTCOMES_LOST =
   'Redis did not take an outcome for the stream of outcomes; its consumers do not see it, and the notification is ended all the same';
 
-/** Logs what Redis did not take; the same error only from time to time. */
+/** Logs a story or an outcome that Redis did not take; the same error only from time to time. */
 function createLossLog(log: Logger, message: string) {
   const sparing = createSparing(TROUBLE_EVERY_MS);
   return ({ id, outcome }: Pick<Outcome, 'id' | 'outcome'>, error: unknown): void => {
@@ -103,7 +103,7 @@ function createLossLog(log: Logger, message: string) {
   };
 }
 
-/** Counts each reply, logs those that are no acceptance, and reports tokens that are gone or wrong to the producer. */
+/** Counts each reply, logs replies that are not acceptances, and reports tokens that are gone or wrong to the producer. */
 export function createReplyListener(
   { queue: { prefix } }: Config,
   { connections, breakers, metrics, log }: Pick<WatcherParts, 'connections' | 'breakers' | 'metrics' | 'log'>,
@@ -118,7 +118,7 @@ export function createReplyListener(
     log[levelOf(reply)](line, messageOf(reply));
 
     if (reply.meaning !== 'gone' && reply.meaning !== 'bad-token') return;
-    // While the breaker says that the app's configuration is wrong, a token may be a good one.
+    // While the breaker says that the app's configuration is wrong, a refused token may be good.
     const isMisconfigured = breakers.current(serviceOfDevice(device))?.trouble === 'configuration';
     if (reply.meaning === 'bad-token' && isMisconfigured) return;
     const entry = {
@@ -139,13 +139,13 @@ export function createReplyListener(
 const NOT_REPORTED =
   'an invalid token could not be reported to the stream of invalid tokens; the next alert to it reports it again';
 
-/** An operator has to act on refused credentials, a producer on a refused alert; the rest is everyday. */
+/** An operator has to act on refused credentials, and a producer on a refused alert; other replies need no action. */
 function levelOf({ meaning, trouble, setUp }: Reply): 'error' | 'warn' | 'info' {
   if (needsOperator(trouble) || setUp === true) return 'error';
   return meaning === 'bad-token' || meaning === 'rejected' ? 'warn' : 'info';
 }
 
-/** What comes next for the device. What comes next for the notification is in the line of the pass. */
+/** Says what happens next for the device. The line of the pass says what happens next for the notification. */
 function messageOf({ meaning, trouble, unsent, setUp }: Reply): string {
   if (setUp === true) return SET_UP;
   if (needsOperator(trouble))

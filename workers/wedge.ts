@@ -6,16 +6,16 @@ import { readOldestTakeable } from '../src/queue/overview.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import type { Consumer } from './consumer.ts';
 
-/** A queue of which this replica takes no jobs, although it could. */
+/** A queue from which this worker takes no jobs, although it could. */
 export interface Wedge {
-  /** For how long no ask for a job was answered, at least. */
+  /** For at least how long no ask for a job was answered, in milliseconds. */
   readonly forMs: number;
-  /** For how long a job that nobody takes could have been taken. */
+  /** For how long the oldest job that no worker takes could have been taken, in milliseconds. */
   readonly oldestDueMs: number;
 }
 
 export interface WedgeParts {
-  /** Those that have started, in the order of `queues`. */
+  /** The consumers that have started, in the order of `queues`. */
   readonly consumers: readonly Pick<Consumer, 'worker' | 'isRunning'>[];
   readonly queues: readonly Queue[];
   readonly connection: Connection;
@@ -25,30 +25,30 @@ export interface WedgeParts {
 }
 
 export interface WedgeWatch {
-  /** The first wedge that there is now. Asks nobody. */
+  /** The first wedge that exists now. Sends nothing to Redis. */
   wedged(): Wedge | undefined;
   stop(): void;
 }
 
 /**
- * A worker that can ask for jobs does so every 10 s, and every 30 s in a queue that is rate limited. If its blocking connection goes
- * silent, BullMQ opens a new one after 2 to 12 s. So only one that will not ask by itself any more is still for this long.
+ * A worker that can ask for jobs does so every 10 s, and every 30 s in a queue that is rate limited. If its blocking connection
+ * goes silent, BullMQ opens a new one after 2 to 12 s. So a worker that is still for this long will not ask by itself any more.
  */
 export const WEDGED_AFTER_MS = 60_000;
-/** How many looks there are in that time. Each must find the worker still, and Redis there. */
+/** How many looks there are in that time. At each of them the worker must be still, and Redis must answer. */
 const LOOKS = 12;
 
 /**
- * Notices that this replica has stopped to take jobs: it is alive, and its connection for commands works, but its loop around the
- * blocking connection waits for an answer that never comes (BullMQ's issues 4378, 4479 and 4585 had three causes of that). That is
- * so if at each of LOOKS looks in a row
+ * Notices that this worker has stopped taking jobs: it is alive, and its connection for commands works, but its loop around the
+ * blocking connection waits for an answer that never comes (BullMQ's issues 4378, 4479 and 4585 had three causes of that). That
+ * is the case if at each of LOOKS looks in a row
  *
  * - the worker runs, and has a free place,
  * - it asked for no job since the look before,
  * - Redis answers on the connection for commands,
  *
- * and then a job has been there to be taken for all that time, in a queue that is neither paused nor rate limited. Looks are
- * counted, not time: a process that stood still looked at nothing. What others take faster is no job that has been there all the time.
+ * and a job could have been taken for all that time, in a queue that is neither paused nor rate limited. Looks are counted, not
+ * time, because a process that stood still looked at nothing. If other workers take the jobs, none was there all the time.
  */
 export function watchWedge({ consumers, queues, connection, log, boundMs = WEDGED_AFTER_MS }: WedgeParts): WedgeWatch {
   const everyMs = boundMs / LOOKS;
@@ -92,7 +92,7 @@ const WEDGED =
   'no job is taken: no ask for one was answered for `forMs`, although jobs wait, places are free and Redis answers; /healthz ' +
   'answers 503 until jobs are asked for again; restart the worker';
 
-/** False too where the answer does not come in time. */
+/** Whether the answer comes in time. */
 export async function isAnswered(asking: Promise<unknown>, withinMs: number): Promise<boolean> {
   const answer = asking.then(
     () => true,
@@ -101,7 +101,7 @@ export async function isAnswered(asking: Promise<unknown>, withinMs: number): Pr
   return (await within(answer, withinMs)) === true;
 }
 
-/** 0 too where the queue is paused or limited, or Redis does not say. */
+/** For how long the oldest job could have been taken; 0 also if the queue is paused or rate limited, or Redis does not answer. */
 async function oldestTakeable(queue: Queue, connection: Connection, withinMs: number): Promise<number> {
   const reading = Promise.all([readOldestTakeable(queue, connection), queue.isPaused(), queue.getRateLimitTtl()]);
   const [oldestMs, isPaused, limitedForMs] = (await within(reading, withinMs).catch(() => undefined)) ?? [0, true, 0];

@@ -6,7 +6,7 @@ import type { Page } from '../parts.ts';
 
 const PER_PAGE = 50;
 
-/** Who did what: the newest actions first. */
+/** The audit: who did what, the newest actions first. */
 export const auditPage: Page = (app, { audit }) => {
   app.get('/audit', async (c) => {
     const before = c.req.query('before');

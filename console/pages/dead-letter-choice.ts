@@ -6,11 +6,11 @@ import { givenIn } from '../fields.ts';
 import { counted } from '../layout.ts';
 
 /**
- * How a query or a form says which dead letters are meant: by the names of the commands' flags (`reason`, `recipient`, …), by `pick` for
- * each single one, or by `all`. `verb` says what to do with them.
+ * How a query or a form names the dead letters that are meant: by the names of the commands' flags (`reason`, `recipient`, …),
+ * by `pick` for each single one, or by `all`. `verb` says what to do with them.
  */
 
-/** What the page, and nothing else, reads. */
+/** Fields that only the pages read. */
 const OF_THE_PAGE = ['verb', 'count', 'typed'];
 
 /** @param now epoch milliseconds, for times such as `2h`. Throws InputError. */
@@ -36,7 +36,7 @@ function withoutThose(params: URLSearchParams): URLSearchParams {
   return new URLSearchParams([...params].filter(([name]) => !OF_THE_PAGE.includes(name)));
 }
 
-/** What to do with which ones, as fields of a form or a query, without the rate. */
+/** What to do with which dead letters, as fields of a form or a query, without the rate. */
 export function fieldsOfWish({ verb, which }: Pick<Wish, 'verb' | 'which'>): [string, string][] {
   const fields = Object.entries(choiceFields(which)).flatMap(([name, value]) =>
     [value].flat().map((each): [string, string] => [name, String(each)]),
@@ -44,7 +44,7 @@ export function fieldsOfWish({ verb, which }: Pick<Wish, 'verb' | 'which'>): [st
   return [['verb', verb], ...fields];
 }
 
-/** Where a wish is looked at before it is done. */
+/** The path of the page that previews a wish. */
 export function previewPath(wish: { readonly verb: Verb; readonly which: Choice['which'] }): string {
   return `/dead-letters/preview?${new URLSearchParams(fieldsOfWish(wish)).toString()}`;
 }

@@ -13,16 +13,16 @@ import type { Html, Tone } from '../layout.ts';
 import type { ConsoleEnv } from '../session.ts';
 import { deadLettersText, fieldsOfWish, wishIn } from './dead-letter-choice.ts';
 
-/** How long a preview looks before it says what it has seen so far. */
+/** How long a preview looks before it shows what it has seen so far, in milliseconds. */
 const LOOK_MS = 4_000;
 const REFRESH_MS = 1_000;
 
-/** Adds the preview of a replay or discard, its start, its page and its stop. */
+/** Adds the preview of a replay or discard, its start, the page of the run, and its stop. */
 export function addRunPages(app: ConsoleApp, { takes }: Pick<ConsoleParts, 'takes'>): void {
   async function previewOf(c: Context<ConsoleEnv>, params: URLSearchParams, wrong?: string): Promise<Response> {
     const opened = await takes.open();
     const { now } = opened;
-    params.delete('before'); // it is looked at anew
+    params.delete('before'); // the preview looks again, from now on
     const wish = wishIn(params, now);
     const seen = await takes.preview(wish, opened, LOOK_MS);
     const title = titleOf(wish, seen);
@@ -72,7 +72,7 @@ export function addRunPages(app: ConsoleApp, { takes }: Pick<ConsoleParts, 'take
   });
 }
 
-/** Whether the number has to be typed. One that was chosen by itself is confirmed by the button. */
+/** Whether the operator has to type the number. For a single dead letter that was chosen, the button is enough. */
 function isTypedWanted({ verb, which }: Wish): boolean {
   return verb === 'discard' && !(isList(which) && which.length === 1);
 }
@@ -151,7 +151,7 @@ function rateWords(perSecond: number): string {
   return perSecond === Infinity ? 'without a pause' : `${rateText(perSecond)} at most`;
 }
 
-/** Two forms: look again at another rate, and begin. */
+/** Two forms: one to look again with another rate, and one to begin. */
 function confirmation(wish: Wish, seen: Preview): Html {
   const { verb, perSecond, buriedUntilMs } = wish;
   const hidden = fieldsOfWish(wish).map(
@@ -219,7 +219,7 @@ function progress(run: Run): Html {
   const isRunning = state === 'running';
   const ofAll = of === undefined ? '' : `of ${count(of)} `;
   const shown = isRunning && of === undefined ? 'counting…' : `${count(done)} ${ofAll}${past}`;
-  // While they are counted the bar moves without a value.
+  // While the dead letters are counted, the bar moves without a value.
   const value = isRunning && of === undefined ? '' : html`value="${of === 0 ? 1 : done + gone}"`;
   return html`<p class="progress">${badge(state, TONES[state])} <strong>${shown}</strong></p>
     <progress max="${Math.max(1, of ?? 1)}" ${value} aria-label="${shown}"></progress>

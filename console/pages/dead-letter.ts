@@ -22,7 +22,7 @@ import type { Html } from '../layout.ts';
 import type { ConsoleEnv } from '../session.ts';
 import { previewPath } from './dead-letter-choice.ts';
 
-/** What each reason means, and what would help. docs/errors.md and docs/dead-letters.md say the same at more length. */
+/** What each reason means, and what would help. docs/errors.md and docs/dead-letters.md explain this in more detail. */
 export const REASONS: Readonly<Record<DeadLetterReason, { readonly happened: string; readonly help: string }>> = {
   invalid: {
     happened: 'The data does not fit; the message names every fault.',
@@ -66,10 +66,9 @@ export const REASONS: Readonly<Record<DeadLetterReason, { readonly happened: str
   },
 };
 
-/** More of one dead letter is not shown: any program may have written it. */
+/** The bounds of what is shown of one dead letter, since any program may have written it. */
 const [MOST_ATTEMPTS, MOST_DEVICES, MOST_ERROR, MOST_MESSAGE, MOST_TEXT] = [100, 20, 500, 2_000, 4_000];
 
-/** The page of one dead letter. */
 export function letterPage(
   c: Context<ConsoleEnv>,
   found: FoundDeadLetter,
@@ -139,7 +138,7 @@ function notification({ notification: seen, platforms, apps }: Facts, { story }:
   ${id === undefined ? html`<p class="hint">Its data names no usable id.</p>` : html`<p>${link}</p>`}`;
 }
 
-/** Each device: whether it was alerted, how often it failed, and how it failed last. */
+/** For each device, whether it was alerted, how often it failed, and how it failed last. */
 function devices({ notification: { devices: labels = [] }, delivered = [], attempts: all }: Facts, now: number): Html {
   const tried = new Map<string, FailedAttempt[]>();
   for (const attempt of all) {
@@ -183,7 +182,7 @@ function texts({ letter: { notification: raw } }: FoundDeadLetter): Html {
   )}`;
 }
 
-/** Safe to show, whatever it is, and not longer than so many characters. */
+/** The text, made safe to show, with at most `most` characters. */
 export function shortened(text: string, most: number): string {
   return cut(printable(text.slice(0, most + 1)), most);
 }

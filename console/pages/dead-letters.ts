@@ -1,10 +1,10 @@
 /**
- * Dead letters: the files of these pages, in the order of an operator's way through them.
+ * Dead letters: the files of these pages, in the order in which an operator uses the pages.
  *
  * - dead-letters.ts: the list, by reason and time
- * - dead-letter.ts: one of them, and what each reason means
- * - dead-letter-choice.ts: which ones a query or a form means
- * - dead-letter-runs.ts: the preview, and what is done then
+ * - dead-letter.ts: one dead letter, and what each reason means
+ * - dead-letter-choice.ts: which dead letters a query or a form means
+ * - dead-letter-runs.ts: the preview of a run, and the run itself
  */
 import type { Context } from 'hono';
 import { html } from 'hono/html';
@@ -23,9 +23,9 @@ import { addRunPages, runsTable } from './dead-letter-runs.ts';
 import { letterPage, REASONS, shortened } from './dead-letter.ts';
 
 const PER_PAGE = 50;
-/** So many are looked at for one page: a fifth of a second. */
+/** This many dead letters are looked at for one page, which takes a fifth of a second. */
 const MOST_LOOKED_AT = 5_000;
-/** More pages would be empty. */
+/** Further pages would be empty. */
 const MOST_PAGES = MOST_LOOKED_AT / PER_PAGE;
 
 export const deadLetterPages: Page = (app, parts) => {
@@ -34,7 +34,7 @@ export const deadLetterPages: Page = (app, parts) => {
 
   app.get('/dead-letters', async (c) => {
     const query = new URL(c.req.url).searchParams;
-    // A form sends the fields that are left empty too; without them the address is short.
+    // A form sends its empty fields too; without them the address is shorter.
     const empty = [...query].flatMap(([name, value]) => (value === '' ? [[name, undefined] as const] : []));
     if (empty.length > 0) return c.redirect(withQuery(c, Object.fromEntries(empty)), 303);
     const { shards, now } = await takes.open();
@@ -96,7 +96,7 @@ interface Shown {
   readonly look: Look;
   readonly filter: DeadLetterFilter;
   readonly now: number;
-  /** Which page, from 1 on. */
+  /** The number of the page, from 1. */
   readonly number: number;
 }
 
@@ -113,7 +113,7 @@ function overview(c: Context<ConsoleEnv>, shown: Shown): Html {
     )}`;
 }
 
-/** A row for each reason, with what an operator would do to all of it. */
+/** A row for each reason, with what an operator can do to all dead letters of that reason. */
 function reasons(c: Context<ConsoleEnv>, { look, filter }: Shown, isOperator: boolean): Html {
   const most = Math.max(1, ...look.reasons.flatMap(({ hours }) => hours));
   const rows = look.reasons.map((each) => {
@@ -158,17 +158,17 @@ function times({ minutes, hours, older }: Times, now: number): Html {
 
 interface BarsOptions {
   readonly label: string;
-  /** What the highest bar is; the highest number if it is left out. */
+  /** The number that the highest bar stands for. Default: the highest number. */
   readonly most?: number;
   readonly className?: string;
-  /** For the time that each bar says on hover. */
+  /** The length of time that a bar stands for, shown on hover. */
   readonly unitMs?: number;
   readonly now?: number;
 }
 
 const [BAR_WIDTH, BAR_GAP, HEIGHT] = [6, 2, 40];
 
-/** Bars, the last one now. */
+/** Draws bars; the last one is now. */
 function bars(counts: readonly number[], options: BarsOptions): Html {
   const { label, most = Math.max(1, ...counts), className = 'bars', unitMs, now = 0 } = options;
   const all = counts.map((value, place) => {
@@ -182,7 +182,7 @@ function bars(counts: readonly number[], options: BarsOptions): Html {
   return html`<svg class="${className}" viewBox="0 0 ${width} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${label}">${all}</svg>`; // prettier-ignore
 }
 
-/** The fields have the names of the flags, and what was typed. */
+/** The form of the filter. Its fields have the names of the flags, and show what was typed. */
 function filterForm(c: Context<ConsoleEnv>, filter: DeadLetterFilter): Html {
   const given = c.req.query();
   const fields = fieldsOf({ fields: FILTER }).map(({ name, choices, example }) => {
@@ -207,7 +207,7 @@ function helpFor(reason: keyof typeof REASONS): Html {
   return html`<p class="help">${badge(reason)} ${happened} <strong>${help}</strong></p>`;
 }
 
-/** The way to what is done to all that match, also those on other pages and those that were not looked at. */
+/** Links to what can be done to all that match, also to those on other pages and those that were not looked at. */
 function allOfThem({ look, filter }: Shown): Html {
   if (look.matched === 0) return html``;
   const all = look.lookedBackTo === undefined ? `all ${count(look.matched)}` : 'all';

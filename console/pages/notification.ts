@@ -93,7 +93,7 @@ function rowOf(now: number, pass: StoryPass, before: StoryPass | undefined): (Ht
   ];
 }
 
-/** Where an operator goes on from here. */
+/** Links to the pages where an operator goes next. */
 function linksOf(id: string, { status, story: { recipientId } }: Told): Html {
   const letter = html`<a href="/dead-letters?id=${encodeURIComponent(id)}">Its dead letter</a>`;
   const line = html`<a href="/recipients/${encodeURIComponent(recipientId ?? '')}"

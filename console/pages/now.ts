@@ -12,10 +12,10 @@ import { badge, count, counted, duration, page, recipientLink, section, table, w
 import { isWedged, type Sample } from '../samples.ts';
 
 const REFRESH_MS = 5_000;
-/** Several people may look at once: Redis is asked at most this often. */
+/** Several people may look at the same time, so Redis is asked at most this often. */
 const LOOK_EVERY_MS = 2_000;
 
-/** How everything is now, and how the last hour was. */
+/** The state of everything now, and charts of the last hour. */
 export const nowPage: Page = (app, parts) => {
   const look = seldom(LOOK_EVERY_MS, () => lookAt(parts));
   app.get('/', async (c) => {
@@ -215,7 +215,7 @@ function dead({ deadLetters: { byReason, total, lookedAt, lastHourByReason } }: 
   return html`${table(columns, rows, 'There are no dead letters.')}${partial}`;
 }
 
-/** A quota counts up to a thousand million. */
+/** The largest rule of a quota, which may count up to a thousand million. */
 const MOST_QUOTA = { max: 1_000_000_000, perMs: 2_678_400_000 };
 
 function providers(seen: Seen): Html {

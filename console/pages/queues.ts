@@ -7,8 +7,8 @@ import type { ConsoleParts, Page } from '../parts.ts';
 export const QUEUES_PATH = '/queues';
 
 /**
- * bull-board at `/queues`, for a look at BullMQ's own view of the jobs. Read-only, without texts and tokens. Its packages are optional:
- * where they are not installed, the page says so.
+ * bull-board at `/queues`, which shows BullMQ's own view of the jobs. Read-only, without texts and tokens. Its packages are
+ * optional: if they are not installed, the page says so.
  */
 export const queuesPage: Page = (app, parts) => {
   let opening: Promise<Hono | undefined> | undefined;
@@ -25,7 +25,7 @@ export const queuesPage: Page = (app, parts) => {
   app.get(QUEUES_PATH, (c) => c.redirect(`${QUEUES_PATH}/`));
 };
 
-/** Whether its packages are installed, without loading them. */
+/** Whether the packages of bull-board are installed. Does not load them. */
 export function isBoardInstalled(): boolean {
   try {
     return ['@bull-board/api', '@bull-board/hono'].every((name) => import.meta.resolve(name) !== '');
@@ -59,7 +59,7 @@ async function openBoard({ shards, showTexts }: ConsoleParts): Promise<Hono | un
   return board;
 }
 
-/** Undefined where a package is not installed. */
+/** Loads bull-board; undefined if one of its packages is not installed. */
 async function load() {
   try {
     const [{ createBullBoard }, { BullMQAdapter }, { HonoAdapter }] = await Promise.all([
@@ -78,7 +78,7 @@ const IDS = ['id', 'recipientId', 'category', 'cancellationKey', 'collapseId', '
 const TIMES = ['sendAfter', 'expiresAt', 'onThrottle', 'onQuiet'];
 const TEXTS = ['alert', 'data', 'digest'];
 
-/** A notification's data, or a dead letter's, without tokens; without texts too unless they may be shown. */
+/** The data of a notification or a dead letter without tokens, and without texts unless these may be shown. */
 function shownOf(data: unknown, showTexts: boolean): unknown {
   if (!isObject(data)) return '(not shown)';
   if ('notification' in data) {

@@ -38,8 +38,8 @@ export function noRecipient(c: Context<ConsoleEnv>): Response | Promise<Response
 }
 
 /**
- * `GET /recipients/:id/block?for=2h&reason=exam` shows what would move and writes nothing; its form posts the same to the same
- * path, with the instant of the end in place of the duration: then it is done.
+ * `GET /recipients/:id/block?for=2h&reason=exam` shows what would move, and writes nothing. The form on that page posts the
+ * same fields to the same path, with the instant of the end in place of the duration, and then the operation is done.
  */
 export const recipientActions: Page = (app, parts) => {
   app.get('/recipients/:id/:operation', (c) =>
@@ -62,7 +62,7 @@ export const recipientActions: Page = (app, parts) => {
   );
 };
 
-/** What is wrong with the fields stands on a page that leads back to the recipient. */
+/** Answers; if the fields have faults, with a page that names them and leads back to the recipient. */
 async function answering(
   c: Context<ConsoleEnv>,
   answer: (id: string, operation: Operation) => Response | Promise<Response>,
@@ -90,7 +90,7 @@ function pathOf(id: string): string {
 
 /* The preview */
 
-/** So many of those that would move stand in the table. */
+/** The table lists at most this many of the notifications that would move. */
 const MOST_LISTED = 100;
 
 function previewBody({ operation, recipientId: id }: Asked, { would, settled, preview: foreseen }: Foreseen): Html {
@@ -166,7 +166,7 @@ function cancelText({ cancels, tooLate }: CancelPreview): string {
   return `No notification of this recipient waits that would be canceled.${late}`;
 }
 
-/** On the page of the recipient, after it. */
+/** The text on the page of the recipient after an operation. */
 export function doneText({ name, done }: Operation, moved: number): string {
   const many = Number.isSafeInteger(moved) && moved > 0 ? moved : 0;
   if (name === 'cancel') return `Done: ${counted(many, 'notification')} canceled.`;
@@ -176,7 +176,7 @@ export function doneText({ name, done }: Operation, moved: number): string {
 
 /* The forms */
 
-/** Each leads to a preview. Only what makes sense now is offered. */
+/** The forms, each of which leads to a preview. Only forms that make sense for the recipient now are offered. */
 export function actionForms(id: string, recipient: Inspection, kept: readonly Kept[]): Html {
   const forms = OPERATIONS.filter((operation) => operation.isOffered(recipient, kept)).map((operation) => {
     const values = operation.initial?.(recipient) ?? {};

@@ -29,12 +29,12 @@ import { actionForms, doneText, noRecipient, recipientActions, recipientIn } fro
 import { timeline } from './timeline.ts';
 
 const REFRESH_MS = 5_000;
-/** So many waiting notifications stand in the table, and so many slots are drawn. */
+/** At most so many waiting notifications are in the table, and so many slots are drawn. */
 const [MOST_LISTED, MOST_DRAWN] = [100, 5_000];
 /** The page refreshes itself, so it looks through fewer jobs than the command. */
 const MOST_LOOKED_AT = 2_000;
 
-/** One recipient: its line, drawn; why each notification waits, and until when; and what an operator can do about it. */
+/** One recipient: a drawing of its slots; why each notification waits, and until when; and what an operator can do. */
 export const recipientPages: Page = (app, parts) => {
   app.get('/recipients/:id', async (c) => {
     const id = recipientIn(c);
@@ -128,7 +128,7 @@ function waiting({ inspection, waiting: slots }: RecipientLook, recipientId: str
   ${hidden > 0 ? html`<p class="hint">And ${count(hidden)} more behind them.</p>` : ''}`;
 }
 
-/** How it is shown, and its id. */
+/** How a waiting notification is shown, and its id. */
 function nameOf({ id: askId, notification }: WaitingSlot): readonly [Html, string | undefined] {
   const jobId = askId === undefined ? undefined : (jobIdOfAsk(askId) ?? askId);
   const id = notification?.id ?? (jobId === undefined ? undefined : notificationIdOf(jobId));
@@ -137,7 +137,7 @@ function nameOf({ id: askId, notification }: WaitingSlot): readonly [Html, strin
   return [html`${notificationLink(id)}${replay === undefined ? '' : ` (replay ${replay})`}`, id];
 }
 
-/** The rule that holds it, and why it waits although it has a slot. */
+/** The rule that makes a notification wait, and why it waits although it has a slot. */
 function held({ at, notification, ...cause }: WaitingSlot, now: number): Html {
   if (at < now - GRACE_MS) return html`${badge('due', 'warn')} no worker has taken it yet`;
   const rule = notification?.waitsFor ?? cause.rule;
@@ -149,7 +149,7 @@ function ends({ ruleUntil }: Pick<Cause, 'ruleUntil'>, now: number): Html {
   return ruleUntil === undefined ? html`` : html` ends ${when(ruleUntil, now)}`;
 }
 
-/** In words, where the name of the rule needs some. */
+/** Words for rules whose names need them. */
 const RULES: Readonly<Record<string, string>> = {
   quiet: 'quiet hours',
   provider: 'its provider',

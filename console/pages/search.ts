@@ -6,7 +6,10 @@ import type { NotificationStatus } from '../../src/queue/status.ts';
 import type { Page } from '../parts.ts';
 import { count, counted, notificationLink, page, recipientLink, section, table, when, type Html } from '../layout.ts';
 
-/** A notification or a recipient by its id, and what waits by the beginning of an id, a category, or a cancellation key. */
+/**
+ * Finds a notification or a recipient by its id, and waiting notifications by the beginning of an id, a category, or a
+ * cancellation key.
+ */
 export const searchPages: Page = (app, { producer, look, shards, connection }) => {
   app.get('/search', async (c) => {
     const text = (c.req.query('q') ?? '').trim();
@@ -22,7 +25,7 @@ export const searchPages: Page = (app, { producer, look, shards, connection }) =
   async function resultsFor(text: string): Promise<Html> {
     const isId = notificationSchema.shape.recipientId.safeParse(text).success;
     const [status, recipient, waiting] = await Promise.all([
-      producer.status(text).catch((): NotificationStatus => ({ state: 'unknown' })), // it cannot be an id
+      producer.status(text).catch((): NotificationStatus => ({ state: 'unknown' })), // the text cannot be an id
       isId ? look(text, { most: 0 }) : undefined,
       shards.open().then((opened) => searchWaiting(opened, connection, text)),
     ]);
@@ -65,7 +68,7 @@ function foundNotification(id: string, status: NotificationStatus): Html {
   return html`<p>${notificationLink(id)} ${text}</p>`;
 }
 
-/** Those of its notifications that have no slot. */
+/** How many of the recipient's notifications wait without a slot. */
 function othersOf({ delayed, notTaken }: RecipientLook): number {
   return delayed.found.length + notTaken.found.length;
 }

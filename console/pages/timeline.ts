@@ -4,10 +4,10 @@ import type { Limit } from '../../src/limiter/pace.ts';
 import { fromNow, span } from '../../src/terminal/text.ts';
 import { count, counted, exact, type Html } from '../layout.ts';
 
-/** What is drawn of one recipient. All instants are epoch milliseconds on the limiter's clock. */
+/** What is drawn about one recipient. All instants are epoch milliseconds on the limiter's clock. */
 export interface Drawn {
   readonly now: number;
-  /** In order. */
+  /** The sent slots, oldest first. */
   readonly sent: readonly number[];
   readonly reserved: readonly DrawnSlot[];
   /** The gap and the rules of the overall policy. */
@@ -23,9 +23,10 @@ interface DrawnSlot {
 }
 
 /**
- * The slots of a recipient on an axis of time, as SVG: from the oldest sent slot that counts to the last reserved one, with the gap and
- * each window as a bar, and quiet times and a block as shades. All positions are shares of the width, so texts keep their size on a
- * narrow screen. Slots that lie closer together than can be seen are one mark, so any number of slots makes at most a few hundred.
+ * The slots of a recipient on an axis of time, as SVG: from the oldest sent slot that counts to the last reserved one, with the
+ * gap and each window as a bar, and quiet times and a block as shades. All positions are shares of the width, so texts keep
+ * their size on a narrow screen. Slots that are too close together to be seen apart are one mark, so any number of slots gives
+ * at most a few hundred marks.
  */
 export function timeline(drawn: Drawn): Html {
   const { now, sent, reserved, limits, blockedUntil, quiet } = drawn;
@@ -71,7 +72,7 @@ const MARK_WIDTH = 3;
 const BAR_ROW = 30;
 const AXIS_HEIGHT = 24;
 
-/** What a limit counts now: until when it has no room, or the window behind now. */
+/** What a limit counts now: if it is full, until when it has no room; else the window that ends now. */
 interface Bar extends Limit {
   readonly from: number;
   readonly until: number;
@@ -82,7 +83,7 @@ function barOf(limit: Limit, sent: readonly number[], now: number): Bar {
   const { max, perMs } = limit;
   const used = sent.filter((at) => at > now - perMs).length;
   const oldest = used >= max ? sent.at(-max) : undefined;
-  // Full: from the oldest slot that counts until it counts no more.
+  // If it is full: from the oldest slot that counts, until that slot no longer counts.
   return oldest === undefined
     ? { ...limit, used, from: now - perMs, until: now }
     : { ...limit, used, from: oldest, until: oldest + perMs };
@@ -92,19 +93,19 @@ interface Axis {
   readonly now: number;
   readonly start: number;
   readonly end: number;
-  /** Where an instant lies: percent of the width, with those outside at the edge. */
+  /** The place of an instant: percent of the width. Instants outside of the axis are at its edge. */
   readonly x: (at: number) => number;
 }
 
-/** With few or far slots only: an axis without length cannot be drawn. */
+/** The shortest past and future of an axis: an axis without length cannot be drawn. */
 const LEAST_MS = 5_000;
-/** Past and future each get at least this share of the width. Between, both have the same scale. */
+/** Past and future each get at least this share of the width. Above that, both have the same scale. */
 const LEAST_SHARE = 0.25;
 
 function axisOf({ now, sent, reserved, blockedUntil }: Drawn, bars: readonly Bar[]): Axis {
   const last = reserved.at(-1)?.at ?? Math.min(blockedUntil ?? now, now + 86_400_000);
   const isFull = ({ used, max }: Bar): boolean => used >= max;
-  // A full window ends far ahead where few wait: its end is cut off then.
+  // If few notifications wait, a full window may end far ahead of them: its end is cut off then.
   const ends = bars.filter(isFull).map(({ until }) => Math.min(until, Math.max(last, now + 60_000)));
   const oldest = sent[0] ?? now - LEAST_MS;
   const past = Math.max(LEAST_MS, now - oldest);
@@ -156,7 +157,7 @@ function barRow(bar: Bar, { x, now }: Axis, top: number): Html {
   </g>`;
 }
 
-/** Marks are drawn in steps of this many percent. */
+/** Marks are placed in steps of this many percent of the width. */
 const STEP = 0.5;
 
 interface Mark {
@@ -216,7 +217,7 @@ function tickText(ms: number): string {
   return ms === 0 ? 'now' : `${ms < 0 ? '−' : '+'}${span(whole)}`;
 }
 
-/** For those who do not see the drawing; the table below it has every slot. */
+/** The drawing in words, for users who cannot see it; the table below the drawing has every slot. */
 function summary({ now, sent, reserved, blockedUntil }: Drawn): string {
   const last = reserved.at(-1);
   return [

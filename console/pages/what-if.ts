@@ -17,7 +17,7 @@ import type { OpenLimiters } from '../../api/limiters.ts';
 import type { ConsoleParts, Page } from '../parts.ts';
 import { badge, count, counted, duration, page, recipientLink, section, table, type Html } from '../layout.ts';
 
-/** Limits that are tried on what waits now. Nothing is written, so a viewer may do it too, and the address can be shared. */
+/** Tries other limits on what waits now. Nothing is written, so a viewer may do it too, and the address can be shared. */
 export const whatIfPage: Page = (app, parts) => {
   const oneAtATime = createTurns();
   app.get('/what-if', async (c) => {
@@ -47,7 +47,7 @@ export const whatIfPage: Page = (app, parts) => {
   });
 };
 
-/** A sample takes Redis and this process a moment, so one is tried after the other. */
+/** Runs one after the other: trying limits on a sample takes Redis and this process a moment. */
 function createTurns(): <T>(work: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (work) => {
@@ -64,7 +64,7 @@ interface Asked {
   readonly tried: TriedLimits;
   readonly policy: Policy;
   readonly category?: string;
-  /** Undefined: a sample. */
+  /** Undefined: the limits are tried on a sample. */
   readonly recipientId?: string;
 }
 

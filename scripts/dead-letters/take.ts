@@ -44,7 +44,7 @@ import { breakdown, columnsOf, deadLetters, wrapText } from '../../src/terminal/
 import { addFields, flagOf, namesOf, usage } from '../support/flags.ts';
 import { atQueueRedis, readEnvironment, whoAmI } from '../support/queue.ts';
 
-/** The flags that choose dead letters, as they were written: those of `FILTER`, and `--limit`. */
+/** The flags that choose dead letters, as texts: those of `FILTER`, and `--limit`. */
 export type FilterFlags = Readonly<Partial<Record<keyof typeof FILTER.shape, string>>> & { readonly limit?: number };
 
 const FILTER_FIELDS = fieldsOf({ fields: FILTER });
@@ -54,7 +54,7 @@ export function addFilterFlags(command: Command, what: string): Command {
   return addFields(command, FILTER_FIELDS).option('--limit <n>', what, limit);
 }
 
-/** What the flags choose. */
+/** The filter that the flags mean. */
 export function chosenBy(flags: FilterFlags): Promise<DeadLetterFilter> {
   return usage(() => filterFrom(givenIn(flags, FILTER_FIELDS), Date.now(), namesOf(FILTER_FIELDS)));
 }
@@ -76,17 +76,17 @@ export const QUEUE_HELP =
 /** What the commands about dead letters need. */
 export interface OpenDeadLetters {
   readonly audit: Audit;
-  /** One for each shard. */
+  /** The dead letters of each shard. */
   readonly shards: readonly DeadLetters[];
-  /** Epoch milliseconds on Redis's clock, when the command began. */
+  /** When the command began: epoch milliseconds on Redis's clock. */
   readonly now: number;
-  /** Over all shards. */
+  /** How many dead letters there are in all shards. */
   count(): Promise<number>;
-  /** The overall limits of the living workers, as the registry has them; undefined if no worker is alive. */
+  /** The overall limits of the living workers, from the registry; undefined if no worker is alive. */
   workersPolicy(): Promise<Policy | undefined>;
 }
 
-/** Opens the dead letters that the environment names, and runs `work`. `advice` is added to the error if Redis is lost. */
+/** Opens the dead letters that the environment names, and runs `work`. If Redis is lost, `advice` is added to the error. */
 export async function atDeadLetters(advice: string, work: (opened: OpenDeadLetters) => Promise<void>): Promise<void> {
   const { redis, queue } = loadQueueConfig(readEnvironment());
   const open = async (connection: Connection): Promise<void> => {
@@ -100,7 +100,7 @@ export async function atDeadLetters(advice: string, work: (opened: OpenDeadLette
   await atQueueRedis(redis, open, advice);
 }
 
-/** Goes through one shard after the other, oldest first in each, with a progress bar on a terminal. */
+/** Goes through the shards one after the other, oldest dead letters first in each, with a progress bar on a terminal. */
 async function takeWithProgress(
   opened: OpenDeadLetters,
   { filter, limit }: { readonly filter: DeadLetterFilter; readonly limit: number | undefined },
@@ -142,16 +142,15 @@ interface TakeCommand extends Required<Pick<LookOptions, 'take'>> {
   readonly taking: Taking;
   readonly help: string;
   readonly example: string;
-  /** The fields of its JSON that it alone has. */
+  /** The JSON fields of its answer that only this command has. */
   readonly answers: readonly string[];
   /**
-   * The overall limits for the forecast of when the last one is sent, where no worker is alive. Absent: there is no forecast, only
-   * the counts by reason, and nothing bounds how many are taken in a second.
+   * The overall limits for the forecast of when the last alert is sent, if no worker is alive. Absent: there is no forecast,
+   * only the counts by reason, and no bound on how many are taken in a second.
    */
   readonly policy?: () => Policy;
 }
 
-/** Runs the command. */
 export async function takeMain(argv: readonly string[], command: TakeCommand): Promise<void> {
   const { taking, answers, policy, help, example } = command;
   const { name: verb, does, past } = taking;
@@ -202,8 +201,9 @@ function filterFlags(): string {
 }
 
 /**
- * Says which dead letters it would take, and asks on a terminal, unless --yes or --dry-run is given. Then it takes them and prints
- * the counts. Dead letters that come while the operator decides are not taken: the question was not about them.
+ * Says which dead letters the command would take, and asks on a terminal, unless --yes or --dry-run is given. Then it takes
+ * them and prints the counts. Dead letters that come while the operator decides are not taken, because the question was not
+ * about them.
  */
 async function takeChosen(
   opened: OpenDeadLetters,
@@ -214,7 +214,7 @@ async function takeChosen(
   const { dryRun = false, yes = false, json = false } = flags;
   const { name: verb, past, question } = taking;
   const { perSecond } = wish;
-  const filter = isList(wish.which) ? {} : wish.which; // no flag chooses single ones
+  const filter = isList(wish.which) ? {} : wish.which; // no flag chooses single dead letters
   const policy = own && ((await opened.workersPolicy()) ?? own);
   const look = async (label: string, options?: Pick<LookOptions, 'take' | 'pace'>) => {
     const terms = policy && { perSecond, policy, now: opened.now };
@@ -228,7 +228,7 @@ async function takeChosen(
   };
   if (!dryRun && !yes) {
     const { matched, said } = await look('counted');
-    // With none there is nothing to ask about, and the result says so.
+    // If none matches there is nothing to ask about, and the result says so.
     if (matched > 0) {
       const columns = columnsOf(process.stderr) ?? Infinity;
       say(
@@ -246,7 +246,7 @@ async function takeChosen(
       warn('that it has ended could not be written to the audit');
     });
   };
-  // Before the first one, so that a command that finds nothing leaves no entry.
+  // The audit is written before the first one is taken, so that a command that finds none leaves no entry.
   let began: Promise<void> | undefined;
   let done = 0;
   const counted = async (shard: DeadLetters, stored: StoredDeadLetter): Promise<boolean> => {
@@ -270,7 +270,7 @@ async function takeChosen(
     const { recipients, expired, lastAfterMs } = forecast ?? {};
     printJson({ seen, matched, [past]: done, newer, byReason, recipients, expired, lastAfterMs, left, dryRun });
   } else if (isUnknown) {
-    // said below
+    // the error is reported below
   } else if (dryRun) {
     const [counts = '', ...sentences] = said;
     process.stdout.write([`would ${verb} ${matched} of ${deadLetters(seen)}${counts}`, ...sentences, ''].join('\n'));
@@ -282,7 +282,7 @@ async function takeChosen(
   if (text !== undefined) throw new CommandError(text);
 }
 
-/** An id is of one that somebody has seen: that there is none is no success. */
+/** An error text if the given id was not found: the operator has seen a dead letter with this id, so finding none is no success. */
 function noneText({ id = '', ...flags }: TakeFlags): string {
   const others = Object.keys(givenIn(flags, FILTER_FIELDS)).length > 0 ? ' and fits the other flags' : '';
   return `no dead letter has the id ${JSON.stringify(printable(id))}${others}`;

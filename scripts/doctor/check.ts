@@ -1,16 +1,16 @@
 /** What `doctor` found out about one thing. */
 export interface Finding {
-  /** What was looked at, in one or two words: `eviction`, `apns`. */
+  /** What was checked, in one or two words: `eviction`, `apns`. */
   readonly check: string;
-  /** `fault`: do not start a worker like this. `warning`: it works, but somebody should know. */
+  /** `fault`: do not start a worker like this. `warning`: a worker runs, but an operator should know this. */
   readonly result: 'ok' | 'warning' | 'fault';
   /** What was found. */
   readonly text: string;
-  /** What to do. Absent where nothing is to be done. */
+  /** What to do. Absent if nothing is to be done. */
   readonly advice?: string;
 }
 
-/** Findings of one check, named once. */
+/** Makes findings of one check, whose name is given once. */
 export function createFindings(check: string) {
   return {
     ok: (text: string): Finding => ({ check, result: 'ok', text }),

@@ -9,12 +9,12 @@ import { mastersOf } from '../../src/redis/info.ts';
 import { createFindings, type Finding } from './check.ts';
 
 /**
- * Which commands the user of a Redis may call. Each one is put into a transaction that is never executed: Redis checks the rights
- * of a command when it is queued, and does nothing else. So this needs no right of its own, other than `ACL DRYRUN`, and works
- * from Redis 6 on. A script's commands need the same rights as if its caller sent them.
+ * Finds out which commands the user of a Redis may call. Each command is put into a transaction that is never executed: Redis
+ * checks the rights of a command when it is queued, and does nothing else. So this check needs no right of its own, unlike `ACL
+ * DRYRUN`, and works from Redis 6 on. The commands of a script need the same rights as if its caller sent them.
  */
 
-/** The commands that pushpacer sends, each with arguments that Redis takes. `KEY` stands for a key. */
+/** The commands that pushpacer sends, each with arguments that Redis accepts. `KEY` stands for a key. */
 const PROBES: Readonly<Record<string, readonly string[]>> = {
   bzpopmin: ['KEY', '1'],
   'client|setname': ['pushpacer'],
@@ -83,29 +83,29 @@ const PROBES: Readonly<Record<string, readonly string[]>> = {
   zscore: ['KEY', ''],
 };
 
-/** Words with space between them. */
+/** The words of a text with spaces between them. */
 function wordsOf(text: string): string[] {
   return text.trim().split(/\s+/);
 }
 
-/** What every connection sends. */
+/** Commands that every connection sends. */
 const OF_CONNECTION = ['info', 'ping'];
-/** What is sent to the queue's Redis, by BullMQ and by pushpacer. A test compares it with what they really send. */
+/** Commands that are sent to the queue's Redis, by BullMQ and by pushpacer. A test compares them with what is really sent. */
 const OF_QUEUE = wordsOf(`
   bzpopmin client|setname del eval evalsha exists expire get hdel hexists hget hgetall hincrby hmget hmset hset hstrlen incr
   lindex llen lpos lpush lrange lrem ltrim persist pexpire pexpireat pttl rpop rpoplpush rpush sadd scard set sismember smembers
   srem time type xadd xlen xrange xrevrange xtrim zadd zcard zcount zpopmin zrange zrangebyscore zrank zrem
   zremrangebyrank zremrangebyscore zrevrange zrevrangebyscore zscore
 `);
-/** What is sent to the limiter's Redis: for the slots of recipients, the quotas and the breakers. */
+/** Commands that are sent to the limiter's Redis: for the slots of recipients, the quotas and the breakers. */
 const OF_LIMITER = wordsOf(`
   del eval evalsha exists get hdel hget hgetall hlen hmget hscan hset mget persist zcard pexpire pexpireat pttl set time
   unlink zadd zcount zrangebyscore zrem zremrangebyscore zrevrange zrevrank zscore
 `);
-/** What a client of a cluster sends beside that. They are not tried: without them there is no connection to try it on. */
+/** Further commands that the client of a cluster sends. They are not tried: without them there is no connection to try them on. */
 const OF_CLUSTER = ['asking', 'cluster|info', 'cluster|slots', 'readonly'];
 
-/** Tried first, with nothing in between. The limiter needs them for this check alone. */
+/** Tried first, one by one. For the limiter's Redis only this check needs them. */
 const TRANSACTION = ['exec', 'multi'];
 
 export type RedisRole = 'queue' | 'limiter';
@@ -118,18 +118,21 @@ export function commandsUsed(roles: readonly RedisRole[]): string[] {
   return [...new Set([...all, ...TRANSACTION])].toSorted();
 }
 
-/** The same for a cluster. */
+/** As `commandsUsed`, for a cluster. */
 export function commandsOnCluster(roles: readonly RedisRole[]): string[] {
   return [...commandsUsed(roles), ...OF_CLUSTER].toSorted();
 }
 
-/** `{pushpacer}` → `~{pushpacer*`, `~pushpacer:*`: the keys of the queue's shards and breakers, and those of the limiter. */
+/**
+ * `{pushpacer}` → `~{pushpacer*`, `~pushpacer:*`: patterns for the keys of the queue's shards and breakers, and for those of
+ * the limiter.
+ */
 export function keyPatterns(prefix: string): string[] {
   const bare = prefix.replaceAll(/[{}]/g, '');
   return [`~{${/\{(.+?)\}/.exec(prefix)?.[1] ?? prefix}*`, `~${bare}:*`];
 }
 
-/** A key of each family that pushpacer uses, for a name that nobody has. */
+/** A key of each family that pushpacer uses, with a name that is never used. */
 function sampleKeys(roles: readonly RedisRole[], prefix: string, prefixes: readonly string[]): string[] {
   const ofQueue = prefixes.flatMap((shard) => [
     ...[`${shard}:${QUEUE}:${NOBODY}`, `${shard}:${DEAD_LETTERS}:${NOBODY}`],
@@ -156,7 +159,7 @@ export interface PermissionsOptions {
 /** Tries the rights of this connection's user, on each master of a cluster. Changes nothing. */
 export async function checkPermissions(connection: Connection, options: PermissionsOptions): Promise<Finding[]> {
   const nodes = mastersOf(connection);
-  // Without the right to read the record those of a new queue are tried; that of the limiter's Redis is not there.
+  // If the record cannot be read, the keys of a new queue are tried; the limiter's Redis has no record.
   const layout = await findLayout(connection, options).catch(() => newLayout(options));
   const samples = sampleKeys(options.roles, options.prefix, prefixesOf(layout));
   const refused = (
@@ -171,28 +174,28 @@ async function refusedOn(
   prefix: string,
   samples: readonly string[],
 ): Promise<string[]> {
-  // Of its own, since what is under way on the other one must not end up in the transaction. It does not connect again: then the
-  // rest would be outside of a transaction, and carried out.
+  // A connection of its own, so that commands under way on the other one do not get into the transaction. It does not connect
+  // again: the remaining commands would then be outside of a transaction, and be carried out.
   const own = node.duplicate({ reconnectOnError: null, retryStrategy: () => null });
   own.on('error', () => undefined);
   try {
     const ready = new Promise((resolve, reject) =>
       own.once('ready', resolve).once('error', reject).once('end', reject),
     );
-    if (own.status === 'wait') void own.connect().catch(() => undefined); // as those of a cluster's pool
+    if (own.status === 'wait') void own.connect().catch(() => undefined); // a cluster's pool connects its nodes later
     await ready;
     const send = (name: string, ...args: readonly string[]): Promise<string> => {
       const words = name.split('|');
       return own.call(words[0] ?? '', ...words.slice(1), ...args).then(String, messageOf);
     };
-    // Whatever else the answer is: without a transaction the rest would be carried out.
+    // Stop on any other answer: without a transaction the following commands would be carried out.
     if ((await send('multi')) !== 'OK') return ['multi'];
     const refused = isRefused(await send('exec')) ? ['exec'] : [];
     if (refused.length === 0 && (await send('multi')) !== 'OK') return ['multi'];
     const key = `${prefix}:${NOBODY}`;
     const tried = commandsUsed(roles).flatMap((name) => {
       const args = PROBES[name];
-      return args === undefined ? [] : [[name, args] as const]; // those of the transaction itself are tried already
+      return args === undefined ? [] : [[name, args] as const]; // the commands of the transaction itself are tried already
     });
     const replies = await Promise.all([
       ...tried.map(([name, args]) => send(name, ...args.map((arg) => (arg === 'KEY' ? key : arg)))),
@@ -205,7 +208,7 @@ async function refusedOn(
     refused.push(...commands, ...keys);
     return refused;
   } finally {
-    own.disconnect(); // nothing of the transaction is carried out
+    own.disconnect(); // the transaction is never executed
   }
 }
 
@@ -213,7 +216,7 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Redis checks the command before its keys. A server that does not have a command, or hides it, says so. */
+/** Whether the command is refused. Redis checks the command before its keys. A server that lacks or hides a command says so. */
 function isRefused(reply: string): boolean {
   return /^NOPERM .*permissions? to run|^ERR unknown (command|subcommand)/i.test(reply);
 }

@@ -8,8 +8,8 @@ import { PROVIDERS, type OptionsOf } from '../../src/providers/registry.ts';
 import { createFindings, type Finding } from './check.ts';
 
 /**
- * The credentials and the way to each provider. As a worker at its start, it connects (DNS, TCP, TLS, HTTP/2) and signs in, and
- * sends nothing; with `isDryRun` it also sends what can alert nobody.
+ * Checks the credentials of each provider, and the way to it. As a starting worker does, it connects (DNS, TCP, TLS, HTTP/2)
+ * and signs in, and sends nothing; with `isDryRun` it also sends a request that alerts nobody.
  */
 export async function checkProviders(credentials: Omit<Credentials, 'files'>, isDryRun: boolean): Promise<Finding[]> {
   const accounts = [...accountsOf(credentials)];
@@ -21,7 +21,7 @@ export async function checkProviders(credentials: Omit<Credentials, 'files'>, is
   return findings;
 }
 
-/** A worker starts without credentials only where that is allowed. */
+/** A warning if there are no credentials; a worker starts without any only if that is allowed. */
 export function noCredentialsFindings(credentials: Omit<Credentials, 'files'>): Finding[] {
   if (accountsOf(credentials).size > 0) return [];
   const text = 'no platform has credentials: this worker sends nothing (ALLOW_NO_CREDENTIALS)';
@@ -29,9 +29,9 @@ export function noCredentialsFindings(credentials: Omit<Credentials, 'files'>): 
   return [createFindings('providers').warning(text, advice)];
 }
 
-/** So many accounts are looked at together. */
+/** This many accounts are checked at once. */
 const AT_ONCE = 8;
-/** Connecting takes 5 s at the most, and a sign-in 10 s. */
+/** Connecting takes at most 5 s, and a sign-in at most 10 s. */
 const ANSWER_MS = 20_000;
 const CLOSE_MS = 2_000;
 
@@ -67,7 +67,7 @@ function serversOf<P extends Platform>(platform: P, options: OptionsOf<P>): read
   return PROVIDERS[platform].usualServers?.(options);
 }
 
-/** The devices say which servers are needed, so one that is not reached is no fault. */
+/** Tries the servers. Only the devices say which servers are needed, so a server that cannot be reached is not a fault. */
 async function checkServers(check: string, provider: Provider, origins: readonly string[]): Promise<Finding[]> {
   const found = await Promise.all(origins.map((origin) => reach(check, provider, origin)));
   const lost = found.filter(({ result }) => result !== 'ok');
@@ -79,7 +79,7 @@ function hostOf(origin: string): string {
   return new URL(origin).host;
 }
 
-/** Connects and signs in, as a notification would; the place for a request that it gets is given back. */
+/** Connects and signs in, as for a notification; the stream that it reserves is given back. */
 async function reach(check: string, provider: Provider, origin?: string): Promise<Finding> {
   const { ok, fault } = createFindings(check);
   const reserved = await within(Promise.resolve(provider.reserve(origin === undefined ? {} : { origin })), ANSWER_MS);
@@ -97,7 +97,7 @@ async function reach(check: string, provider: Provider, origin?: string): Promis
 
 const CHECK_WAY = 'look at the name servers, the firewall, the endpoint and the CA file';
 
-/** @param dryRun how the platform does it */
+/** @param dryRun how to do it on this platform */
 async function tryOut(check: string, provider: Provider, dryRun: DryRun<Platform>): Promise<Finding> {
   const { ok, warning, fault } = createFindings(`${check} dry run`);
   const notification = notificationSchema.parse({
@@ -114,7 +114,7 @@ async function tryOut(check: string, provider: Provider, dryRun: DryRun<Platform
   return isPassing(reply) ? warning(`not known: ${text}`, 'try it again later') : fault(text, WRONG);
 }
 
-/** An answer that says nothing of the credentials. */
+/** Whether the answer says nothing about the credentials. */
 function isPassing({ meaning, trouble }: Reply): boolean {
   return meaning === 'later' && trouble !== 'auth' && trouble !== 'configuration';
 }

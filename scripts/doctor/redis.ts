@@ -16,10 +16,13 @@ import { span } from '../../src/terminal/text.ts';
 import { createFindings, type Finding } from './check.ts';
 import { checkPermissions, type RedisRole } from './permissions.ts';
 
-/** A Redis as pushpacer needs it (docs/redis.md): what `INFO` says, its clock, its distance, and the rights of its user. */
+/**
+ * Checks whether a Redis is as pushpacer needs it (docs/redis.md): what `INFO` says, its clock, its distance, and its user's
+ * rights.
+ */
 
 export interface RedisToCheck {
-  /** `redis`, or `limiter` for a Redis of the limiter's own. It begins the name of each check. */
+  /** `redis`, or `limiter` for a Redis of the limiter's own. The name of each check begins with it. */
   readonly label: 'redis' | 'limiter';
   readonly config: RedisConfig;
   readonly roles: readonly RedisRole[];
@@ -30,7 +33,8 @@ export interface RedisToCheck {
 }
 
 /**
- * Connects and looks. `work` gets the connection, if there is one, and adds findings of its own. The connection is closed after it.
+ * Connects and checks. If there is a connection, `work` gets it and adds findings of its own. After that the connection is
+ * closed.
  */
 export async function checkRedis(
   redis: RedisToCheck,
@@ -163,7 +167,7 @@ function evictionFinding(info: Info): Finding {
   return numberIn(info, 'maxmemory') > 0 ? fault(text, advice) : warning(`${text}; it has no maxmemory now`, advice);
 }
 
-/** From these shares of the memory on. */
+/** From these shares of the memory on there is a warning, and a fault. */
 const [MEMORY_NEAR, MEMORY_FULL] = [0.8, 0.95];
 
 function memoryFinding(info: Info): Finding {
@@ -185,13 +189,16 @@ function size(bytes: number): string {
   return `${(bytes / per).toFixed(1)} ${unit}`;
 }
 
-/** A worker keeps two connections and one for each shard, and as many again for a while after a cut. */
+/**
+ * From this share of `maxclients` on there is a warning. A worker has two connections and one for each shard, and for a while
+ * after a network fault twice as many.
+ */
 const CLIENTS_NEAR = 0.8;
 
 function clientsFindings(info: Info): Finding[] {
   const { ok, warning } = createFindings('clients');
   const [now, most] = [numberIn(info, 'connected_clients'), numberIn(info, 'maxclients')];
-  if (Number.isNaN(most)) return []; // before Redis 7
+  if (Number.isNaN(most)) return []; // Redis before version 7 does not report it
   const text = `${now} connected of maxclients ${most}`;
   return [
     now < most * CLIENTS_NEAR ? ok(text) : warning(text, 'raise maxclients: a worker keeps 3 connections or more'),
@@ -237,7 +244,7 @@ async function persistenceFindings(node: Redis, info: Info): Promise<Finding[]> 
   return findings.length > 0 ? findings : [ok(`append-only file on, appendfsync ${sync}, last write ok`)];
 }
 
-/** The name and the value; nothing if its user must not call CONFIG GET. */
+/** The name and the value; empty if Redis's user has no right to call CONFIG GET. */
 function settingOf(node: Redis, name: string): Promise<readonly string[]> {
   return node.config('GET', name).then(
     (reply) => reply,
@@ -271,7 +278,7 @@ function replicaFindings(info: Info): Finding[] {
       ),
     ];
   }
-  // Redis shows this field only where min-replicas-to-write is set.
+  // Redis reports this field only if min-replicas-to-write is set.
   if (info.has('min_slaves_good_slaves')) return [ok(`${replicas.length} keep up; min-replicas-to-write is set`)];
   const text = `${replicas.length} keep up; min-replicas-to-write is not set: a master that is cut off goes on taking writes`;
   return [warning(text, 'set min-replicas-to-write 1 and min-replicas-max-lag 10 (docs/redis.md)')];
@@ -291,12 +298,12 @@ function waitFindings(info: Info, { roles, waitReplicas }: RedisToCheck): Findin
 }
 
 interface Timing {
-  /** The round trip of the median. */
+  /** The median of the round trips. */
   readonly tookMs: number;
   readonly slowestMs: number;
-  /** Redis's clock minus this machine's, by the fastest answer. */
+  /** Redis's clock minus this machine's, computed from the fastest answer. */
   readonly offsetMs: number;
-  /** By how much that may be wrong: half the time of that answer. */
+  /** By how much the offset may be wrong: half of that answer's round trip. */
   readonly errorMs: number;
 }
 
@@ -322,7 +329,7 @@ async function measure(node: Redis): Promise<Timing> {
   return { tookMs: median?.tookMs ?? 0, slowestMs: slowest?.tookMs ?? 0, offsetMs, errorMs: fastestMs / 2 };
 }
 
-/** The limiter's answer must come within 2 s; a longer way makes every pass longer. */
+/** The limiter's answer must come within 2 s, and each round trip makes every pass longer. */
 const FAR_MS = 100;
 
 function distanceFinding({ tookMs, slowestMs }: Timing): Finding {
@@ -333,7 +340,7 @@ function distanceFinding({ tookMs, slowestMs }: Timing): Finding {
 
 const [APART_MS, FAR_APART_MS] = [1_000, 300_000];
 
-/** Workers correct due times; the expiry and the age of credentials use the machine's clock. */
+/** Workers correct due times by the offset, but expiry and the age of credentials are measured on the machine's own clock. */
 function clockFinding({ offsetMs }: Timing): Finding {
   const { ok, warning, fault } = createFindings('clock');
   const apart = Math.abs(offsetMs);
@@ -348,10 +355,10 @@ interface MasterClock extends Pick<Timing, 'offsetMs' | 'errorMs'> {
   readonly where: string;
 }
 
-/** Masters whose clocks differ by no more send alerts as exactly as one. */
+/** If the clocks of masters differ by no more than this, alerts are sent as exactly as with one master. */
 const MASTERS_APART_MS = 10;
 
-/** A worker estimates one distance between its clock and Redis's, from the replies of all masters (limiter/redis/clock.ts). */
+/** A worker estimates a single distance between its clock and Redis's, from the replies of all masters (limiter/redis/clock.ts). */
 export function mastersClocks(clocks: readonly MasterClock[]): Finding[] {
   const byOffset = clocks.toSorted((a, b) => a.offsetMs - b.offsetMs);
   const [last, first] = [byOffset[0], byOffset.at(-1)];

@@ -12,14 +12,14 @@ import { accountsOf, policyIdOf, readWorkers } from '../../src/queue/workers.ts'
 import { readClock, type Connection } from '../../src/redis/connection.ts';
 import { createFindings, type Finding } from './check.ts';
 
-/** What the environment says, and whether it is what the workers have that run already. */
+/** Checks the settings of the environment, and whether running workers have the same ones. */
 
-/** This program would not have started with an older Node. */
+/** Always ok: this program would not have started with an older Node. */
 export function nodeFinding(): Finding {
   return createFindings('node').ok(`Node ${process.versions.node}; pushpacer ${packageVersion()}`);
 }
 
-/** @param faults of all variables, and of all files that they name */
+/** @param faults of all variables, and of all files that the variables name */
 export function variablesFindings(env: Environment, faults: readonly Fault[]): Finding[] {
   const { ok, warning, fault } = createFindings('variables');
   const advice = 'correct it; pushpacer worker --help explains every variable';
@@ -32,9 +32,9 @@ export function variablesFindings(env: Environment, faults: readonly Fault[]): F
   return findings.length > 0 ? findings : [ok('all can be read, and the files that they name')];
 }
 
-/** How long a send may take; a stop that does not wait for it cuts it off. */
+/** How long a send may take. If a worker stops without waiting that long, sends are cut off. */
 const SEND_MS = 10_000;
-/** A worker ends so much later than its grace at the most. */
+/** A worker ends at most this long after its grace period. */
 const ENDING_MS = 5_000;
 
 export function stopFinding({ shutdownGraceMs, lockMs }: Pick<Config, 'shutdownGraceMs' | 'lockMs'>): Finding {
@@ -56,7 +56,7 @@ export function stopFinding({ shutdownGraceMs, lockMs }: Pick<Config, 'shutdownG
 
 type Policy = Pick<Config, 'policy' | 'categories' | 'quietHours' | 'apartRules'>;
 
-/** Whether the workers that live have the same limits, and the same version. */
+/** Whether the living workers have the same limits, and the same version. */
 export async function workersFindings(
   connection: Connection,
   prefix: string,
@@ -93,7 +93,7 @@ export async function workersFindings(
   return [ok(alive.length === 0 ? 'none is alive' : `${count(alive.length)} alive, with the same limits and version`)];
 }
 
-/** What workers noticed that Redis lost. Nothing is said where that is nothing. */
+/** What workers noticed that Redis lost. Empty if they noticed nothing. */
 export async function lossFindings(connection: Connection, prefix: string): Promise<Finding[]> {
   const { warning } = createFindings('losses');
   const now = await readClock(connection);

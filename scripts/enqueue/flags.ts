@@ -46,7 +46,7 @@ export interface NotificationFlags {
 
 const TIME_FORMAT = 'RFC 3339, epoch milliseconds, or a duration from now such as 1h';
 
-/** A duration becomes an instant. Whether an instant is usable is left to the validation of the notification. */
+/** A duration becomes an instant. The validation of the notification checks the instant. */
 function time(flag: string): (text: string) => string {
   return (text) => {
     const ms = /[a-z]$/.test(text) ? parseDuration(text) : undefined;
@@ -99,13 +99,13 @@ export function addNotificationFlags(command: Command): Command {
     .option('--analytics-label <label>', "FCM: a label for Google's reports");
 }
 
-/** The notification of the flags. Bad values are left to the validation, except for those that cannot be written as JSON. */
+/** The notification in the flags. The validation reports bad values, except those that cannot be written as JSON. */
 export function itemOfFlags(flags: NotificationFlags): Item {
   const { id, recipient, apns, fcm, webpush, app, title, subtitle, body, sound, badge, category } = flags;
   const { threadId, actionCategory, interruptionLevel, channelId } = flags;
   const onApns = apns.map((token) => ({ platform: 'apns', token, app }));
   const onFcm = fcm.map((token) => ({ platform: 'fcm', token, app }));
-  // The JSON may be a whole device, whose own app is not lost.
+  // The JSON may be a whole device with an app of its own, which must not be lost.
   const onWebpush = webpush.map((text) => ({
     platform: 'webpush',
     ...jsonObjectOf('--webpush', text),
@@ -143,20 +143,20 @@ export function itemOfFlags(flags: NotificationFlags): Item {
     android: objectOr({ channelId }),
     analyticsLabel: flags.analyticsLabel,
   };
-  return { where: '', input: JSON.parse(JSON.stringify(input)) as unknown }; // leaves out what is undefined
+  return { where: '', input: JSON.parse(JSON.stringify(input)) as unknown }; // leaves out undefined fields
 }
 
-/** Whether it may be without an alert. */
+/** Whether the notification may have no alert. */
 function mayShowNothing({ pushType }: NotificationFlags): boolean {
   return pushType === 'background' || pushType === 'liveactivity';
 }
 
-/** The object, or `empty` if it has no value. */
+/** The object; or `empty` if all its fields are undefined. */
 function objectOr(object: Readonly<Record<string, unknown>>, empty?: object): object | undefined {
   return Object.values(object).some((value) => value !== undefined) ? object : empty;
 }
 
-/** A flag's JSON object. The error shows no part of it, because it may be private. */
+/** The JSON object in a flag. The error shows no part of it, because it may be private. */
 function jsonObjectOf(flag: string, text: string): object {
   try {
     const value: unknown = JSON.parse(text);
@@ -177,12 +177,12 @@ function numberOr(text: string | undefined): number | string | undefined {
   return text !== undefined && /^-?\d+$/.test(text) ? Number(text) : text;
 }
 
-/** One line of the input, or the notification of the flags; `faults` if a line is not JSON. */
+/** One line of the input, or the notification in the flags; `faults` if a line is not JSON. */
 export type Item = { readonly where: string } & (
   { readonly input: unknown; readonly faults?: never } | { readonly input?: never; readonly faults: readonly Fault[] }
 );
 
-/** The lines of an NDJSON stream, without empty ones. `onRead` is called with the bytes read so far. */
+/** The lines of an NDJSON stream, without empty lines. `onRead` is called with the number of bytes read so far. */
 export async function* itemsOfLines(
   chunks: AsyncIterable<Uint8Array>,
   onRead: (bytes: number) => void,

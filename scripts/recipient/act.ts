@@ -12,9 +12,9 @@ import { atBackend } from '../support/backend.ts';
 import { addFields, flagOf, namesOf, usage } from '../support/flags.ts';
 import { waitingText, whoAmI } from '../support/queue.ts';
 
-/** One command for each operation; an operation that only takes back another one is a flag of that one's command. */
+/** One command for each operation. An operation that only takes back another one is a flag of that other one's command. */
 export function operationCommands(): readonly Command[] {
-  // `pushpacer cancel` cancels, also without the recipient.
+  // `pushpacer cancel` is a command of its own, since it also cancels without a recipient.
   return OPERATIONS.filter(({ name, flagOf }) => name !== 'cancel' && flagOf === undefined).map(commandOf);
 }
 
@@ -39,7 +39,7 @@ function commandOf(operation: Operation): Command {
   });
 }
 
-/** What the flags ask for. */
+/** The operation that the flags ask for, with its fields. */
 async function askedBy(
   operation: Operation,
   back: Operation | undefined,
@@ -56,7 +56,7 @@ async function askedBy(
     return ask(back, id, {});
   }
   checkAlone('--file', given);
-  // What is wrong in the file has its place in it: `--file: quietHours[0].from`.
+  // A fault in the file is named by its place in the file: `--file: quietHours[0].from`.
   const names: Names = {
     word: 'field',
     of: (name) => (name === '' ? '--file' : `--file: ${name}`),
@@ -68,7 +68,7 @@ async function askedBy(
   return ask(operation, id, isObject ? { ...whole, ...content } : content, names);
 }
 
-/** A flag may have nothing beside it. */
+/** Throws if there are other flags beside a flag that must be alone. */
 function checkAlone(flag: string, given: readonly FieldOf[]): void {
   const [other] = given;
   if (other !== undefined) throw new UsageError(`${flag}: expected nothing beside it, found ${flagOf(other)}`);
@@ -89,7 +89,7 @@ async function readJson(path: string): Promise<unknown> {
   }
 }
 
-/** Does it, and says what was done, and what waits now. */
+/** Runs the operation, and says what was done, and what waits now. */
 async function run(asked: Asked, json: boolean): Promise<void> {
   const { recipientId: id } = asked;
   const done = await atBackend(async (backend) => {
@@ -110,7 +110,7 @@ async function run(asked: Asked, json: boolean): Promise<void> {
   } else process.stdout.write(`${did}${waits === undefined ? '' : `${isShort ? '; ' : '\n'}${waits}`}\n`);
 }
 
-/** Parses the argument with the recipient's id. */
+/** Parses the recipient's id in the argument. */
 export function recipientId(text: string): string {
   const checked = notificationSchema.shape.recipientId.safeParse(text);
   if (checked.success) return checked.data;

@@ -19,24 +19,27 @@ interface Apart {
 interface Described {
   readonly recipientId: string;
   readonly inspection: Inspection;
-  /** The inspection's reserved slots. */
+  /** The reserved slots of the inspection, with their notifications. */
   readonly waiting: readonly WaitingSlot[];
-  /** What the limiters of what is no alert have; without those that have nothing. */
+  /**
+   * The inspections by the limiters of background pushes and Live Activities, without those that have nothing about the
+   * recipient.
+   */
   readonly others?: readonly (Inspection & Apart)[];
   /** Notifications that are delayed without a slot. */
   readonly delayed: DelayedJobs;
-  /** Notifications that a worker may take now, and none has. */
+  /** Notifications that a worker may take now and that none has taken. */
   readonly notTaken?: FoundJobs<WaitingJob>;
   /** Notifications that workers have now. */
   readonly sending?: readonly SendingJob[];
   /** What operations keep about the recipient. */
   readonly kept?: readonly Kept[];
   readonly categories: Config['categories'];
-  /** How many workers have these limits; undefined: they are from this command's own variables. */
+  /** How many workers have these limits; undefined if the limits are from this command's own variables. */
   readonly limitsOf?: OpenLimiters['limitsOf'];
   /** How many waiting notifications are listed at most. */
   readonly most: number;
-  /** The terminal's width; undefined without one. */
+  /** The terminal's width; undefined without a terminal. */
   readonly columns?: number | undefined;
 }
 
@@ -119,7 +122,7 @@ function blockLine({ now, block }: Inspection): string {
   return block === undefined ? 'none' : `until ${instantFrom(now, block.until)}: ${printable(block.reason)}`;
 }
 
-/** The end of the quiet time that is now, on the limiter's clock. */
+/** The quiet hours; if it is quiet now, also the end of this quiet time on the limiter's clock. */
 function quietLine({ hours, source, until }: QuietView, now: number): string {
   const from = source === 'stored' ? 'stored' : 'from LIMITS_FILE';
   return `${quietHoursText(hours)}; ${from}${until === undefined ? '' : `; quiet now, until ${instantFrom(now, until)}`}`;
@@ -133,12 +136,12 @@ function exemptText({ exempt = [] }: CategoryPolicy): string {
 
 const EXEMPT_NAMES = { gap: 'the overall gap', rules: 'the overall rules', quietHours: 'quiet hours' } as const;
 
-/** Without those that are still being sent, though their slots count already. */
+/** The sent slots, without those whose notifications are still being sent, although these slots count already. */
 function sentLine({ now, policy, sent: counted }: Inspection, sending: readonly SendingJob[]): string {
   const inHand = sending.map(({ at }) => at);
   const sent = counted.filter(({ at }) => {
     const index = inHand.indexOf(at);
-    if (index >= 0) inHand.splice(index, 1); // one slot each: without a gap several may have the same instant
+    if (index >= 0) inHand.splice(index, 1); // removes one slot for each: without a gap several may have the same instant
     return index < 0;
   });
   const windowMs = Math.max(policy.minGapMs, ...policy.rules.map(({ perMs }) => perMs));
@@ -172,7 +175,7 @@ function apartFacts(pushes: Inspection & Apart, sending: readonly SendingJob[]):
   ];
 }
 
-/** Delayed jobs without a slot; those with one are in the line `reserved`. */
+/** Delayed jobs without a slot; jobs with a slot are in the line `reserved`. */
 function delayedLine(now: number, { found, lookedAt, of }: DelayedJobs): string {
   const [next] = found;
   const bound = lookedAt < of ? ` among the first ${lookedAt} of ${of} delayed jobs` : '';
@@ -180,7 +183,7 @@ function delayedLine(now: number, { found, lookedAt, of }: DelayedJobs): string 
   return `${found.length} without a slot${bound}, the next ${fromNow(now, next.dueAt)}`;
 }
 
-/** What no worker has taken yet. */
+/** Notifications that no worker has taken yet. */
 function notTakenLine({ found, lookedAt, of }: FoundJobs<WaitingJob>): string {
   const bound = lookedAt < of ? `, among the first ${lookedAt} of ${of} that no worker has taken` : '';
   return `${found.length === 0 ? 'none' : found.length} not taken yet${bound}`;
@@ -193,10 +196,10 @@ function nextLine({ now, nextAt, rule }: Inspection): string {
   return nextAt <= now + MOMENT_MS ? 'now' : `${instantFrom(now, nextAt)}, by ${printable(rule)}`;
 }
 
-/** On a narrow terminal: due, why, notification. */
+/** The columns that stay on a narrow terminal: due, why, notification. */
 const ESSENTIAL = [0, 2, 7];
 
-/** One line each, the next one first. */
+/** One line for each waiting notification, the next one first. */
 function waitingLines(described: Described): string[] {
   const { inspection, waiting, others = [], delayed, notTaken = NONE, sending = [], most, columns } = described;
   const { now } = inspection;
@@ -217,7 +220,7 @@ function waitingLines(described: Described): string[] {
   return [heading(top), ...lines, ...(more > 0 ? [`and ${more} more; --all shows them`] : [])];
 }
 
-/** @param kind stands behind what it waits for */
+/** @param kind shown after the cause of the wait */
 function waitingRow(now: number, slot: WaitingSlot, kind = ''): string[] {
   const { at, id = '-', notification } = slot;
   const jobId = jobIdOfAsk(id);
@@ -245,8 +248,8 @@ function causeText(now: number, { rule, ruleUntil, before }: Cause): string {
 const DAY_MS = 86_400_000;
 
 /**
- * The notification's id, by which other commands find it too: `msg-1`; `msg-1 (replay 2)`; `msg-1 (job 17)` where a producer gave
- * the job an id of its own.
+ * The notification's id, by which other commands find it too: `msg-1`; `msg-1 (replay 2)`; `msg-1 (job 17)` if the producer
+ * gave the job another id than the notification's.
  */
 function nameOf({ id, replay }: Pick<WaitingJob, 'id' | 'replay'>, jobId?: string): string {
   const which = replay ?? (jobId === undefined ? undefined : replayOf(jobId));
@@ -269,14 +272,17 @@ function facts(now: number, job: Omit<WaitingJob, 'waitsFor'>): string[] {
   return [fromNow(now, enqueuedAt), String(attempts), priority, category];
 }
 
-/** The instants to draw, in epoch milliseconds and in order. */
+/** The instants to draw, in epoch milliseconds, the earliest first. */
 type Drawn = Pick<Inspection, 'now' | 'sent' | 'reserved' | 'block'>;
 
-/** The columns for instants, at least and at most; with at most, no line is longer than 80 characters. */
+/** The least and the greatest number of columns for instants; with the greatest, no line is longer than 80 characters. */
 const [LEAST_COLUMNS, MOST_COLUMNS] = [8, 64];
 const NAME_WIDTH = 11;
 
-/** Maps instants to columns. The columns begin at now and go in both directions, so that no column contains both past and future. */
+/**
+ * Maps instants to columns. The columns begin at now and go in both directions, so that no column contains past and future
+ * instants.
+ */
 interface Axis {
   /** Columns before now; the next one is the mark of now itself. */
   readonly past: number;
@@ -286,7 +292,7 @@ interface Axis {
 }
 
 /**
- * From the oldest sent slot over now to the last reserved one; no line where there are none.
+ * Draws from the oldest sent slot, over now, to the last reserved one. Empty if there are no slots.
  *
  *                 -58s          now           +31s
  *     sent        1··1··1··11··1│··············
@@ -318,7 +324,7 @@ function axisOf(now: number, sent: readonly number[], reserved: readonly number[
   return { past, columnMs, columnOf, width: columnOf(end) + 1 };
 }
 
-/** A sent slot may lie a moment ahead, and a reserved one may be overdue. */
+/** The first and the last instant to draw. A sent slot may lie a moment ahead, and a reserved one may be overdue. */
 function endsOf(now: number, sent: readonly number[], reserved: readonly number[]): [start: number, end: number] {
   const ends = [now, sent[0], sent.at(-1), reserved[0], reserved.at(-1)].filter((at) => at !== undefined);
   return [Math.min(...ends), Math.max(...ends)];
@@ -337,7 +343,7 @@ function blockRow({ past, width, columnOf }: Axis, until: number): string {
   return `${'·'.repeat(past)}│${'='.repeat(blocked)}`.padEnd(width, '·');
 }
 
-/** `-58s`, `now` and `+31s` above their columns; without room for all of them only `now` stays. */
+/** `-58s`, `now` and `+31s` above their columns; if there is no room for all of them, only `now` stays. */
 function labels({ past, width }: Axis, now: number, sent: readonly number[], reserved: readonly number[]): string {
   const [start, end] = endsOf(now, sent, reserved);
   const [left, right] = [start < now ? `-${span(now - start)}` : '', end > now ? `+${span(end - now)}` : ''];

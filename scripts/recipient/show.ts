@@ -53,7 +53,7 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
   });
 }
 
-/** Where the JSON has them. */
+/** The JSON fields for background pushes and Live Activities. */
 const APART_FIELDS: Readonly<Record<CountedApart, string>> = {
   background: 'background',
   liveactivity: 'liveActivity',

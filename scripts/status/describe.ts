@@ -20,20 +20,20 @@ import {
   type TableOptions,
 } from '../../src/terminal/text.ts';
 
-/** How things were at one look. */
+/** The result of one look, and where it looked. */
 export interface Status {
   readonly result: StatusResult;
   /** `{pushpacer} on 127.0.0.1:6379` */
   readonly where: string;
 }
 
-/** So many workers are listed; `--json` has all. */
+/** At most this many workers are listed; `--json` has all. */
 const MOST_WORKERS = 30;
 const MOST_BREAKERS = 10;
-/** On a narrow terminal: host, process, seen, clock, in hand. */
+/** The columns that stay on a narrow terminal: host, process, seen, clock, in hand. */
 const ESSENTIAL_OF_WORKER = [0, 1, 4, 5, 6];
 
-/** The output of `status`. If nothing can be sent at all, the first line says why; the last lines say what is wrong. */
+/** The output of `status`. If nothing can be sent, the first line says why; the last lines say what is wrong. */
 export function describeStatus({ result, where }: Status, columns: number | undefined): string[] {
   const stop = stopOf(result);
   const first = stop === undefined ? [] : [redOut(stop), ''];
@@ -53,9 +53,9 @@ function stopOf({ noWrites, workersAlive }: StatusResult): string | undefined {
 }
 
 /**
- * The same for a screen that may be too small: what is wrong comes first, each fact is one line, and the end may be cut.
+ * The output for a screen that may be too small: what is wrong comes first, each fact is one line, and the end may be cut.
  *
- * @param isNow a look of before, while Redis is away, must not say that all is well
+ * @param isNow false for an earlier look, shown while Redis does not answer: it must not say that all is well
  */
 export function describeScreen({ result, where }: Status, columns: number, isNow: boolean): string[] {
   return inParts([
@@ -71,7 +71,7 @@ function titleOf({ result, where }: Status, columns = Infinity): string {
   return heading(cut(`${where} at ${instant(result.now)}`, columns));
 }
 
-/** With an empty line between two parts. */
+/** Joins the parts, with an empty line between two of them. */
 function inParts(parts: readonly (readonly string[])[]): string[] {
   return parts.filter((lines) => lines.length > 0).flatMap((lines, index) => (index === 0 ? lines : ['', ...lines]));
 }
@@ -125,7 +125,7 @@ function ratesLine({ passesPerS, deliveredPerS, requeuedPerS, deadPerS }: Rates)
   return `${passes} passes, ${delivered} delivered, ${requeued} requeued, ${dead} dead letters a second`;
 }
 
-/** Three digits: 0.204, 8.5, 120. */
+/** A rate with three digits: 0.204, 8.5, 120. */
 function perSecond(rate: number): string {
   return rate >= 100 ? String(Math.round(rate)) : String(Number(rate.toPrecision(3)));
 }
@@ -211,7 +211,7 @@ function recipientsTable({ waiting, now }: StatusResult, columns: number | undef
   return [heading(top), ...lines];
 }
 
-/** What a tired person reads first, since it stands at the end. */
+/** The last lines, which a tired operator reads first: whether all is well. */
 function verdict({ wrong, workersAlive, waiting, jobs }: StatusResult, width: TableOptions): string[] {
   if (wrong.length === 0) {
     const workers = workersAlive === 1 ? '1 worker is alive' : `${workersAlive} workers are alive`;
@@ -223,7 +223,7 @@ function verdict({ wrong, workersAlive, waiting, jobs }: StatusResult, width: Ta
   return coloured(table(rows, width), 'WRONG', redOut);
 }
 
-/** After the layout, which would count the colours as text. */
+/** Colours the word at the beginning of lines. Done after the layout, which would count the colour codes as text. */
 function coloured(lines: readonly string[], word: string, paint: (text: string) => string): string[] {
   return lines.map((line) => (line.startsWith(word) ? `${paint(word)}${line.slice(word.length)}` : line));
 }

@@ -19,23 +19,26 @@ import { unfitId } from '../support/queue.ts';
 import { table, columnsOf, heading, instantFrom, span } from '../../src/terminal/text.ts';
 import { callOther } from '../../src/operations/status.ts';
 
-/** What the queue has of a notification beside its status: no token, no text, no data. Instants are epoch milliseconds. */
+/**
+ * What the queue knows about a notification in addition to its status: no token, no text, no data. Instants are epoch
+ * milliseconds.
+ */
 interface JobFacts extends Partial<Omit<NotificationFacts, 'id' | 'sizes' | 'devices'>> {
-  /** If its data has another id than its job. */
+  /** The id in its data, if that is another one than the job's. */
   readonly notificationId?: string;
-  /** The job's id in its queue: another one than the notification's after a replay. */
+  /** The job's id in its queue, which after a replay is another one than the notification's. */
   readonly jobId?: string;
   readonly enqueuedAt?: number;
   readonly sendAfter?: number;
   /** Delivery attempts so far. */
   readonly attempts?: number;
-  /** How often it was put back until its slot. */
+  /** How often it was requeued. */
   readonly requeues?: number;
-  /** By label, such as `apns#0`: how it ended, or `to do`. */
+  /** How each device ended, or `to do`; by label, such as `apns#0`. */
   readonly devices?: Readonly<Record<string, string>>;
-  /** The attempts that failed, the newest last. */
+  /** The tries that failed, the newest last. */
   readonly failures?: readonly { readonly at: number; readonly device?: string | undefined; readonly error: string }[];
-  /** Of one that no worker has looked at: how many jobs are taken before it. Absent if it has no priority. */
+  /** If no worker has looked at it: how many jobs are taken before it. Absent if it has no priority. */
   readonly ahead?: number;
   /** The worker that has it. */
   readonly worker?: Pick<SeenWorker, 'id' | 'host' | 'pid' | 'version' | 'silentMs' | 'alive'>;
@@ -57,7 +60,7 @@ export async function showNotification(id: string, json: boolean): Promise<void>
   else process.stdout.write(`${describe(id, status, facts, now).join('\n')}\n`);
 }
 
-/** Looks where `status` has found it. What has changed since then is left out. */
+/** Looks where `status` has found the notification. If its state has changed since then, the facts are left out. */
 async function readFacts(
   id: string,
   state: NotificationStatus['state'],
@@ -117,7 +120,7 @@ async function factsOfJob(
   };
 }
 
-/** Without sizes, and with the id only if it is another one than the job's. */
+/** The facts to show: without sizes, and with the id only if it is another one than the job's. */
 function shown(notification: unknown, jobId: string): Omit<JobFacts, 'devices'> & Pick<NotificationFacts, 'devices'> {
   const facts: Partial<NotificationFacts> = { ...notificationFacts(notification, jobId) };
   const notificationId = facts.id === notificationIdOf(jobId) ? undefined : facts.id;
@@ -126,7 +129,7 @@ function shown(notification: unknown, jobId: string): Omit<JobFacts, 'devices'> 
   return { ...facts, ...(notificationId !== undefined && { notificationId }) };
 }
 
-/** The attempts of one that has ended: what is stored with its job leaves out the last one. */
+/** The attempts of a notification that has ended, from its job's return value: the job's progress leaves out the last attempt. */
 function attemptsOf(returned: unknown): number | undefined {
   const attempts = isObject(returned) ? returned['attempts'] : undefined;
   return typeof attempts === 'number' ? attempts : undefined;
@@ -184,7 +187,7 @@ function stateText(id: string, status: NotificationStatus, { ahead, worker }: Jo
   }
 }
 
-/** Fields of a status that the line `state` shows already. */
+/** The fields of a status that the line `state` shows already. */
 const IN_STATE: ReadonlySet<string> = new Set([
   'state',
   'until',
@@ -196,7 +199,7 @@ const IN_STATE: ReadonlySet<string> = new Set([
   'devices',
 ]);
 
-/** All others, also those that a newer status has. */
+/** Rows for all other fields, also for those that only a newer status has. */
 function statusRows(status: NotificationStatus, now: number): string[][] {
   return Object.entries(status as Readonly<Record<string, unknown>>).flatMap(([name, value]) =>
     IN_STATE.has(name) || value === undefined ? [] : [[wordsOf(name), valueText(name, value, now)]],

@@ -11,10 +11,10 @@ import { printJson, UsageError, warn } from '../../src/terminal/command.ts';
 import { columnsOf, cut, dim, redOut, span } from '../../src/terminal/text.ts';
 import { describeScreen, describeStatus, type Status } from './describe.ts';
 
-/** `status --watch`: one look after another, drawn in place on a terminal, or written one below the other. */
+/** `status --watch`: looks again and again. On a terminal each look replaces the one before; otherwise it is written below that. */
 
 export const DEFAULT_EVERY = '2s';
-/** A look costs Redis up to 60 ms. */
+/** The shortest interval is not shorter, because a look takes Redis up to 60 ms. */
 const [LEAST_EVERY, MOST_EVERY] = ['500ms', '1h'];
 
 /** `2s` → 2000 */
@@ -27,22 +27,22 @@ export function parseEvery(text: string): number {
 }
 
 interface WatchOptions {
-  /** Rejects where Redis does not answer. */
+  /** Rejects if Redis does not answer. */
   readonly look: () => Promise<Status>;
   readonly connection: Connection;
   readonly everyMs: number;
   readonly json: boolean;
 }
 
-/** Where the looks go. */
+/** Where the looks are shown. */
 interface View {
   show(status: Status): void;
-  /** Redis does not answer. It is tried again. */
+  /** Shows that Redis does not answer, and that it is tried again. */
   away(error: RedisAwayError): void;
   close(): void;
 }
 
-/** Looks until the user or a signal ends it. Rejects where the first look fails; later ones may fail while Redis is away. */
+/** Looks until the user or a signal ends it. Rejects if the first look fails; later looks may fail while Redis does not answer. */
 export async function watchStatus({ look, connection, everyMs, json }: WatchOptions): Promise<void> {
   const rates = createRates();
   const ending = new AbortController();
@@ -80,7 +80,7 @@ export async function watchStatus({ look, connection, everyMs, json }: WatchOpti
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
-/** Each look below the one before: a block of lines, or one JSON object. What is no look goes to standard error. */
+/** Writes each look below the one before: a block of lines, or one JSON object. Other messages go to standard error. */
 function createLines(json: boolean): View {
   let isAway = false;
   let isFirst = true;
@@ -104,20 +104,20 @@ function isScreen(): boolean {
   return columnsOf() !== undefined && process.env['TERM'] !== 'dumb';
 }
 
-// The screen of its own that editors use too: what was there before comes back at the end.
+// Switches to the separate screen that editors use too: what was shown before comes back at the end.
 const ENTER = '\x1b[?1049h\x1b[?25l';
 const LEAVE = '\x1b[?25h\x1b[?1049l';
 const HOME = '\x1b[H';
 const ERASE_LINE = '\x1b[K';
 const ERASE_BELOW = '\x1b[J';
-/** A terminal that knows these shows all that is between them at once. */
+/** A terminal that knows these shows everything between them at once. */
 const [HOLD, RELEASE] = ['\x1b[?2026h', '\x1b[?2026l'];
 const DEFAULT_ROWS = 24;
 const HINT = 'q ends it';
-/** In this mode of the terminal Ctrl-C (and Ctrl-D) is a key, and no signal. */
+/** In this mode of the terminal Ctrl-C and Ctrl-D are keys, and send no signal. */
 const ENDING_KEYS = ['q', 'Q', '\x03', '\x04'];
 
-/** Draws each look over the one before, cut to the terminal. `end` is called when the user presses q or Ctrl-C. */
+/** Draws each look over the one before, cut to the size of the terminal. `end` is called when the user presses q or Ctrl-C. */
 function openScreen(end: () => void): View {
   const { stdin, stdout } = process;
   let last: { readonly status: Status; readonly at: number } | undefined;
@@ -129,7 +129,7 @@ function openScreen(end: () => void): View {
     const before = `what follows is ${span(performance.now() - last.at)} old; it is tried again`;
     const top = trouble === undefined ? [] : [redOut(cut(trouble, columns)), cut(before, columns), ''];
     const lines = [...top, ...describeScreen(last.status, columns, trouble === undefined)];
-    const rows = Math.max(1, (stdout.rows || DEFAULT_ROWS) - 1); // the last row has the hint
+    const rows = Math.max(1, (stdout.rows || DEFAULT_ROWS) - 1); // the last row is for the hint
     const cutOff = lines.length - rows;
     const hint = cutOff > 0 ? `${cutOff} more lines: make the window higher; ${HINT}` : HINT;
     const shown = [...lines.slice(0, rows), ...Array<string>(Math.max(0, -cutOff)).fill('')];
@@ -145,7 +145,7 @@ function openScreen(end: () => void): View {
     stdout.write(LEAVE);
     if (stdin.isTTY) stdin.setRawMode(false);
   };
-  process.once('exit', leave); // also where an unexpected error ends it
+  process.once('exit', leave); // also if an unexpected error ends the process
   stdout.write(ENTER);
   stdout.on('resize', draw);
   if (stdin.isTTY) stdin.setRawMode(true).on('data', onKey).resume();

@@ -6,12 +6,12 @@ import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { CommandError } from '../../src/terminal/command.ts';
 import { readEnvironment } from './queue.ts';
 
-/** A command says what it cannot do itself. */
+/** A log without output, because a command itself reports what it cannot do. */
 const SILENT = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
 /**
- * Opens what operators work with, as the environment names it, runs `work`, and closes it. `advice` is added to the error if Redis is
- * lost for a while.
+ * Opens the backend of the operators, by the environment, runs `work`, and closes it. If Redis is lost for a while, `advice` is
+ * added to the error.
  */
 export async function atBackend<T>(work: (backend: Backend) => Promise<T>, advice = ''): Promise<T> {
   const backend = openBackend(loadLimiterConfig(readEnvironment()), 'command', SILENT);

@@ -39,7 +39,7 @@ export async function main([name = '--help', ...argv]: readonly string[]): Promi
   await command(argv);
 }
 
-/** From package.json, which is one folder higher if this file runs from `dist`. */
+/** The version in package.json, which is one folder higher if this file runs from `dist`. */
 function version(): string {
   const here = import.meta.url.endsWith('.ts') ? '../../package.json' : '../../../package.json';
   return (JSON.parse(readFileSync(new URL(here, import.meta.url), 'utf8')) as { version: string }).version;
@@ -49,7 +49,7 @@ export type CommandMain = (argv: readonly string[]) => Promise<void>;
 
 interface CommandEntry {
   readonly does: string;
-  /** Loaded when it is asked for: one command needs little of what another one needs. */
+  /** Loads the command's module only when the command is called, since each command needs other modules. */
   readonly load: () => Promise<{ readonly main: CommandMain }>;
 }
 

@@ -23,7 +23,7 @@ type Commands = Readonly<
   Record<string, { readonly does: string; readonly load: () => Promise<{ readonly main: Main }> }>
 >;
 
-/** `pushpacer completion bash`: prints a script that completes commands, flags, and the values that are known. */
+/** `pushpacer completion bash`: prints a script that completes commands, flags, and known values. */
 export function completionOf(commands: Commands): Main {
   return async (argv) => {
     const command = createCommand('completion', 'Prints a script that completes commands and flags, for a shell.');
@@ -37,7 +37,7 @@ export function completionOf(commands: Commands): Main {
   };
 }
 
-/** A word that a shell may offer, and what it does. */
+/** A word that a shell may offer, with a text that says what it does. */
 interface Word {
   readonly word: string;
   readonly does: string;
@@ -48,7 +48,7 @@ interface Flag {
   readonly long: string;
   readonly short?: string;
   readonly does: string;
-  /** What comes after it: nothing, one of these words, a file or folder, or any text. */
+  /** What comes after the flag: nothing, one of these words, a file or folder, or any text. */
   readonly value: 'none' | readonly string[] | 'file' | 'text';
 }
 
@@ -56,14 +56,14 @@ interface Flag {
 export interface Place {
   /** `''`, `enqueue`, `recipient show` */
   readonly path: string;
-  /** Commands, or values of an argument that are known. */
+  /** Commands, or the known values of an argument. */
   readonly words: readonly Word[];
   readonly flags: readonly Flag[];
 }
 
 /**
- * All places, from the definitions of the commands. `own` is the command that calls this: its module is still being loaded, so it
- * cannot be loaded here.
+ * All places, from the definitions of the commands. `own` is the command that calls this function: its module is still being
+ * loaded, so it cannot be loaded here.
  */
 async function readPlaces(commands: Commands, own: Command): Promise<Place[]> {
   const others = Object.entries(commands).filter(([name]) => name !== own.name());
@@ -113,7 +113,10 @@ interface CaseStyle {
   readonly or: string;
 }
 
-/** A branch of `case` for each flag of the place that takes a value: `answerOf` says what to offer, undefined for no value. */
+/**
+ * A branch of `case` for each flag of the place that takes a value. `answerOf` says what to offer; undefined for a flag without
+ * a value.
+ */
 function valueCases(
   { path, flags }: Place,
   answerOf: (flag: Flag) => string | undefined,
@@ -128,8 +131,8 @@ function valueCases(
 }
 
 /**
- * For bash 3.2 (macOS) and later. A script that knows everything answers at once; one that asks the program at each press of the key
- * would first load all of it.
+ * For bash 3.2 (macOS) and later. The script contains all words, so it answers at once. A script that calls the program at each
+ * press of the key would have to wait until all of the program is loaded.
  */
 function bashScript(places: readonly Place[]): string {
   const paths = places.filter(({ path }) => path !== '').map(({ path }) => quoted(path));
@@ -253,7 +256,7 @@ function zshWords({ path, words, flags }: Place): string {
   return `    (${quoted(path)}) ${lines.join('; ')} ;;`;
 }
 
-/** `word:what it does`, where a colon of the word itself would end it. */
+/** `word:what it does`; a colon in the word itself is escaped, since it would end the word. */
 function described(word: string, does: string): string {
   return quoted(`${word.replaceAll(':', '\\:')}:${does}`);
 }

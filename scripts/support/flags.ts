@@ -3,11 +3,11 @@ import { formatFault, InputError } from '../../src/domain/faults.ts';
 import type { FieldOf, Names } from '../../src/operations/fields.ts';
 import { UsageError } from '../../src/terminal/command.ts';
 
-// The flags of a command from the fields of an operation.
+// Makes the flags of a command from the fields of an operation.
 
 const IN_A_FILE = ' as JSON, in place of the flags; - reads standard input';
 
-/** @param isInstead another flag may be given in place of the arguments */
+/** @param isInstead whether another flag may be given in place of the arguments */
 export function addFields(command: Command, fields: readonly FieldOf[], isInstead = false): Command {
   for (const field of fields) {
     const description = field.kind === 'file' ? `${field.description}${IN_A_FILE}` : field.description;
@@ -21,7 +21,7 @@ export function addFields(command: Command, fields: readonly FieldOf[], isInstea
   return command;
 }
 
-/** `minGap` → `--min-gap`; an argument is `TEXT` */
+/** `minGap` → `--min-gap`; for an argument, `TEXT`. */
 export function flagOf({ name, kind }: Pick<FieldOf, 'name' | 'kind'>): string {
   if (kind === 'argument') return name.toUpperCase();
   return kind === 'file' ? '--file' : `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
@@ -31,13 +31,13 @@ function flagText(field: FieldOf): string {
   return field.kind === 'flag' ? flagOf(field) : `${flagOf(field)} <${field.value}>`;
 }
 
-/** @param others what may be given in place of the fields, such as `--clear` */
+/** @param others what else may be given instead of the fields, such as `--clear` */
 export function namesOf(fields: readonly FieldOf[], others: readonly string[] = []): Names {
   const known = new Map(fields.map((field) => [field.name, flagOf(field)]));
   return { word: 'flag', of: (name) => known.get(name) ?? name, others };
 }
 
-/** What is wrong with the fields comes from flags. */
+/** Runs `work`. If it throws an InputError, that becomes a UsageError, since the fields came from flags. */
 export async function usage<T>(work: () => T | Promise<T>): Promise<T> {
   try {
     return await work();

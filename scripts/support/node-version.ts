@@ -1,10 +1,13 @@
-// Every published program imports this file before it loads the rest (tools/build.ts), so that an old Node says what to do
-// instead of failing on something it does not know. So it imports nothing, and its syntax is old.
+// Every published program imports this file before it loads the rest (tools/build.ts). So an old Node says what to do, instead
+// of failing on syntax that it does not know. For the same reason this file imports nothing, and its syntax is old.
 
 /** The oldest Node that the programs run on, as `engines` of package.json says. */
 const OLDEST = [24, 2] as const;
 
-/** What is wrong with this version of Node, and what to do; undefined if nothing is. `version` is as `process.versions.node`. */
+/**
+ * What is wrong with this version of Node, and what to do; undefined if the version is good. `version`: as
+ * `process.versions.node`.
+ */
 export function nodeFault(version: string): string | undefined {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   if (major > OLDEST[0] || (major === OLDEST[0] && minor >= OLDEST[1])) return undefined;

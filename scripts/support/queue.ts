@@ -16,20 +16,20 @@ import {
 import { warn, CommandError, UsageError } from '../../src/terminal/command.ts';
 import { instantFrom } from '../../src/terminal/text.ts';
 
-/** The environment that a command reads its configuration from. Says which of its variables look mistyped. */
+/** The environment from which a command reads its configuration. Warns of variables that look mistyped. */
 export function readEnvironment(): Environment {
   for (const unknown of unknownVariables(process.env)) warn(printable(unknownText(unknown)));
   return process.env;
 }
 
-/** Connects to the queue's Redis, runs `work`, and disconnects. `advice` is added to the error if Redis is lost for a while. */
+/** Connects to the queue's Redis, runs `work`, and disconnects. If Redis is lost for a while, `advice` is added to the error. */
 export async function atQueueRedis<T>(
   redis: RedisConfig,
   work: (connection: Connection) => Promise<T>,
   advice = '',
 ): Promise<T> {
   const connection = connectProducer(redis);
-  connection.on('error', () => undefined); // the call that fails reports it
+  connection.on('error', () => undefined); // the call that fails reports the error
   try {
     await whenReady(connection, PRODUCER_TIMEOUT_MS);
     return await work(connection);
@@ -42,17 +42,17 @@ export async function atQueueRedis<T>(
   }
 }
 
-/** The error for an argument ID that no notification can have; any other error as it is. */
+/** The error for an argument ID that no notification can have; any other error stays as it is. */
 export function unfitId(error: unknown): unknown {
   if (!(error instanceof InputError)) return error;
   const [fault] = error.faults;
   return new UsageError(`ID: expected ${fault?.expected ?? 'an id'}, found ${fault?.found ?? 'another text'}`);
 }
 
-/** What waits for a slot, the next one first. */
+/** The reservations of a recipient, the next one first. */
 export type Waiting = Pick<Inspection, 'now' | 'reserved'>;
 
-/** `3 notifications wait, the last until 2026-11-21T14:00:09Z (in 2h)`; undefined where none does. */
+/** `3 notifications wait, the last until 2026-11-21T14:00:09Z (in 2h)`; undefined if none waits. */
 export function waitingText({ now, reserved }: Waiting): string | undefined {
   const last = reserved.at(-1);
   if (last === undefined) return undefined;
@@ -62,7 +62,7 @@ export function waitingText({ now, reserved }: Waiting): string | undefined {
     : `${reserved.length} notifications wait, the last until ${until}`;
 }
 
-/** Who does it, for the audit: `root (terminal)`, which no token can be called. */
+/** The name of the user, for the audit: `root (terminal)`, a name that no token can have. */
 export function whoAmI(): string {
   try {
     return `${userInfo().username} (terminal)`;

@@ -1,10 +1,10 @@
--- Reads or changes the circuit breaker that all workers share, in one step, so that exactly one of them has the trial.
--- KEYS[1] the state as JSON. It expires KEPT_MS after the end of the open time, so no clocks are compared: with KEPT_MS or
---         less left the breaker is half open. No such key: closed.
+-- Reads or changes the circuit breaker that all workers share, all in one step, so that exactly one worker gets the trial.
+-- KEYS[1] the state as JSON. It expires KEPT_MS after the end of the open time, so no clocks are compared: if KEPT_MS or
+--         less is left, the breaker is half open. If the key does not exist, it is closed.
 -- KEYS[2] the id of the trial that is under way
--- ARGV    'open', id of the trial that failed or '', state, for how many ms, the same number for a quota or else 0
+-- ARGV    'open', id of the trial that failed or '', state, for how many ms, for a quota these ms again or else 0
 --         'claim', id, for how many ms | 'close', id | 'release', id | 'read', ''
---         An early trial is not claimed: its id is 'early', and it can only close.
+--         An early trial is not claimed: its id is 'early', and it can only close the breaker.
 -- Answers {state, for how many ms more it is open, trial} after the change; nil for a key that does not exist.
 local KEPT_MS = 600000
 local state, trial, verb, id = KEYS[1], KEYS[2], ARGV[1], ARGV[2]

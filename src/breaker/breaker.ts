@@ -5,21 +5,27 @@ import type { Trouble } from '../notification/outcome.ts';
 export interface OpenBreaker {
   readonly service: Service;
   readonly trouble: Trouble;
-  /** The answer that opened it, or kept it open: `InvalidProviderToken`, `QUOTA_EXCEEDED`, `connection-refused`. */
+  /**
+   * The code of the answer that opened the breaker, or kept it open: `InvalidProviderToken`, `QUOTA_EXCEEDED`,
+   * `connection-refused`.
+   */
   readonly code: string;
-  /** When it opened, on the clock of the worker that met the trouble. */
+  /** When the breaker opened, on the clock of the worker that met the trouble. */
   readonly since: number;
-  /** On this machine's clock. Once it has passed the breaker is half open, until a trial has been answered. */
+  /** On this machine's clock. After it the breaker is half open, until a trial has been answered. */
   readonly until: number;
 }
 
-/** Lets one notification through a breaker that is not closed, to try the provider. Ends by `report`, `release`, or after 20 s. */
+/**
+ * Lets one notification through a breaker that is not closed, to try the provider. Ends by `report` or `release`, or after 20
+ * s.
+ */
 export interface Trial {
   readonly service: Service;
   readonly id: string;
 }
 
-/** Whether a notification may be sent: the breaker is closed, this one is the trial, or it has to wait. */
+/** Whether a notification may be sent: yes (`closed`), yes as the trial, or not yet (`open`). */
 export type BreakerAnswer =
   | { readonly kind: 'closed' }
   | { readonly kind: 'trial'; readonly trial: Trial }
@@ -30,29 +36,35 @@ export interface Evidence {
   readonly service: Service;
   readonly recipientId: string;
   readonly code: string;
-  /** Certain, and the same for all workers: `auth`, `configuration`, `quota` (of the project). */
+  /** Trouble that is certain, and the same for all workers: `auth`, `configuration`, `quota` (of the project). */
   readonly trouble?: Trouble | undefined;
-  /** What many such answers together would show: `outage`, `quota` (a device's), `configuration` (a bad token). */
+  /** Trouble that only many such answers together would show: `outage`, `quota` (a device's), `configuration` (a bad token). */
   readonly suspect?: Trouble | undefined;
   /** The provider's Retry-After. */
   readonly retryAfterMs?: number | undefined;
 }
 
-/** The circuit breakers of a worker, one for each service. Without Redis nothing here throws or waits for long. */
+/** The circuit breakers of a worker, one for each service. If Redis does not answer, nothing here throws or waits for long. */
 export interface Breakers {
-  /** Which accounts there are from now on, beside those of the environment's app. Others count as closed. */
+  /**
+   * Sets which accounts exist from now on, in addition to those of the environment's app. The breakers of other accounts count
+   * as closed.
+   */
   use(accounts: Iterable<Account>): void;
-  /** Every breaker: the open one, or undefined if it is closed. */
+  /** Every breaker: its open state, or undefined if it is closed. */
   all(): Iterable<readonly [Service, OpenBreaker | undefined]>;
   /** The service's open breaker, or undefined if it is closed. Does not ask Redis. */
   current(service: Service): OpenBreaker | undefined;
-  /** Call it if `current` is not undefined. Takes a second at most. */
+  /** Asks whether this recipient's notification may be sent. Call it if `current` is not undefined. Takes a second at most. */
   enter(service: Service, recipientId: string): Promise<BreakerAnswer>;
-  /** Call it with every answer, good ones too, and with the trial if the send was one. Returns at once. */
+  /** To be called with every answer, also good ones, and with the trial if the send was one. Returns at once. */
   report(evidence: Evidence, trial?: Trial): void;
-  /** Nothing was sent on the trial: another notification may have it. */
+  /** To be called if nothing was sent on the trial: another notification may have it then. */
   release(trial: Trial): void;
-  /** When a deferred notification comes back: one first, to be the trial, then roughly in the order of enqueuing. Epoch ms. */
+  /**
+   * When a deferred notification comes back, epoch ms: first one that may be the trial, then the others roughly in the order of
+   * enqueuing.
+   */
   deferUntil(service: Service, deferred: Deferred): number;
   /** Writes released trials to Redis and then stops asking it. The connection stays open. */
   close(): Promise<void>;
@@ -65,7 +77,7 @@ export interface Deferred {
   readonly enqueuedAt: number;
 }
 
-/** A breaker opened, stays open after a failed trial, or closed, as this worker learned it. undefined means closed. */
+/** A breaker that opened, stays open after a failed trial, or closed (`open` is undefined), as this worker learned it. */
 export interface BreakerChange {
   readonly service: Service;
   readonly open: OpenBreaker | undefined;

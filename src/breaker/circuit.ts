@@ -21,7 +21,7 @@ export type Question = ['open' | 'claim' | 'close' | 'release' | 'read', string,
 /**
  * - `step`: how many trials have failed
  * - `isSuspected`: only many answers together show the trouble, so the fault may be in some devices
- * - `failed`: recipients whose notifications showed the trouble, or whose trial failed; the latest ones
+ * - `failed`: the latest recipients whose notifications showed the trouble, or whose trial failed
  */
 const OWN = {
   step: z.number(),
@@ -35,33 +35,36 @@ type State = OpenBreaker & z.infer<typeof STATE>;
 
 /** Longer than any send takes. A worker that is killed during its trial blocks other trials for this long at most. */
 const TRIAL_MS = 20_000;
-/** A worker that did not get the trial claims it again after this: by then the trial has most likely been answered. */
+/** A worker that did not get the trial claims it again after this time: the trial has most likely been answered by then. */
 const AGAIN_MS = 1_000;
-/** The first notification comes back this much after the breaker is half open here: in Redis it is so a round trip later. */
+/** The first notification comes back this long after the breaker is half open here: in Redis it is half open a round trip later. */
 const FIRST_AFTER_MS = 100;
 /** For this long, recipients that have not failed may have the trial before those that failed. */
 const STAND_BACK_MS = 2_000;
 /**
- * Where the trouble is only suspected, a notification to a recipient that has not failed is let through as an early trial, one in
- * this time. So a few bad devices do not stop the others for long, and a provider that is really down gets eight requests a second
- * from each worker at most.
+ * If the trouble is only suspected, a notification to a recipient that has not failed is let through as an early trial, one in
+ * each EARLY_EVERY_MS. So a few bad devices do not stop the others for long, and a provider that is really down gets at most
+ * eight requests a second from each worker.
  */
 const EARLY = 'early';
 const EARLY_EVERY_MS = 125;
 /**
- * Deferred notifications that may be early trials come back this far apart, the others when it is half open. A good one may
- * stand behind some of odd devices that have not failed yet: then it still has to be sent within a second or two.
+ * Deferred notifications that may be early trials come back this far apart, the others when the breaker is half open. A good
+ * notification may be behind some whose devices are bad but have not failed yet: it is still to be sent within a second or two.
  */
 const EARLY_LINE_MS = 250;
 const EARLY_AHEAD_MS = 12 * EARLY_LINE_MS;
-/** Of the recipients that failed, the latest so many are remembered, and shared with the other workers. */
+/** The latest recipients that failed are remembered, at most this many, and shared with the other workers. */
 const MAX_FAILED = 100;
-/** A Retry-After that ends less than this later than the known one is taken for the same. */
+/** A Retry-After that ends less than this much later than the known one counts as the same. */
 const SLACK_MS = 1_000;
-/** Deferred notifications come back in the order of enqueuing, 20 times as fast: those of an hour in three minutes. */
+/**
+ * Deferred notifications come back in the order of enqueuing, 20 times as fast: what was enqueued in an hour comes in three
+ * minutes.
+ */
 const ENQUEUED_PER_MS = 20;
 const MAX_PLACE_MS = 600_000;
-/** If a provider asks for fewer sends and names no time. FCM's documentation asks for a minute. */
+/** The open time if a provider asks for fewer sends and names no time. FCM's documentation asks for a minute. */
 const QUOTA_MS = 60_000;
 
 /** The breaker of one service. @param ask resolves to Redis's answer, or to undefined if none came in time */
@@ -72,14 +75,17 @@ export function createCircuit(
 ) {
   const suspicion = createSuspicion();
   let known: State | undefined;
-  /** The recipients in `known.failed`, and those that failed since then. Empty while the breaker is closed. */
+  /** The recipients in `known.failed`, and recipients that failed since `known` was read. Empty while the breaker is closed. */
   let failed = new Set<string>();
-  /** The change that Redis has not confirmed yet. Until it has, Redis's answers to other questions are out of date. */
+  /** The change that Redis has not confirmed yet. Until then, Redis's answers to other questions are out of date. */
   let unconfirmed: Question | undefined;
   let claimAgainAt = 0;
   let earlyAgainAt = 0;
   let earlyLineEnd = 0;
-  /** How many deferred notifications may still come back first, to be the trial: of recipients that have not failed, and of others. */
+  /**
+   * How many deferred notifications may still come back first, to be the trial: of recipients that have not failed, and of
+   * those that have.
+   */
   let firsts = 0;
   let failedFirsts = 0;
 
@@ -88,13 +94,13 @@ export function createCircuit(
     known = next;
     failed = next === undefined ? new Set() : latestOf([...failed, ...next.failed]);
     if (before?.trouble === next?.trouble && before?.step === next?.step) return;
-    if (next === undefined) suspicion.clear(); // answers from before it closed say nothing about the provider now
+    if (next === undefined) suspicion.clear(); // answers from before the breaker closed say nothing about the provider now
     firsts = failedFirsts = 1;
     if (before === undefined) earlyAgainAt = earlyLineEnd = now() + EARLY_LINE_MS;
     onChange({ service, open: next, before });
   }
 
-  /** Asks Redis; answers the id of the trial under way. Without a readable answer the last known state stays. */
+  /** Asks Redis; answers the id of the trial that is under way. Without a readable answer the last known state stays. */
   async function askRedis(question: Question): Promise<string | null> {
     const answer = await ask(question)
       .then((raw) => ANSWER.parse(raw))
@@ -102,7 +108,7 @@ export function createCircuit(
     if (answer === undefined) return null;
     const [state, forMs, trialId] = answer;
     if (question === unconfirmed) unconfirmed = undefined;
-    const isOwn = known?.trouble === 'outage' && state === null; // an outage is this worker's own finding: Redis does not know of it
+    const isOwn = known?.trouble === 'outage' && state === null; // this worker itself found the outage: Redis does not know of it
     if (!unconfirmed && !isOwn) become(state ? { ...state, service, until: now() + forMs } : undefined);
     return trialId;
   }
@@ -131,7 +137,7 @@ export function createCircuit(
     change(next, ['open', trialId, JSON.stringify(state), forMs, trouble === 'quota' ? forMs : 0]);
   }
 
-  /** Opens the breaker for trouble that no trial found. One that is open for the trouble is only prolonged, by a longer quota. */
+  /** Opens the breaker for trouble that no trial found. If it is already open for this trouble, only a longer quota prolongs it. */
   function find(evidence: Evidence, trouble: Trouble, isSuspected: boolean): void {
     const until = trouble === 'quota' ? now() + openMs(evidence, trouble, 0) : 0;
     if (known === undefined || (known.trouble === 'outage' && trouble !== 'outage'))
@@ -144,7 +150,8 @@ export function createCircuit(
     if (!isEarly) claimAgainAt = 0;
     // During the trial another answer may have opened the breaker for longer: then the trial decides nothing.
     if (known === undefined || (!isEarly && now() < known.until)) return;
-    // A provider that refuses can be reached, so an outage is over. After a refusal, one that cannot be reached counts as refusing.
+    // A provider that refuses can be reached, so an outage is over. But after a refusal, a provider that cannot be reached
+    // counts as still refusing.
     const refusal = known.trouble === 'outage' ? undefined : evidence.trouble;
     const isStill = evidence.suspect === known.trouble || evidence.suspect === 'outage';
     const trouble = refusal ?? (isStill ? known.trouble : undefined);
@@ -164,7 +171,7 @@ export function createCircuit(
         claimAgainAt = now() + AGAIN_MS;
         const id = randomUUID();
         const isClaimed = known?.trouble === 'outage' || (await askRedis(['claim', id, TRIAL_MS])) === id;
-        // By Redis's answer a trial of this recipient may have failed on another worker.
+        // Redis's answer may show that a trial of this recipient has failed on another worker.
         if (isClaimed && isNext()) {
           claimAgainAt = now() + TRIAL_MS;
           return { kind: 'trial', trial: { service, id } };
@@ -206,15 +213,16 @@ export function createCircuit(
         earlyLineEnd = earlyAt + EARLY_LINE_MS;
         return earlyAt;
       }
-      // Recipients that failed come back after STAND_BACK_MS: sooner they would be deferred once more, and lose their order.
+      // Recipients that failed come back after STAND_BACK_MS: if they came sooner, they would be deferred once more, and lose
+      // their order.
       const freeAt = Math.max(now(), (known?.until ?? 0) + (hasFailed ? STAND_BACK_MS : 0));
       if (hasFailed ? failedFirsts-- > 0 : firsts-- > 0) return freeAt + FIRST_AFTER_MS;
       const place = Math.floor((enqueuedAt - (known?.since ?? 0)) / ENQUEUED_PER_MS);
       return freeAt + AGAIN_MS + Math.min(Math.max(0, place), MAX_PLACE_MS);
     },
-    /** Closed, and Redis has confirmed that: a state in Redis was found by another worker. */
+    /** Closed, and Redis has confirmed that: so if Redis has a state, another worker found it. */
     isQuiet: () => known === undefined && unconfirmed === undefined,
-    /** Reads the state from Redis, or repeats what could not be written. */
+    /** Reads the state from Redis, or repeats a change that could not be written. */
     sync: () => askRedis(unconfirmed ?? ['read', '']),
   };
 }
@@ -223,33 +231,33 @@ function latestOf(recipientIds: readonly string[]): Set<string> {
   return new Set([...new Set(recipientIds)].slice(-MAX_FAILED));
 }
 
-/** With 100 answers of which half fail by chance, 80 failures practically never occur. Older answers are not looked at. */
+/** How many answers are looked at. If half of the answers fail by chance, 80 failures among 100 practically never occur. */
 const ANSWERS = 100;
-/** On a busy provider the answers of this time count. */
+/** On a busy provider, only the answers of this time count. */
 const WINDOW_MS = 10_000;
 /** A provider that fails in less than this share of its answers is not stopped: retries with backoff get through. */
 const OUTAGE_SHARE = 0.8;
-/** How many different recipients must fail on a busy provider: so many bad devices hardly fail in the same ten seconds. */
+/** How many different recipients must fail on a busy provider: this many bad devices hardly ever fail in the same ten seconds. */
 const MANY = 20;
 /**
- * With little traffic, most of all answers can come from a few devices that fail again and again. So with fewer than MANY
- * recipients nothing must have been accepted for this long.
+ * With little traffic, most of all answers can come from a few devices that fail again and again. So if fewer than MANY
+ * recipients failed, no answer must have been good for this long.
  */
 const NOTHING_GOOD_MS = 30_000;
-/** How many different recipients must fail for an outage where nothing was accepted. */
+/** How many different recipients must fail for an outage, if no answer was good. */
 const FEW = 5;
 
 type Weighed = Pick<Evidence, 'recipientId' | 'trouble' | 'suspect'>;
 type Answer = Weighed & { readonly at: number };
 
-/** Trouble that many answers show together. */
+/** Trouble that many answers together show. */
 export interface Found {
   readonly trouble: Trouble;
   /** Whose notifications failed. */
   readonly recipientIds: readonly string[];
 }
 
-/** Finds trouble in the latest answers of one service to one worker, where no single answer is proof. */
+/** Finds trouble in the latest answers of one service to one worker, for trouble that no single answer proves. */
 export function createSuspicion() {
   let answers: Answer[] = [];
   let lastGoodAt = -Infinity;

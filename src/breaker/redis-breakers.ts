@@ -11,21 +11,21 @@ export interface BreakerRedis {
 }
 
 export interface BreakersOptions extends CircuitOptions {
-  /** A client that the caller opens and closes. It must not be a subscriber. */
+  /** A client that the caller opens and closes. It must not be in subscriber mode. */
   readonly redis: BreakerRedis;
-  /** The first part of all keys. A prefix without a hash tag is put into braces. */
+  /** The first part of all keys. If the prefix has no hash tag, it is put into braces. */
   readonly prefix: string;
 }
 
 const SCRIPT = readScript('breaker.lua', import.meta.url);
 /** Reads the states of many breakers in one call. */
 const READ_ALL = "return redis.call('MGET', unpack(KEYS))";
-/** More keys than `unpack` takes in one call are read in several. */
+/** `unpack` takes at most this many keys in one call. */
 const MAX_KEYS = 1_000;
 /** How often a worker reads what other workers found. */
 const SYNC_EVERY_MS = 1_000;
 const ANSWER_MS = 1_000;
-/** Few push services exist. Many hosts of one browser vendor, or hosts that a client made up, must not fill the memory. */
+/** Only few push services exist. But hosts that clients made up, or many hosts of one browser vendor, must not fill the memory. */
 const MAX_SERVERS = 256;
 
 /**
@@ -40,12 +40,13 @@ export function breakerKeys(prefix: string, service: Service): [state: string, t
 type Circuit = ReturnType<typeof createCircuit>;
 
 /**
- * The breakers of a worker. All workers of a prefix share auth, configuration and quota; each finds outages itself. The breaker
- * of one server of an account (a push service) is made with its first answer: only the devices say which servers there are.
+ * The breakers of a worker. All workers of a prefix share auth, configuration and quota; each worker finds outages itself. The
+ * breaker of a server (a push service) is made with that server's first answer, because only the devices say which servers
+ * there are.
  */
 export function createBreakers({ redis, prefix, ...options }: BreakersOptions): Breakers {
   const ofAccounts = new Map<Service, Circuit>();
-  /** In the order of their last answers. */
+  /** In the order of their latest answers. */
   const ofServers = new Map<Service, Circuit>();
   const all = (): [Service, Circuit][] => [...ofAccounts, ...ofServers];
   const circuitOf = (service: Service): Circuit | undefined => ofAccounts.get(service) ?? ofServers.get(service);
@@ -61,7 +62,7 @@ export function createBreakers({ redis, prefix, ...options }: BreakersOptions): 
     for (const account of used) if (!ofAccounts.has(account)) ofAccounts.set(account, create(account));
   }
 
-  /** The breaker of a service that has answered; that of a server is made if there is none. */
+  /** The breaker of a service that has answered; if a server has none yet, it is made. */
   function answered(service: Service): Circuit | undefined {
     const account = accountIn(service);
     if (account === service || !ofAccounts.has(account)) return ofAccounts.get(service);
@@ -73,7 +74,10 @@ export function createBreakers({ redis, prefix, ...options }: BreakersOptions): 
     return circuit;
   }
 
-  /** One call reads all breakers that are closed, however many there are. Only those that another worker opened are read alone. */
+  /**
+   * One call reads all breakers that are closed here, however many there are. Only those that are not closed, here or in Redis,
+   * are read alone.
+   */
   async function sync(): Promise<void> {
     const quiet = all().filter(([, circuit]) => circuit.isQuiet());
     const others = all().filter(([, circuit]) => !circuit.isQuiet());
@@ -85,7 +89,7 @@ export function createBreakers({ redis, prefix, ...options }: BreakersOptions): 
       const some = quiet.slice(from, from + MAX_KEYS);
       const keys = some.map(([service]) => breakerKeys(prefix, service)[0]);
       const states = await ask(READ_ALL, keys).catch(() => undefined);
-      if (!Array.isArray(states)) return; // Redis did not answer: the next reading is a second away
+      if (!Array.isArray(states)) return; // Redis did not answer; it is read again a second later
       const opened = some.filter((_, index) => states[index] !== null);
       await Promise.all(opened.map(([, circuit]) => circuit.sync()));
     }
@@ -108,7 +112,7 @@ export function createBreakers({ redis, prefix, ...options }: BreakersOptions): 
     deferUntil: (service, deferred) => circuitOf(service)?.deferUntil(deferred) ?? (options.now ?? Date.now)(),
     async close() {
       clearInterval(timer);
-      await sync(); // Redis answers in order, so it has then handled all earlier calls too
+      await sync(); // Redis answers in order, so by then it has handled all earlier calls too
     },
   };
 }

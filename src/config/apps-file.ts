@@ -10,17 +10,17 @@ import { type Environment, rules } from '../environment/values.ts';
 import { appNameSchema } from '../notification/devices/device-kind.ts';
 import { PROVIDERS, type OptionsOf } from '../providers/registry.ts';
 
-/** The credentials of all apps: at the top those of the environment's app. */
+/** The credentials of all apps: `providers` and `quotas` are those of the environment's app. */
 export interface Credentials extends AppConfig {
   /** The apps of APPS_FILE, by name. */
   readonly apps: ReadonlyMap<string, AppConfig>;
-  /** All files that they were read from, as absolute paths. */
+  /** All files from which they were read, as absolute paths. */
   readonly files: readonly string[];
 }
 
 export interface CredentialsRead {
   readonly credentials: Credentials;
-  /** Whether there were faults in what belongs to the account: it may be missing in `credentials`, or be wrong there. */
+  /** Whether the parts for this account had faults: then it may be missing in `credentials`, or be wrong there. */
   readonly isFaulty: (account: Account) => boolean;
 }
 
@@ -43,7 +43,7 @@ function filesOf(platform: Platform, given: Environment): string[] {
   });
 }
 
-/** What an account is created from. */
+/** What is needed to create an account's provider and quota. */
 export interface AccountConfig {
   readonly options: NonNullable<ProviderConfigs[Platform]>;
   /** Undefined: no bound. */
@@ -72,11 +72,14 @@ interface AppConfig {
 }
 
 interface AppsFile {
-  /** By name. */
+  /** The apps by name. */
   readonly apps: ReadonlyMap<string, AppConfig>;
-  /** The file itself and those that it names, as absolute paths. */
+  /** The file itself and the files that it names, as absolute paths. */
   readonly files: readonly string[];
-  /** Whether the account is one of an app, and its part of the file has faults: it may be missing above, or be wrong there. */
+  /**
+   * Whether the account is an app's, and that app's part of the file has faults: then it may be missing in `apps`, or be wrong
+   * there.
+   */
   readonly isFaulty: (account: Account) => boolean;
 }
 
@@ -94,7 +97,7 @@ function readAppsFile(path: string | undefined, faults: Fault[]): AppsFile {
   const faulty = new Set<Account>();
   let isAllFaulty = json === undefined;
 
-  /** Reports faults below `where`, and notes the accounts that they belong to. Without `accounts` they belong to all of the file. */
+  /** Reports faults below `where`, and notes their accounts. Without `accounts` the faults concern the whole file. */
   const below =
     (where: string, accounts?: readonly Account[]): Report =>
     (field, expected, found) => {
@@ -124,7 +127,7 @@ function readAppsFile(path: string | undefined, faults: Fault[]): AppsFile {
   };
 }
 
-/** The blocks of one app's platforms. */
+/** Reads the blocks of one app's platforms. */
 function readApp(
   app: string,
   value: unknown,
@@ -147,7 +150,7 @@ function readApp(
   });
 }
 
-/** The fields of an object; undefined, and reported, if it is none. Fields that are not `known` are reported. */
+/** The fields of an object; undefined, with a report, if the value is not an object. Fields that are not `known` are reported. */
 function objectAt(value: unknown, known: readonly string[] | undefined, report: Report) {
   if (!isObject(value)) {
     report('', 'an object', shapeOf(value));
@@ -159,25 +162,25 @@ function objectAt(value: unknown, known: readonly string[] | undefined, report: 
   return value;
 }
 
-/** What a platform's block in APPS_FILE says. */
+/** What a platform's block in APPS_FILE contains. */
 interface AppBlock {
   readonly options: ProviderConfigs[Platform];
   readonly quota: readonly Rule[] | undefined;
-  /** The files that it names, as absolute paths. */
+  /** The files that the block names, as absolute paths. */
   readonly files: readonly string[];
 }
 
 /**
- * Reads one platform's block of one app: its fields are those of the environment, so the provider itself reads them. Reports
- * every fault by the field's name.
+ * Reads one platform's block of one app. Its fields mean the same as variables of the environment, so the provider itself reads
+ * them. Reports every fault by the field's name.
  *
- * @param folder relative paths are relative to it
+ * @param folder relative paths are relative to this folder
  */
 function readAppBlock(platform: Platform, block: object, folder: string, report: Report): AppBlock {
   const { settings } = PROVIDERS[platform];
   const fields = APP_FIELDS[platform];
   const faulty = new Set<string>();
-  /** A second fault of a field would only follow from the first one. */
+  /** Reports only the first fault of a field: a second one would only follow from the first. */
   const reportOnce: Report = (field, expected, found) => {
     if (faulty.has(field)) return;
     faulty.add(field);
@@ -201,7 +204,7 @@ function readAppBlock(platform: Platform, block: object, folder: string, report:
   return { options, quota: quotaSchema(variable).parse(wellFormed[variable]), files: filesOf(platform, given) };
 }
 
-/** The block's fields as variables. Reports the fields that do not exist, and values that are no text. */
+/** The block's fields as variables. Reports fields that do not exist, and values that are not texts. */
 function givenOf(block: object, fields: ReadonlyMap<string, string>, folder: string, report: Report): Environment {
   const given: Record<string, string> = {};
   for (const [field, value] of Object.entries(block)) {
@@ -213,7 +216,7 @@ function givenOf(block: object, fields: ReadonlyMap<string, string>, folder: str
   return given;
 }
 
-/** A text with the names of fields in place of those of variables. */
+/** A text with names of fields in place of the names of variables. */
 function inFields(text: string, fields: ReadonlyMap<string, string>): string {
   const longestFirst = [...fields].toSorted(([, a], [, b]) => b.length - a.length);
   return longestFirst.reduce((rest, [field, variable]) => rest.replaceAll(variable, field), text);
@@ -238,19 +241,19 @@ function fieldOf(variable: string, platform: Platform): string {
   return words.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
 }
 
-/** Whether the value is the path of a file. */
+/** Whether the field's value is the path of a file. */
 function isFileField(field: string): boolean {
   return field.endsWith('File');
 }
 
 /** The options of each provider; an absent platform is off. */
 type ProviderConfigs = { readonly [P in Platform]?: OptionsOf<P> };
-/** The quota of each provider, which all workers share; absent: no bound. */
+/** The quota of each provider, which all workers share. A provider that is absent has no bound. */
 type QuotaConfigs = { readonly [P in Platform]?: readonly Rule[] };
 
 /**
- * A quota stores a number for each bucket of time, not an entry for each send, so it may be larger than a recipient's rule.
- * At most an hour, since a notification that finds no room may have to wait for that long.
+ * A quota stores a number for each bucket of time, not an entry for each send, so it may be larger than a recipient's rule. Its
+ * window is at most an hour, since a notification that finds no room may have to wait that long.
  */
 const LARGEST_QUOTA: Rule = { max: 1_000_000_000, perMs: 3_600_000 };
 
@@ -286,7 +289,7 @@ function readProviders(
   return { providers: Object.fromEntries(read.filter(([, options]) => options !== undefined)), faulty };
 }
 
-/** The quotas that are given, from variables that are well-formed. */
+/** The quotas that are set, from variables that are well-formed. */
 function readQuotas(given: Environment): QuotaConfigs {
   const quotas: { [P in Platform]?: readonly Rule[] } = {};
   for (const platform of PLATFORMS) {
@@ -297,7 +300,7 @@ function readQuotas(given: Environment): QuotaConfigs {
   return quotas;
 }
 
-/** @param variable its name, for the faults */
+/** @param variable the variable's name, for the faults */
 function quotaSchema(variable: string) {
   return rules(variable, LARGEST_QUOTA).optional();
 }

@@ -19,26 +19,26 @@ import {
 } from './variables.ts';
 
 export interface RedisConfig {
-  /** One URL, or the nodes of a cluster, or Sentinels, comma-separated. */
+  /** One URL, or the URLs of a cluster's nodes or of Sentinels, comma-separated. */
   readonly redisUrl: string;
   readonly cluster: boolean;
   /** Absent: no Sentinels. */
   readonly sentinel?: { readonly name: string; readonly password?: string };
 }
 
-/** The whole configuration of a replica. The README's table explains each variable. */
+/** The whole configuration of a worker. The README's table explains each variable. */
 export interface Config extends Credentials {
   readonly redis: RedisConfig;
   readonly limiterRedis: RedisConfig;
-  /** Replicas of the limiter's Redis that must have a slot before a worker sends in it. `count` 0: none. */
+  /** How many replicas of the limiter's Redis must have a slot before a worker sends in it. `count` 0: none. */
   readonly waitReplicas: { readonly count: number; readonly timeoutMs: number };
   readonly queue: { readonly prefix: string; readonly shards: number };
   readonly policy: Policy;
-  /** Holds in addition to `policy`, for notifications of these categories. */
+  /** The limits of categories, in addition to `policy`. */
   readonly categories: Readonly<Record<string, CategoryPolicy>>;
-  /** For all recipients without quiet hours of their own. Absent: none. */
+  /** The quiet hours of all recipients without quiet hours of their own. Absent: none. */
   readonly quietHours?: QuietHours;
-  /** For what is sent to one recipient outside of `policy`: background pushes, and Live Activities without an alert. */
+  /** The limits of what does not count against `policy`: background pushes, and Live Activities without an alert. */
   readonly apartRules: Readonly<Record<CountedApart, readonly Rule[]>>;
   readonly maxWaitMs: number;
   /** How many notifications may wait for one recipient. */
@@ -51,24 +51,24 @@ export interface Config extends Credentials {
   readonly atMostOnce: boolean;
   /** How long a notification waits for a worker with credentials for it, while none is alive. */
   readonly credentialsWaitMs: number;
-  /** How long a worker that went silent keeps its job locks, and how often a job may stall like this. */
+  /** How long a worker that went silent keeps its job locks (milliseconds), and how often a job may stall. */
   readonly lockMs: number;
   readonly maxStalls: number;
   readonly providerPause: { readonly baseMs: number; readonly maxMs: number };
   /** 0: no bound. */
   readonly deadLetters: { readonly maxAgeMs: number; readonly maxCount: number };
-  /** About how many outcomes their stream keeps; 0: there is no stream. */
+  /** About how many outcomes the stream keeps; 0: there is no stream. */
   readonly outcomesMax: number;
-  /** How many stories of notifications that have ended are kept, and for how long; 0: none is recorded. */
+  /** How many stories of notifications that have ended are kept, and for how long; `max` 0: no story is recorded. */
   readonly history: { readonly max: number; readonly maxAgeMs: number };
   readonly shutdownGraceMs: number;
   readonly metrics?: { readonly host: string; readonly port: number };
   readonly logLevel: Variables['LOG_LEVEL'];
-  /** In traces, passes are children of the producer's span. */
+  /** Whether passes are children of the producer's span in traces. */
   readonly tracesAreChildren: boolean;
 }
 
-/** Environment → Config. Throws one InputError that lists every fault, without the value of a secret. */
+/** Reads the configuration. Throws one InputError that lists every fault, without the value of a secret. */
 export function loadConfig(env: Environment): Config {
   const faults: Fault[] = [];
   const { variables, given } = readVariables(env, faults);
@@ -115,11 +115,11 @@ const NO_CREDENTIALS: Fault = {
 };
 
 /**
- * Reads the credentials of all apps anew, while the worker runs. Throws nothing: an account with faults keeps the credentials that
- * it has.
+ * Reads the credentials of all apps again, while the worker runs. Throws nothing: an account with faults keeps the credentials
+ * that it has.
  */
 export function reloadCredentials(env: Environment): CredentialsRead & { readonly faults: readonly Fault[] } {
-  const { given } = readVariables(env, []); // it had no faults at the start, and the environment has not changed since
+  const { given } = readVariables(env, []); // there were no faults at the start, and the environment has not changed since
   const faults: Fault[] = [];
   return { ...readCredentials(given, faults), faults };
 }
@@ -129,7 +129,7 @@ export function hasOwnLimiter({ redis, limiterRedis }: Pick<Config, 'redis' | 'l
   return JSON.stringify(limiterRedis) !== JSON.stringify(redis);
 }
 
-/** For commands that only use the queue: where it is. */
+/** For commands that only use the queue: where the queue is. */
 export function loadQueueConfig(env: Environment): Pick<Config, 'redis' | 'queue'> {
   return load(env, QUEUE_VARIABLES, queueConfig);
 }
@@ -152,13 +152,13 @@ interface Listening {
   readonly host: string;
   readonly port: number;
   readonly tokensFile: string;
-  /** As PEM. Absent: plain HTTP. */
+  /** Certificate and key as PEM. Absent: plain HTTP. */
   readonly tls?: { readonly cert: string; readonly key: string };
 }
 
 export interface ApiConfig extends ServerConfig {
   readonly api: Listening & {
-    /** If more notifications than this wait, no more are taken. */
+    /** If more notifications than this wait, the API takes no more. */
     readonly maxWaiting: number;
   };
 }
@@ -176,10 +176,10 @@ export function loadApiConfig(env: Environment): ApiConfig {
 
 export interface ConsoleConfig extends ServerConfig {
   readonly console: Listening & {
-    /** Demand a login on the loopback too. Beyond it there always is one. */
+    /** Demands a login on the loopback interface too. On other addresses a login is always needed. */
     readonly login: boolean;
     readonly readOnly: boolean;
-    /** Show titles, texts and data of notifications. */
+    /** Shows titles, texts and data of notifications. */
     readonly showTexts: boolean;
   };
 }
@@ -226,7 +226,7 @@ function readTls(
   return cert === undefined || key === undefined ? {} : { tls: { cert, key } };
 }
 
-/** For the command that changes the tokens: their file. */
+/** For the command that changes the tokens: the file of the tokens. */
 export function loadApiTokensFile(env: Environment): string {
   const faults: Fault[] = [];
   const { API_TOKENS_FILE: path } = readOwn(apiSchema, { API_TOKENS_FILE: env['API_TOKENS_FILE'] }, faults);
@@ -234,7 +234,7 @@ export function loadApiTokensFile(env: Environment): string {
   return path;
 }
 
-/** The variables of one server. An empty one counts as none. */
+/** The variables of one server. An empty variable counts as absent. */
 function readOwn<T extends z.ZodObject>(schema: T, env: Environment, faults: Fault[]): z.output<T> {
   const names = Object.keys(schema.shape).filter((name) => env[name] !== undefined && env[name] !== '');
   const given = Object.fromEntries(names.map((name) => [name, env[name]]));
@@ -244,7 +244,7 @@ function readOwn<T extends z.ZodObject>(schema: T, env: Environment, faults: Fau
   return schema.parse({});
 }
 
-/** What some of the variables say. Throws one InputError with every fault. */
+/** Reads only some of the variables. Throws one InputError with every fault. */
 function load<T>(env: Environment, names: readonly string[], read: (variables: Variables, faults: Fault[]) => T): T {
   const faults: Fault[] = [];
   const some = Object.fromEntries(names.map((name) => [name, env[name]]));
@@ -297,9 +297,9 @@ function redisConfig(urls: readonly string[], name: string | undefined, variable
 }
 
 /**
- * Reads the variables that are well-formed and reports the rest as faults, so that a person sees all of them at once.
- * An empty variable counts as absent, because compose files pass an unset variable as an empty one. `given`: every variable that
- * is well-formed, as text; the providers read theirs from it.
+ * Reads the variables that are well-formed, and reports the others as faults, so that a person sees all faults at once. An
+ * empty variable counts as absent, because compose files pass an unset variable as an empty one. `given`: every well-formed
+ * variable as text; the providers read theirs from it.
  */
 function readVariables(env: Environment, faults: Fault[]): { variables: Variables; given: Environment } {
   const present = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));

@@ -17,17 +17,17 @@ const NAME = 'LIMITS_FILE';
 type Categories = Readonly<Record<string, CategoryPolicy>>;
 const NO_CATEGORIES: Categories = Object.freeze(Object.create(null) as Record<string, CategoryPolicy>);
 
-/** What is in the file. */
+/** The content of the file. */
 export interface LimitsFile {
-  /** The record has no prototype, since `constructor` is a valid category. */
+  /** The limits of categories. The record has no prototype, since `constructor` is a valid category. */
   readonly categories: Categories;
-  /** For all recipients without quiet hours of their own. */
+  /** The quiet hours of all recipients without quiet hours of their own. */
   readonly quietHours?: QuietHours;
 }
 
 /**
- * The file at `path`: `{ "categories": { "messages": { "rules": "5/1m", "minGap": "10s" } }, "timezone": "Europe/Paris",
- * "quietHours": [{ "from": "21:00", "until": "07:00" }] }`, where rules or a gap that are left out do not exist.
+ * Reads the file at `path`: `{ "categories": { "messages": { "rules": "5/1m", "minGap": "10s" } }, "timezone": "Europe/Paris",
+ * "quietHours": [{ "from": "21:00", "until": "07:00" }] }`. If rules or a gap are left out, there are none.
  */
 export function readLimitsFile(path: string | undefined, faults: Fault[]): LimitsFile {
   const json = readJsonFile(NAME, path, reporter(faults));
@@ -68,7 +68,7 @@ function categoriesOf(value: unknown, faults: Fault[]): Categories {
   return Object.freeze(policies);
 }
 
-/** A bad field is reported and then counts as left out. */
+/** The policy in this object. A bad field is reported, and then counts as left out. */
 function policyOf(value: unknown, path: string, faults: Fault[]): CategoryPolicy {
   const fields = fieldsOf(value, path, ['rules', 'minGap', 'exempt'], faults);
   if (fields === undefined) return { rules: [], minGapMs: 0 };
@@ -80,7 +80,7 @@ function policyOf(value: unknown, path: string, faults: Fault[]): CategoryPolicy
   const exemptions = exemptOf(exempt, `${path}.exempt`, faults);
   if (exemptions === undefined) return policy;
   const own = { ...policy, exempt: exemptions };
-  // Bad rules have been reported already, and are not reported as missing too.
+  // Bad rules have been reported already, and must not be reported as missing too.
   faults.push(...exemptFaults(rules === undefined ? own : { ...own, minGapMs: 1 }, path, 'minGap'));
   return own;
 }
@@ -112,7 +112,7 @@ function gapOf(value: unknown, path: string, faults: Fault[]): number {
   return 0;
 }
 
-/** An object's fields; those that are not `known` are reported. Undefined, and reported, if it is no object. */
+/** An object's fields; fields that are not `known` are reported. Undefined, with a report, if the value is not an object. */
 function fieldsOf(value: unknown, path: string, known: readonly string[] | undefined, faults: Fault[]) {
   if (!isObject(value)) {
     faults.push(faultOf(path, 'an object', value));

@@ -14,7 +14,7 @@ import {
 } from '../redis/target.ts';
 import { PROVIDER_SECRETS, providerVariables } from './apps-file.ts';
 
-/** The variables before the providers' own: the values that are allowed, what they become, and the README's text. */
+/** The variables before the providers' own: for each, the allowed values, what they become, and the README's text. */
 const queueAndDelivery = {
   REDIS_URL: redisUrls()
     .default([DEFAULT_REDIS_URL])
@@ -118,7 +118,7 @@ const queueAndDelivery = {
   SHUTDOWN_GRACE: duration('1d').default(10_000).describe('how long a stopping worker waits for what is in flight'),
 };
 
-/** Beside the providers' own. */
+/** The variables about further apps. */
 const otherApps = {
   APPS_FILE: anyText().optional().describe('path of a JSON file with more apps and their credentials (docs/apps.md)'),
 };
@@ -140,7 +140,7 @@ const observation = {
     ),
 };
 
-/** The variables of the HTTP API beside those of the queue, the limits and the log. */
+/** The variables of the HTTP API, in addition to those of the queue, the limits and the log. */
 export const apiSchema = z.object({
   API_HOST: anyText().default('127.0.0.1').describe('where the API listens; beyond this machine use TLS'),
   API_PORT: listeningPort().default(8620).describe('`0`: any free port'),
@@ -152,7 +152,7 @@ export const apiSchema = z.object({
     .describe('if this many notifications wait, no more are taken: 429; a token may have its own number'),
 });
 
-/** The variables of the console beside those of the queue, the limits and the log. Its tokens are the API's. */
+/** The variables of the console, in addition to those of the queue, the limits and the log. Its tokens are the API's. */
 export const consoleSchema = z.object({
   CONSOLE_HOST: anyText()
     .default('127.0.0.1')
@@ -178,7 +178,7 @@ export const environmentSchema = z.object({
   ...observation,
 });
 
-/** Variables whose value an error must not repeat: they hold keys, or may hold a password. */
+/** Variables whose value an error must not repeat: they contain keys, or may contain a password. */
 export const SECRET_VARIABLES: ReadonlySet<string> = new Set([
   'REDIS_URL',
   'REDIS_SENTINEL_PASSWORD',
@@ -211,7 +211,7 @@ function port() {
 
 export interface VariableDoc {
   readonly name: string;
-  /** As one writes it into the environment; undefined if there is no default. */
+  /** The default as a person writes it into the environment; undefined if there is none. */
   readonly default: string | undefined;
   readonly meaning: string;
 }
@@ -221,9 +221,9 @@ const DURATIONS =
 
 /** Every variable that a worker reads, in the order of the README's table, which is generated from this. */
 export const CONFIG_VARIABLES = docsOf(environmentSchema);
-/** Those of the HTTP API alone, for docs/http-api.md and its help. */
+/** The variables that only the HTTP API has, for docs/http-api.md and its help. */
 export const API_VARIABLES = docsOf(apiSchema);
-/** Those of the console alone, for docs/console.md and its help. */
+/** The variables that only the console has, for docs/console.md and its help. */
 export const CONSOLE_VARIABLES = docsOf(consoleSchema);
 
 function docsOf({ shape }: z.ZodObject): readonly VariableDoc[] {
@@ -234,7 +234,7 @@ function docsOf({ shape }: z.ZodObject): readonly VariableDoc[] {
   }));
 }
 
-/** A default as one writes it into the environment. */
+/** A default as a person writes it into the environment. */
 function written(name: string, value: unknown): string | undefined {
   if (value === undefined) return undefined;
   if (/^LIMIT_.*RULES$/.test(name)) return (value as readonly Rule[]).map(ruleName).join(',');
@@ -242,19 +242,19 @@ function written(name: string, value: unknown): string | undefined {
   return Array.isArray(value) ? value.join(',') : JSON.stringify(value).replaceAll('"', '');
 }
 
-/** A variable that nothing reads, and the one that was probably meant. */
+/** A variable that pushpacer does not read, and the one that was probably meant. */
 export interface UnknownVariable {
   readonly name: string;
   readonly meant: string;
 }
 
 const KNOWN = [environmentSchema, apiSchema, consoleSchema].flatMap(({ shape }) => Object.keys(shape));
-/** Families of variables that other programs have too: REDIS_URI beside REDIS_URL is no mistake. */
+/** Families of variables that other programs have too: REDIS_URI beside REDIS_URL need not be a mistake. */
 const SHARED = /^(REDIS|LOG|METRICS)_/;
 
 /**
- * The variables of an environment that look like a mistyped one of pushpacer's: `LIMIT_RULE` for `LIMIT_RULES`. Only really near names:
- * most variables of an environment belong to other programs. Values are not looked at.
+ * The variables of an environment that look like a mistyped one of pushpacer's: `LIMIT_RULE` for `LIMIT_RULES`. Only names that
+ * are very similar count, because most variables of an environment belong to other programs. Values are not looked at.
  */
 export function unknownVariables(given: Environment): UnknownVariable[] {
   return Object.keys(given).flatMap((name) => {
@@ -267,8 +267,8 @@ export function unknownVariables(given: Environment): UnknownVariable[] {
 }
 
 /**
- * A fault for each mistyped variable of the limits: with the default in its place, people would get more alerts than somebody wanted.
- * The others are only warned about.
+ * A fault for each mistyped variable of the limits: if the default were used instead, people might get more alerts than the
+ * operator wanted. Other mistyped variables only cause a warning.
  */
 export function mistypedLimits(given: Environment): Fault[] {
   return unknownVariables(given)
@@ -284,8 +284,8 @@ export function unknownText({ name, meant }: UnknownVariable): string {
 }
 
 /**
- * At most one mistake, or two in a long word behind the same family (`APNS_`): of short words, such as METRICS_PATH and
- * METRICS_PORT, two may be different on purpose.
+ * At most one mistake, or two in a long word behind the same family (`APNS_`): short words, such as METRICS_PATH and
+ * METRICS_PORT, may differ by two letters on purpose.
  */
 function isNear(name: string, known: string): boolean {
   if (Math.abs(name.length - known.length) > 2 || name[0] !== known[0]) return false;

@@ -15,13 +15,14 @@
 -- ARGV[7] about how many outcomes the stream keeps; 0 for no entry
 -- ARGV[8...] the fields and values of the entry, in turn
 --
--- Answers 'moved'; 'gone' if the job is not in `failed` any more; 'taken' if the dead letter's id exists already. Nothing is
--- written for the last two.
+-- Answers 'moved'; 'gone' if the job is not in `failed` any more; 'taken' if the dead letter's id exists already. For 'gone'
+-- and 'taken' nothing is written.
 --
 -- Why one step: BullMQ's own calls would be `add` and then `remove`. If the process is killed between them, the job is both
--- failed and a dead letter; after a replay the next sweep would make it a dead letter again. Here a job is either in `failed` or
--- a dead letter, and of two processes that move the same job one gets 'gone'; so each dead letter has one outcome. The script
--- writes what BullMQ 6.7.0's addStandardJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
+-- failed and a dead letter; after a replay the next sweep would make it a dead letter again. With this script a job is either
+-- in `failed` or a dead letter, and of two processes that move the same job one gets 'gone'; so each dead letter has one
+-- outcome. The script writes what BullMQ 6.7.0's addStandardJob writes; test/dead-letters/bullmq-layout.test.ts compares the
+-- two.
 
 -- include ../redis/clock.lua
 
@@ -33,7 +34,7 @@ if redis.call('EXISTS', KEYS[4]) == 1 then
 end
 
 redis.call('ZREM', KEYS[1], ARGV[1])
--- The hash stays without being in any state, so that `add` finds the id taken, as with completed jobs.
+-- The hash stays without being in any state, so that BullMQ's `add` finds the id taken, as it does for completed jobs.
 redis.call('EXPIRE', KEYS[2], ARGV[6])
 for key = 8, #KEYS do
   redis.call('DEL', KEYS[key])
@@ -45,7 +46,7 @@ redis.call('LPUSH', KEYS[3], ARGV[2])
 redis.call('ZADD', KEYS[5], 0, '0')
 redis.call('XADD', KEYS[6], 'MAXLEN', '~', 10000, '*', 'event', 'added', 'jobId', ARGV[2], 'name', ARGV[3])
 redis.call('XADD', KEYS[6], 'MAXLEN', '~', 10000, '*', 'event', 'waiting', 'jobId', ARGV[2])
--- Last, since it fails if another program uses the key: the dead letter is written by then.
+-- This is last, since it fails if another program uses the key: the dead letter is written by then.
 if tonumber(ARGV[7]) > 0 then
   redis.call('XADD', KEYS[7], 'MAXLEN', '~', ARGV[7], '*', unpack(ARGV, 8))
 end

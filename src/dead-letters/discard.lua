@@ -5,18 +5,18 @@
 -- KEYS[3] dead letters: `events`
 -- KEYS[4...] dead letters: the job's other keys (`:logs`, …)
 -- ARGV[1] the dead letter's id
--- ARGV[2] how many to keep: with no more than this many, none is removed
+-- ARGV[2] how many dead letters to keep: if there are no more than this, none is removed
 --
--- Answers 'discarded'; 'gone' if the dead letter does not exist any more; 'kept' if there are no more than ARGV[2]. Nothing is
--- written for the last two.
+-- Answers 'discarded'; 'gone' if the dead letter does not exist any more; 'kept' if there are no more than ARGV[2]. For 'gone'
+-- and 'kept' nothing is written.
 --
--- Why one step: if a replay and a removal come at the same time, one of them gets 'gone'. And the count must be read here, since
--- a replay may take some away after an earlier look.
+-- Why one step: if a replay and a removal come at the same time, one of them must get 'gone'. And the count must be read in the
+-- same step, since a replay may take dead letters away after an earlier look.
 
 if redis.call('LLEN', KEYS[1]) <= tonumber(ARGV[2]) then
   return 'kept'
 end
--- The oldest are at the tail, where most removals begin.
+-- The oldest dead letters are at the tail, where most removals begin.
 if redis.call('LREM', KEYS[1], -1, ARGV[1]) == 0 then
   return 'gone'
 end

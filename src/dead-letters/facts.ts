@@ -15,7 +15,7 @@ export interface Facts {
   readonly deadAt: number;
   readonly generation: number;
   readonly delivered?: readonly string[];
-  /** Of the devices that were not alerted; absent if none is known. */
+  /** The platforms of the devices that were not alerted; absent if none is known. */
   readonly platforms?: readonly Platform[];
   /** The apps that these devices name; absent if none does. */
   readonly apps?: readonly string[];
@@ -36,10 +36,10 @@ export interface NotificationFacts {
   readonly sizes: { readonly alert?: number; readonly data?: number; readonly all: number };
 }
 
-/** A longer name is not valid in a notification, and may be a token or a text. */
+/** A name that is longer than this is not valid in a notification, and may be a token or a text, so it is not shown. */
 const MAX_NAME = 256;
 
-/** `msg-1`, `msg-1#r1`; `msg-1 (job 17)` where a producer gave the job an id of its own. */
+/** `msg-1`, `msg-1#r1`; `msg-1 (job 17)` if the producer gave the job another id than the notification's. */
 export function nameOf({ id, notification }: Facts): string {
   if (notification.id === notificationIdOf(id)) return id;
   return `${notification.id ?? '-'} (job ${id})`;
@@ -64,7 +64,7 @@ export function factsOf({ id, letter }: StoredDeadLetter): Facts {
   };
 }
 
-/** The part of any job's data that may be shown. `jobId`: for data without an id. */
+/** The part of any job's data that may be shown. `jobId`: the job's id, used if the data has no id. */
 export function notificationFacts(notification: unknown, jobId: string): NotificationFacts {
   const isObject = typeof notification === 'object' && notification !== null && !Array.isArray(notification);
   const fields: Record<string, unknown> = isObject ? { ...notification } : {};
@@ -72,7 +72,7 @@ export function notificationFacts(notification: unknown, jobId: string): Notific
   const known = names.map((name) => [name, fields[name]] as const).filter(([, value]) => isName(value));
   const expiresAt = instantOf(fields['expiresAt']);
   const devices = labelsOf(fields['devices']);
-  // The id may be left out of the data: it is the job's then.
+  // The data may lack the id: then the job's id is used.
   const id = 'id' in fields ? statedIdOf(notification) : notificationIdOf(jobId);
   return {
     ...(isName(id) && { id }),

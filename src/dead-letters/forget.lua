@@ -4,9 +4,9 @@
 -- KEYS[2] the job's hash
 -- ARGV[1] the job's id
 --
--- Answers how many entries were removed: 0 if the job exists, or the id is not there.
+-- Answers how many entries were removed: 0 if the job exists, or its id is not there.
 --
--- Why one step: between a check and a removal a producer may add the id again, and that job may fail.
+-- Why one step: between the check and the removal a producer may add the id again, and that job may fail.
 
 if redis.call('EXISTS', KEYS[2]) == 1 then
   return 0

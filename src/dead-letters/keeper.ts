@@ -5,7 +5,7 @@ import type { DeadLetters } from './store.ts';
 /** The dead letters of one shard. */
 export type Shard = Pick<DeadLetters, 'count' | 'page' | 'walk' | 'discard'>;
 
-/** The part of ioredis that coordinates all workers. */
+/** The part of ioredis by which the workers agree who looks. */
 export interface KeeperRedis {
   time(): Promise<(number | string)[]>;
   get(key: string): Promise<string | null>;
@@ -19,31 +19,31 @@ export interface KeeperOptions {
   readonly deadLetters: readonly Shard[];
   readonly redis: KeeperRedis;
   readonly prefix: string;
-  /** 0: no bound. */
+  /** The greatest age of a dead letter, in milliseconds; 0: no bound. */
   readonly maxAgeMs: number;
   readonly maxCount: number;
   /** How often one of all workers looks, in milliseconds. */
   readonly everyMs: number;
 }
 
-/** Which bound: dead letters are too old, or too many. */
+/** Which bound is meant: dead letters are too old, or too many. */
 type Bound = 'age' | 'count';
 
 /** A warning of what will be removed soon. */
 export type Warning =
   | {
       readonly bound: 'age';
-      /** How many will be removed, the first one at `firstAt`, the last one at `lastAt`; epoch milliseconds. */
+      /** How many dead letters will be removed, the first one at `firstAt`, the last one at `lastAt`; epoch milliseconds. */
       readonly going: number;
       readonly firstAt: number;
       readonly lastAt: number;
-      /** The latest time of death among them. */
+      /** When the last of these dead letters died: epoch milliseconds. */
       readonly diedUntil: number;
     }
   | {
       readonly bound: 'count';
       readonly count: number;
-      /** How many will be removed at the next look; 0 if the bound is not reached yet. */
+      /** How many dead letters will be removed at the next look; 0 if the bound is not reached yet. */
       readonly going: number;
     };
 
@@ -55,28 +55,28 @@ export interface Removal {
 
 export interface Keeper {
   /**
-   * Warns and removes, if a look is due and no other worker has it; undefined otherwise. Once `signal` fires, it ends between two
-   * batches.
+   * Warns and removes, if a look is due and no other worker does it; undefined otherwise. Once `signal` fires, it ends between
+   * two batches.
    */
   look(signal: AbortSignal): Promise<{ readonly warnings: Warning[]; readonly removals: Removal[] } | undefined>;
 }
 
 /** A warning is given from this share of a bound on. */
 const WARN_FROM = 0.8;
-/** The least time between the warning and the first removal, also after the bound was lowered. */
+/** The shortest time between the warning and the first removal, also after the bound was lowered. */
 const WARNING_MS = 3_600_000;
 /** A warning is logged again after this. */
 const LOG_EVERY_MS = 3_600_000;
 /** If no worker has looked for this long, an old warning does not count any more. */
 const FORGOTTEN_AFTER_MS = 7 * 86_400_000;
-/** How many are removed at once. */
+/** How many dead letters are removed at once. */
 const BATCH = 100;
-/** How many are removed in one look; the rest follows in the next looks. */
+/** How many dead letters are removed in one look; the rest is removed in the next looks. */
 const MOST_A_LOOK = 10_000;
 
 /**
- * Keeps the dead letters within their bounds. Nothing is removed without a warning before. Each one is removed in a step of its own,
- * so one that is replayed at the same time is either replayed or removed, never both.
+ * Keeps the dead letters within their bounds. Nothing is removed without a warning before. Each dead letter is removed in a
+ * step of its own, so if it is replayed at the same time, it is either replayed or removed, never both.
  */
 export function createKeeper({
   deadLetters: shards,
@@ -93,7 +93,10 @@ export function createKeeper({
     return (await redis.set(name, '1', 'PX', ms, 'NX')) !== null;
   }
 
-  /** Since when a bound has been nearly reached, without a break. A changed `size` is a new bound, and needs a new warning. */
+  /**
+   * Since when a bound has been nearly reached, without a break. A bound with another `size` is a new one, and needs a new
+   * warning.
+   */
   async function nearSince(bound: Bound, size: number, now: number): Promise<number> {
     const name = key('since', bound);
     const [knownSize, since] = ((await redis.get(name)) ?? '').split('@');
@@ -106,7 +109,7 @@ export function createKeeper({
     return now;
   }
 
-  /** Stores whether a bound is nearly reached. `isToBeLogged`: no worker has logged the warning within the last hour. */
+  /** Stores whether a bound is nearly reached. `isToBeLogged`: no worker has logged this warning within the last hour. */
   async function note(bound: Bound, size: number, isNear: boolean, now: number) {
     if (!isNear) {
       await redis.del(key('since', bound));
@@ -116,7 +119,7 @@ export function createKeeper({
     return { since, isToBeLogged: await isSet(key('told', bound), LOG_EVERY_MS) };
   }
 
-  /** Warns of dead letters that are nearly too old, and removes those that are. */
+  /** Warns of dead letters that are nearly too old, and removes those that are too old. */
   async function boundAge(now: number, byReason: ByReason, signal: AbortSignal): Promise<Warning | undefined> {
     const [warnUntil, removeUntil] = [now - WARN_FROM * maxAgeMs, now - maxAgeMs];
     const heads = await Promise.all(shards.map((shard) => shard.page(0, BATCH)));
@@ -133,7 +136,10 @@ export function createKeeper({
     return { bound: 'age', going, firstAt, lastAt, diedUntil: warnUntil };
   }
 
-  /** Warns if there are nearly too many. If there are too many, removes the oldest, at the look after the warning or later. */
+  /**
+   * Warns if there are nearly too many dead letters. If there are too many, removes the oldest ones, but not in the look that
+   * warned first.
+   */
   async function boundCount(now: number, byReason: ByReason, signal: AbortSignal): Promise<Warning | undefined> {
     const count = sum(await Promise.all(shards.map((shard) => shard.count())));
     const { since, isToBeLogged } = await note('count', maxCount, count >= WARN_FROM * maxCount, now);
@@ -143,7 +149,7 @@ export function createKeeper({
 
   return {
     async look(signal) {
-      // A little shorter than `everyMs`, so that the key of a worker's own last look has expired when it looks again.
+      // A little shorter than `everyMs`: then the key of this worker's own last look has expired when it looks again.
       if (!(await isSet(key('look'), Math.ceil(everyMs * 0.9))) || signal.aborted) return undefined;
       const [seconds, microseconds] = await redis.time();
       const now = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
@@ -165,15 +171,18 @@ export function createKeeper({
   };
 }
 
-/** How many were removed in this look. */
+/** How many were removed in this look, by reason. */
 type ByReason = Map<DeadLetterReason, number>;
 
-/** The time of death. A worker's clock may be ahead, so it is at most the time of arrival in the queue. */
+/**
+ * When the dead letter died. A worker's clock may be ahead, so this is never later than when the dead letter came into the
+ * queue.
+ */
 export function diedAt({ letter, buriedAt }: StoredDeadLetter): number {
   return Math.min(letter.deadAt, buriedAt);
 }
 
-/** Removes from the oldest on, up to the first page without an old one. */
+/** Removes dead letters from the oldest on, up to the first page without one that is too old. */
 async function removeOlder(shard: Shard, until: number, byReason: ByReason, signal: AbortSignal): Promise<void> {
   let removed = 0;
   for await (const page of shard.walk()) {
@@ -184,7 +193,7 @@ async function removeOlder(shard: Shard, until: number, byReason: ByReason, sign
   }
 }
 
-/** How many died until then. A binary search: they are in the order of arrival. */
+/** How many of the shard's dead letters died until then. A binary search, since they are in the order of arrival. */
 async function countUntil(shard: Shard, until: number): Promise<number> {
   let [low, high] = [0, await shard.count()];
   while (low < high) {
@@ -196,7 +205,7 @@ async function countUntil(shard: Shard, until: number): Promise<number> {
   return low;
 }
 
-/** Removes the oldest of all shards while there are more than `maxCount`. */
+/** Removes the oldest dead letters of all shards while there are more than `maxCount`. */
 async function removeOldest(
   shards: readonly Shard[],
   maxCount: number,
@@ -220,7 +229,10 @@ interface ToDiscard {
   readonly keep: number;
 }
 
-/** `keep` is what each shard has after this removal: if others take some away meanwhile, fewer are removed. */
+/**
+ * The oldest dead letters of all shards. `keep` is how many the shard has after this removal: if others take some meanwhile,
+ * fewer are removed.
+ */
 async function oldestOf(shards: readonly Shard[], counts: readonly number[], most: number): Promise<ToDiscard[]> {
   const pages = await Promise.all(
     shards.map(async (shard) => (await shard.page(0, most)).map((stored) => ({ shard, stored }))),
@@ -235,7 +247,7 @@ async function oldestOf(shards: readonly Shard[], counts: readonly number[], mos
   return oldest.map((each) => ({ ...each, keep: keeps.get(each.shard) ?? 0 }));
 }
 
-/** Removes them. Adds those that still existed to `byReason`, and answers how many they were. */
+/** Removes these dead letters. Adds those that still existed to `byReason`, and answers how many these were. */
 async function discardAll(batch: readonly ToDiscard[], byReason: ByReason): Promise<number> {
   const answers = await Promise.all(batch.map(({ shard, stored, keep }) => shard.discard(stored.id, keep)));
   const gone = batch.filter((_, index) => answers[index] === 'discarded');

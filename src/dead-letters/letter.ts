@@ -22,16 +22,19 @@ import { hasStalled } from '../queue/bullmq-internals.ts';
 export interface StoredDeadLetter {
   /** The id of its job in `dead-letters`. */
   readonly id: string;
-  /** When it came into that queue: epoch milliseconds on Redis's clock. */
+  /** When it came into the queue `dead-letters`: epoch milliseconds on Redis's clock. */
   readonly buriedAt: number;
   readonly letter: DeadLetter;
-  /** A newer version wrote the dead letter, or its notification: it is neither replayed nor discarded by this one. */
+  /** A newer version wrote the dead letter, or its notification: this version neither replays nor discards it. */
   readonly newer?: Newer;
 }
 
 /** The fields of a job's hash that dead letters need. */
 export interface JobFields {
-  /** The beginning of the text if it is not JSON, is too long, or is nested too deeply to be written as JSON again. */
+  /**
+   * The job's data; only the beginning of its text if that is not JSON, is too long, or is nested too deeply to be written as
+   * JSON again.
+   */
   readonly data: unknown;
   readonly progress: unknown;
   readonly opts: unknown;
@@ -42,7 +45,7 @@ export interface JobFields {
 }
 
 /**
- * The dead letter of a failed job. The processor stores reason and attempts in the job's progress, as
+ * The dead letter of a failed job. The pass that decided the failure has stored reason and attempts in the job's progress, as
  * `{ dead: { reason, message }, attempts, devices }`. Without these, BullMQ's own failure message is used.
  */
 export function deadLetterOf(job: JobFields, now: number): DeadLetter {
@@ -63,14 +66,14 @@ export function deadLetterOf(job: JobFields, now: number): DeadLetter {
   };
 }
 
-/** What the digest is made of that the job, or the dead letter, is to send. Nothing for a notification alone. */
+/** What the digest is made of that this job or dead letter is to send. Nothing for a notification that stands for no others. */
 function digestIn(holder: unknown): Pick<DeadLetter, 'digest'> {
   const { count, own } = objectOr(valueAt(holder, 'digest'));
   if (typeof count !== 'number' || typeof own !== 'boolean' || (count === 1 && own)) return {};
   return { digest: { count, own } };
 }
 
-/** The story of a job, or of a dead letter. Nothing where no pass was recorded, and nobody said who enqueued it, or in which trace. */
+/** The story of a job or dead letter. Nothing if no pass was recorded, and it is not known who enqueued it or in which trace. */
 function storyIn(passesIn: unknown, originIn: unknown, enqueuedAt: number): { readonly story?: LetterStory } {
   const [passes, origin] = [readPasses(passesIn), originOf(originIn)];
   const { enqueuedBy, traceparent } = origin;
@@ -78,7 +81,7 @@ function storyIn(passesIn: unknown, originIn: unknown, enqueuedAt: number): { re
   return { story: { firstEnqueuedAt: enqueuedAt, ...origin, ...passes } };
 }
 
-/** Whether a pass of a worker decided that the job fails, and so has logged and counted it. */
+/** Whether a pass decided that the job fails: then the failure is logged and counted already. */
 export function isDecided({ progress }: Pick<JobFields, 'progress'>): boolean {
   return isReason(valueAt(progress, 'dead.reason'));
 }
@@ -98,8 +101,8 @@ function wasBeingSent(progress: unknown): boolean {
 }
 
 /**
- * The first progress of a replayed job: devices that were alerted before are marked as delivered, so they are skipped; a digest is sent
- * for all that are in it; and its story goes on. delivery/context.ts reads it.
+ * The first progress of a replayed job: devices that were alerted before are marked as delivered, so they are skipped; a digest
+ * is sent for all notifications that are in it; and the story goes on. delivery/context.ts reads this progress.
  */
 export function replayProgress(
   { delivered = [], digest, story, reason, message, deadAt }: DeadLetter,
@@ -115,7 +118,7 @@ export function replayProgress(
   };
 }
 
-/** A dead letter as it is stored. One of a newer version is not read: only its age is known, and that it is there. */
+/** A dead letter as it is stored. If a newer version wrote it, only its age is known, and that it exists. */
 export function readStored(id: string, buriedAt: number, data: unknown): StoredDeadLetter {
   const newer = newerThanKnown('dead letter', data);
   if (newer === undefined) {
@@ -160,12 +163,12 @@ export interface OpenDevice {
   readonly app?: string;
 }
 
-/** A longer text is no name of an app, and may be a token in the wrong place. */
+/** A text that is longer than this is no name of an app, and may be a token in the wrong place. */
 const MAX_APP = 64;
 
 /**
- * The devices of its notification that were not alerted. The notification may be any value, so a device without a known platform
- * is left out, and there may be none.
+ * The devices of its notification that were not alerted. The notification may be any value, so a device without a known
+ * platform is left out, and the list may be empty.
  */
 export function openDevicesOf({ notification, delivered = [] }: DeadLetter): OpenDevice[] {
   const devices = valueAt(notification, 'devices');
@@ -178,13 +181,13 @@ export function openDevicesOf({ notification, delivered = [] }: DeadLetter): Ope
   });
 }
 
-/** The id in a notification's data, also where it is a number by mistake; undefined if there is none to show. */
+/** The id in a notification's data, even if it is a number by mistake; undefined if there is no id to show. */
 export function statedIdOf(notification: unknown): string | undefined {
   const id = valueAt(notification, 'id');
   return typeof id === 'string' || typeof id === 'number' ? String(id) : undefined;
 }
 
-/** A replayed job has its generation in its options, because its data stays exactly the producer's. */
+/** The generation of a replayed job is in its options, because its data stays exactly as the producer wrote it. */
 function generationOf(holder: unknown): number {
   const generation = valueAt(holder, 'generation');
   return typeof generation === 'number' ? generation : 0;
@@ -201,7 +204,7 @@ function isAttempt(value: unknown): value is FailedAttempt {
   return isInstant(at) && typeof error === 'string' && (device === undefined || typeof device === 'string');
 }
 
-/** Within the range of `Date`. */
+/** Whether `Date` can represent this instant. */
 function isInstant(value: unknown): value is number {
   return typeof value === 'number' && Math.abs(value) <= 8.64e15;
 }

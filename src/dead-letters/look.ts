@@ -4,10 +4,10 @@ import { matches, merged, type DeadLetterFilter, type FoundDeadLetter, type Walk
 
 export interface LookOptions {
   readonly filter: DeadLetterFilter;
-  /** Which of those that match are answered: `limit` after the first `offset`. */
+  /** Which of the matching dead letters are answered: `limit` of them, after the first `offset`. */
   readonly offset: number;
   readonly limit: number;
-  /** How many are looked at, since each has to be read: the newest ones, or of a filter with `untilMs` the newest until then. */
+  /** How many are looked at, since each has to be read: the newest ones, or with `untilMs` in the filter, the newest until then. */
   readonly most: number;
   /** Epoch milliseconds. */
   readonly now: number;
@@ -17,24 +17,24 @@ export interface LookOptions {
 export interface Look {
   /** The newest first. */
   readonly found: readonly FoundDeadLetter[];
-  /** How many of those that were looked at match. */
+  /** How many of the dead letters that were looked at match. */
   readonly matched: number;
   readonly lookedAt: number;
-  /** How many there are. */
+  /** How many dead letters there are. */
   readonly of: number;
-  /** When the oldest one that was looked at died. Absent if all were looked at. */
+  /** When the oldest one died that was looked at: epoch milliseconds. Absent if all were looked at. */
   readonly lookedBackTo?: number;
-  /** Of those that match. */
+  /** When the matching ones died. */
   readonly times: Times;
-  /** The most frequent first. */
+  /** The reasons of the matching ones, the most frequent first. */
   readonly reasons: readonly ReasonTimes[];
 }
 
-/** When dead letters died. In the lists the last number is that of the minute or hour that is not over yet. */
+/** When dead letters died. The last number of each list is that of the minute or hour that is not over yet. */
 export interface Times {
-  /** Of the last hour. */
+  /** How many in each minute of the last hour. */
   readonly minutes: readonly number[];
-  /** Of the last day. */
+  /** How many in each hour of the last day. */
   readonly hours: readonly number[];
   readonly older: number;
 }
@@ -46,7 +46,7 @@ export interface ReasonTimes extends Times {
   readonly newestAt: number;
 }
 
-/** What is looked at of the dead letters of a shard. */
+/** The part of each shard's dead letters that a look needs. */
 export type LookShards = readonly Pick<DeadLetters, 'count' | 'newest' | 'page'>[];
 
 /** Looks at the newest dead letters once: counts those that match, and answers a page of them. */
@@ -74,7 +74,7 @@ export async function lookAtNewest(shards: LookShards, options: LookOptions): Pr
     reasons.set(reason, ofReason);
   }
   return {
-    ...{ found, matched, lookedAt, of: Math.max(of, lookedAt) }, // others may have come meanwhile
+    ...{ found, matched, lookedAt, of: Math.max(of, lookedAt) }, // others may have been added meanwhile
     ...(lookedAt >= most && { lookedBackTo }),
     times: times.result(),
     reasons: [...reasons]
@@ -92,7 +92,10 @@ function newestOf(shards: LookShards, offsets: readonly number[], most: number):
   return merged(walks, ({ letter }) => -letter.deadAt);
 }
 
-/** About how many died after an instant. A binary search: they are in the order of arrival, which is nearly that of death. */
+/**
+ * About how many died after an instant. A binary search: dead letters are in the order of arrival, which is nearly the order of
+ * death.
+ */
 async function newerThan(shard: LookShards[number], count: number, untilMs: number): Promise<number> {
   if (untilMs === Infinity) return 0;
   let [low, high] = [0, count];
@@ -109,7 +112,7 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const [MINUTES, HOURS] = [60, 24];
 
-/** Counts instants by minute and by hour. One that a clock puts into the future counts as now. */
+/** Counts instants by minute and by hour. An instant in the future, from a clock that is ahead, counts as now. */
 function createTimes(now: number) {
   const minutes = Array.from({ length: MINUTES }, () => 0);
   const hours = Array.from({ length: HOURS }, () => 0);

@@ -14,15 +14,15 @@ export interface ReplayTerms {
   readonly now: number;
 }
 
-/** What a replay of some dead letters comes to. */
+/** What a replay of these dead letters would lead to. */
 export interface Forecast {
   readonly count: number;
   readonly recipients: number;
-  /** The recipient with the most, the first one of several; absent if no dead letter names a recipient. */
+  /** The recipient of the most dead letters; of several, the first one. Absent if no dead letter names a recipient. */
   readonly busiest?: { readonly recipientId: string; readonly count: number };
-  /** About how many will have expired when their turn comes. They are not sent. */
+  /** About how many will have expired before they are replayed. They are not sent. */
   readonly expired: number;
-  /** About how long after the beginning the last alert goes out; absent if none does. */
+  /** About how long after the beginning of the replay the last alert is sent; absent if none is. */
   readonly lastAfterMs?: number;
 }
 
@@ -32,12 +32,12 @@ export interface Outlook {
 }
 
 /**
- * To how many recipients a replay goes, and about when its last alert would go out: each recipient's alerts follow one another as
- * closely as the policy allows. It does not know of what waits for them already, of limits of their own or of a category, of quiet
- * hours, and of quotas, which make it later; background pushes may come sooner.
+ * Counts to how many recipients a replay goes, and estimates when its last alert would be sent: each recipient's alerts follow
+ * one another as closely as the policy allows. The estimate ignores what waits for a recipient already, limits of a recipient
+ * or a category, quiet hours and quotas, which all make it later; background pushes may be sent sooner.
  */
 export function createOutlook({ perSecond, policy, now }: ReplayTerms): Outlook {
-  /** By recipient: when their alerts go out, in milliseconds after the beginning. */
+  /** By recipient: when the alerts are sent, in milliseconds after the beginning. */
   const schedules = new Map<string, number[]>();
   const counts = new Map<string, number>();
   let [count, expired, lastAfterMs] = [0, 0, 0];
@@ -46,7 +46,7 @@ export function createOutlook({ perSecond, policy, now }: ReplayTerms): Outlook 
     add({ letter: { notification } }) {
       const recipientId = valueAt(notification, 'recipientId');
       const replayedMs = (count++ * 1_000) / perSecond;
-      const id = typeof recipientId === 'string' ? recipientId : ''; // nobody's name, and not counted as one
+      const id = typeof recipientId === 'string' ? recipientId : ''; // no recipient has this name, and it is not counted as one
       if (id !== '') counts.set(id, (counts.get(id) ?? 0) + 1);
       const schedule = schedules.get(id) ?? [];
       const sendAfter = instantOf(valueAt(notification, 'sendAfter')) ?? now;
@@ -72,7 +72,7 @@ export function createOutlook({ perSecond, policy, now }: ReplayTerms): Outlook 
   };
 }
 
-/** The earliest instant, from `at` on, that the policy leaves to one more alert. */
+/** The earliest instant, `at` or later, at which the policy allows one more alert. */
 function earliestMs(schedule: readonly number[], { rules, minGapMs }: Policy, at: number): number {
   const bounds = rules.map(({ max, perMs }) => (schedule.at(-max) ?? -Infinity) + perMs);
   return Math.max(at, (schedule.at(-1) ?? -Infinity) + minGapMs, ...bounds);
@@ -81,13 +81,13 @@ function earliestMs(schedule: readonly number[], { rules, minGapMs }: Policy, at
 /** What a run would do, before it begins. */
 export interface Preview extends Forecast {
   readonly byReason: ReasonCounts;
-  /** How many are chosen and will be left, because a newer version wrote them. They are not among `count`. */
+  /** How many were chosen but will be left, because a newer version wrote them. They are not counted in `count`. */
   readonly newer: number;
-  /** False: the look took too long, and the counts are of the oldest ones. */
+  /** False: the look took too long, and only the oldest ones are counted. */
   readonly isWhole: boolean;
 }
 
-/** Counts what is chosen, and forecasts its replay. Ends with what it has when `signal` fires. */
+/** Counts the chosen dead letters, and forecasts their replay. When `signal` fires, it ends with what it has counted so far. */
 export async function preview(
   shards: DeadLetterShards,
   choice: Choice,

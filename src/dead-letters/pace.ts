@@ -1,19 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * How many are replayed in a second if nobody says otherwise. A worker of two cores sends several times as many: new notifications go
- * through beside such a replay.
+ * How many dead letters are replayed in a second if the operator sets no rate. A worker with two cores sends several times as
+ * many, so new notifications are still sent beside such a replay.
  */
 export const REPLAYS_PER_SECOND = 50;
 
 export interface PaceOptions {
-  /** Lets everybody go on at once when it fires: the caller looks at it, and ends. */
+  /** When it fires, all waiting callers go on at once. Each caller must look at the signal, and end. */
   readonly signal?: AbortSignal | undefined;
-  /** Milliseconds of a clock that only goes forward. */
+  /** Milliseconds on a clock that only goes forward. */
   readonly now?: () => number;
 }
 
-/** Lets one caller after the other go on, evenly spaced, `perSecond` of them each second; the first at once. */
+/** Lets the callers go on one after the other, evenly spaced, `perSecond` of them each second; the first at once. */
 export function createPace(perSecond: number, options: PaceOptions = {}): () => Promise<void> {
   const { signal, now = () => performance.now() } = options;
   let next = -Infinity;
@@ -40,7 +40,7 @@ const UNITS = [
   [3_600, 'h'],
 ] as const;
 
-/** `50/s`; where that is below one, `30/m` or `5/h`; `off` where there is no pause. */
+/** `50/s`; for less than one in a second, `30/m` or `5/h`; `off` for no pause. */
 export function rateText(perSecond: number): string {
   if (perSecond === Infinity) return 'off';
   const [size, unit] = UNITS.find(([each]) => perSecond * each >= 1) ?? [3_600, 'h'];

@@ -14,8 +14,8 @@
 -- ARGV[6] its priority
 -- ARGV[7] its progress as JSON, empty for none
 --
--- Answers 'moved'; 'gone' if the dead letter does not exist any more; 'taken' if the new job's id exists already. Nothing is
--- written for the last two.
+-- Answers 'moved'; 'gone' if the dead letter does not exist any more; 'taken' if the new job's id exists already. For 'gone'
+-- and 'taken' nothing is written.
 --
 -- Why one step: if a replay were killed between an `add` and a `remove` and then started again, it would deliver twice. The script
 -- writes what BullMQ 6.7.0's addPrioritizedJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
@@ -25,7 +25,7 @@
 if redis.call('EXISTS', KEYS[3]) == 1 then
   return 'taken'
 end
--- The oldest are at the tail, where a replay begins.
+-- The oldest dead letters are at the tail, where a replay begins.
 if redis.call('LREM', KEYS[1], -1, ARGV[1]) == 0 then
   return 'gone'
 end

@@ -11,75 +11,79 @@ export type Verb = 'replay' | 'discard';
 
 export interface RunRequest extends Choice {
   readonly verb: Verb;
-  /** The most that are taken in a second; Infinity: without a pause. */
+  /** The most dead letters that are taken in a second; Infinity: without a pause. */
   readonly perSecond: number;
-  /** Who wants it. */
+  /** The operator who wants it. */
   readonly by: string;
 }
 
-/** `failed`: `error` says why; the rest is still there, so it may be started again. */
+/** `failed`: `error` says why. What was not taken still exists, so the run may be started again. */
 export type RunState = 'running' | 'done' | 'stopped' | 'failed';
 
-/** A replay or discard of many dead letters, which goes on while nobody waits for it. */
+/** A replay or discard of many dead letters, which goes on without a caller that waits for it. */
 export interface Run extends RunRequest {
   readonly id: string;
   readonly state: RunState;
   /** Epoch milliseconds on this machine's clock. */
   readonly beganAt: number;
   readonly endedAt?: number;
-  /** How many were chosen; absent while they are counted. */
+  /** How many dead letters were chosen; absent while they are counted. */
   readonly of?: number;
-  /** How many were taken. */
+  /** How many dead letters the run has taken. */
   readonly done: number;
   readonly byReason: ReasonCounts;
-  /** How many others had taken when their turn came. */
+  /** How many others had taken before the run came to them. */
   readonly gone: number;
   /** Since when Redis does not answer: epoch milliseconds. Absent if it does. */
   readonly awaySince?: number;
-  /** The id of the one that was under way when Redis did not answer any more: it may have been taken. Only of a run that ended so. */
+  /**
+   * Only of a run that ended because Redis did not answer: the id of the dead letter that was under way, which may have been
+   * taken.
+   */
   readonly unsure?: string;
   readonly error?: string;
 }
 
 export type Started =
   | { readonly kind: 'started'; readonly run: Run }
-  /** So many go on in this process already. */
+  /** This many runs go on in this process already. */
   | { readonly kind: 'full'; readonly most: number };
 
 export interface Runs {
-  /** It takes nothing before `ready` resolves, which must not reject. */
+  /** The run takes nothing before `ready` resolves, which must not reject. */
   start(request: RunRequest, ready?: Promise<unknown>): Started;
-  /** The newest first: those that go on, and the last ones that ended. */
+  /** The runs, the newest first: those that go on, and the last ones that ended. */
   list(): readonly Run[];
   find(id: string): Run | undefined;
-  /** It ends before the next dead letter. False if it has ended already, or never was. */
+  /** The run ends before its next dead letter. False if it has ended already, or never existed. */
   stop(id: string): boolean;
-  /** Stops all, and resolves when they have ended. */
+  /** Stops all runs, and resolves when they have ended. */
   close(): Promise<void>;
 }
 
 export interface RunsOptions {
   readonly shards: () => Promise<readonly Pick<DeadLetters, 'walk' | 'find' | 'replay' | 'discard'>[]>;
-  /** RedisAwayError if that is what the error means. */
+  /** Answers RedisAwayError if that is what the error means, else the error itself. */
   readonly explain: (error: unknown) => unknown;
   /** Called with each run that has ended. */
   readonly onEnd?: (run: Run) => void;
-  /** How many may go on at once. */
+  /** How many runs may go on at once. */
   readonly most?: number;
-  /** How long a run waits for a Redis that does not answer, before it fails. */
+  /** How long a run waits while Redis does not answer, before it fails. Milliseconds. */
   readonly patienceMs?: number;
 }
 
 const MOST = 3;
 const PATIENCE_MS = 60_000;
 const AGAIN_MS = 500;
-/** So many that have ended are remembered. */
+/** This many runs that have ended are remembered. */
 const REMEMBERED = 50;
 
 /**
- * Runs that a console or the HTTP API starts. Each lives in the process that started it: if that ends, the run ends with it, and what it has not taken
- * is still there. Dead letters are taken one by one, each in a step of its own in Redis, so of two runs over the same ones each is
- * taken by one. If Redis goes away, a run waits, then goes on from the beginning of what is left.
+ * Runs that a console or the HTTP API starts. A run lives in the process that started it: if that process ends, the run ends
+ * too, and what it has not taken still exists. Dead letters are taken one by one, each in a step of its own in Redis, so if two
+ * runs choose the same dead letter, only one of them takes it. While Redis does not answer, a run waits, then goes on from the
+ * beginning of what is left.
  */
 export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = PATIENCE_MS }: RunsOptions): Runs {
   const all = new Map<string, Going>();
@@ -110,7 +114,10 @@ export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = P
     });
   }
 
-  /** Takes one. An error of Redis does not say whether the step was done: if the dead letter is gone at the next try, it was. */
+  /**
+   * Takes one dead letter. An error of Redis does not say whether the step was done: if the dead letter is gone at the next
+   * try, it was.
+   */
   async function take(each: Going, found: FoundDeadLetter, opened: Awaited<ReturnType<typeof shards>>): Promise<void> {
     const { run } = each;
     const isTaken = await untilAnswered(each, async () => {
@@ -129,7 +136,7 @@ export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = P
     countIn(each.byReason, found.letter.reason);
   }
 
-  /** Tries again while Redis is away. Rejects if that takes too long, if it would not help, or if the run is to stop. */
+  /** Repeats `work` while Redis does not answer. Rejects if that takes too long, if it would not help, or if the run is to stop. */
   async function untilAnswered<T>({ run, stopping }: Going, work: () => Promise<T>): Promise<T> {
     for (;;) {
       try {
@@ -205,6 +212,6 @@ function shown({ run, byReason }: Going): Run {
 }
 
 function mayPass(error: unknown): boolean {
-  const { name, trouble } = error as Partial<RedisAwayError>; // the class itself is for where programs are put together
+  const { name, trouble } = error as Partial<RedisAwayError>; // only the folders that put the parts together import the class
   return name === 'RedisAwayError' && trouble !== undefined && !isLasting(trouble);
 }

@@ -12,44 +12,48 @@ import { defineQueueScript } from '../redis/scripts.ts';
 import { deadLetterOf, isDecided, readStored, replayProgress } from './letter.ts';
 import type { JobFields, StoredDeadLetter } from './letter.ts';
 
-/** The dead letters of one queue. None is lost and none exists twice, even if a process is killed at any instant. */
+/** The dead letters of one shard. None is lost and none exists twice, even if a process is killed at any instant. */
 export interface DeadLetters {
   /** Makes a failed job a dead letter. False if it is not among the failed jobs (any more). */
   bury(jobId: string): Promise<boolean>;
-  /** Makes every failed job a dead letter, also those of workers that were killed before they could. Answers how many. */
+  /** Makes every failed job a dead letter, also the jobs of workers that were killed before they could do it. Answers how many. */
   sweep(): Promise<number>;
   /**
-   * Puts one back into the queue and answers its new job id; undefined if it does not exist (any more). Rejects with
+   * Puts a dead letter back into the queue, and answers its new job id; undefined if it does not exist (any more). Rejects with
    * NewerFormatError if a newer version wrote it.
    */
   replay(stored: StoredDeadLetter): Promise<string | undefined>;
-  /** Removes one for good, if there are more than `keep` (default 0). `gone` if it does not exist any more. */
+  /** Removes a dead letter for good, if there are more than `keep` (default 0). `gone` if it does not exist any more. */
   discard(id: string, keep?: number): Promise<DiscardReply>;
   count(): Promise<number>;
   find(id: string): Promise<StoredDeadLetter | undefined>;
-  /** At most `limit` after the first `offset`, oldest first. */
+  /** At most `limit` dead letters after the first `offset`, oldest first. */
   page(offset: number, limit: number): Promise<StoredDeadLetter[]>;
-  /** At most `limit` after the newest `offset`, newest first, page by page; works while others come or are taken away. */
+  /**
+   * At most `limit` dead letters after the newest `offset`, newest first, page by page; works while others come or are taken
+   * away.
+   */
   newest(offset: number, limit: number): AsyncIterable<StoredDeadLetter[]>;
-  /** All of them, oldest first, page by page; works while some are replayed or removed, by the caller too. */
+  /** All dead letters, oldest first, page by page; works while some are replayed or removed, also by the caller. */
   walk(): AsyncIterable<StoredDeadLetter[]>;
 }
 
 export interface DeadLettersOptions {
   /** The queue `notifications`. */
   readonly queue: Queue;
-  /** The queue `dead-letters`, under the same prefix: in a cluster both must lie in one slot. */
+  /** The queue `dead-letters`, under the same prefix: in a cluster both must lie in one hash slot. */
   readonly deadQueue: Queue;
-  /** The time of death for a job that failed without one, and of a replay in its story. */
+  /** The present time: of death for a job whose failure has none, and of a replay in its story. Epoch milliseconds. */
   readonly now?: () => number;
-  /** About how many outcomes their stream keeps; 0 (the default): there is no stream. */
+  /** About how many outcomes the stream keeps; 0 (the default): there is no stream. */
   readonly outcomesMax?: number;
   /**
-   * Gives back what a notification holds while it waits that failed without a pass: it stalled too often. Answers what its digest is made
-   * of if nobody else leads it, and must not reject. Default: nothing is given back; a slot is free again a minute after its time.
+   * Gives back what a notification holds that failed without a pass, because it stalled too often. Answers what its digest is
+   * made of, if no other notification leads that. Must not reject. Default: nothing is given back; a slot is free again a
+   * minute after its time.
    */
   readonly giveBack?: ((failed: Failed) => Promise<DeadLetter['digest']>) | undefined;
-  /** Called with each dead letter that no pass of a worker decided on: its job stalled too often, or BullMQ could not run it. */
+  /** Called with each dead letter whose failure no pass decided: its job stalled too often, or BullMQ could not run it. */
   readonly onDiedUnseen?: (jobId: string, outcome: Outcome, message: string) => void;
 }
 
@@ -62,7 +66,7 @@ export interface Failed {
   readonly firstEnqueuedAt: number;
 }
 
-/** How many are read at once. */
+/** How many dead letters are read at once. */
 const PAGE = 100;
 
 export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
@@ -74,12 +78,12 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
     if (job === undefined) return false;
     const { data: notification, progress } = job;
     const firstEnqueuedAt = firstEnqueuedAtOf(job);
-    // Before the move: the job does not run any more, and a process that is killed in between leaves it here.
+    // Done before the move: the job does not run any more, and if the process is killed in between, the job is still here.
     const digest = isDecided(job)
       ? undefined
       : await giveBack?.({ jobId, data: notification, progress, firstEnqueuedAt });
     const data = { ...deadLetterOf(job, now()), ...(digest && { digest }) };
-    // The id is taken if a producer has used it again, an hour or more after its first dead letter.
+    // The dead letter's id is taken if a producer has used the id again, an hour or more after its first dead letter.
     const ids = (attempt: number) => (attempt === 0 ? jobId : `${jobId}#d${attempt}`);
     const outcome = outcomeOf(jobId, job, data);
     const id = await underFreeId(ids, (id) => moves.bury(jobId, { id, data }, outcome));
@@ -102,7 +106,7 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
     bury,
     async sweep() {
       let buried = 0;
-      // From the start each time, since each job leaves the set when it becomes a dead letter.
+      // Always reads from the start, since each job leaves the set when it becomes a dead letter.
       for (let ids = await oldestFailed(); ids.length > 0; ids = await oldestFailed()) {
         const done = await Promise.all(ids.map(buryOrForget));
         buried += done.filter(Boolean).length;
@@ -147,10 +151,10 @@ async function underFreeId(
   }
 }
 
-/** `gone`: the job is not there any more. `taken`: the new id exists already. Nothing is written in these two cases. */
+/** `gone`: the job does not exist any more. `taken`: the new id exists already. In both cases nothing is written. */
 type MoveReply = 'moved' | 'gone' | 'taken';
 
-/** `kept`: there are no more than are to be kept. Nothing is written unless it was discarded. */
+/** `kept`: there are no more dead letters than are to be kept. Only `discarded` has written something. */
 type DiscardReply = 'discarded' | 'gone' | 'kept';
 
 /** A job to write into the other queue. */
@@ -176,11 +180,11 @@ const DISCARD = defineQueueScript<DiscardReply>(new URL('discard.lua', import.me
 /**
  * The scripts that write BullMQ's keys. Each one moves or removes a job in one step.
  *
- * @param outcomesMax about how many outcomes their stream keeps; 0: there is no stream
+ * @param outcomesMax about how many outcomes the stream keeps; 0: there is no stream
  */
 export function createMoves(queue: Queue, deadQueue: Queue, outcomesMax = 0) {
   return {
-    /** From the failed jobs of `queue` into `deadQueue`; its outcome goes to the stream, if there is one. */
+    /** Moves a job from the failed jobs of `queue` into `deadQueue`; its outcome goes to the stream, if there is one. */
     bury: (jobId: string, { id, data }: NewJob, outcome?: Outcome) =>
       BURY(queue, [
         ...[queue.toKey('failed'), queue.toKey(jobId)],
@@ -189,7 +193,7 @@ export function createMoves(queue: Queue, deadQueue: Queue, outcomesMax = 0) {
         ...[jobId, id, JOB, json(data), JSON.stringify({ attempts: 0, jobId: id }), ID_KEPT_S],
         ...(outcome === undefined || outcomesMax === 0 ? [0] : [outcomesMax, ...outcomeFields(outcome)]),
       ]),
-    /** From `deadQueue` into `queue`. */
+    /** Moves a dead letter from `deadQueue` into `queue`. */
     replay: (deadLetterId: string, { id, data, options, priority, progress }: ReplayedJob) =>
       REPLAY(queue, [
         ...[deadQueue.toKey('wait'), deadQueue.toKey(deadLetterId), queue.toKey(id), queue.toKey('prioritized')],
@@ -198,7 +202,7 @@ export function createMoves(queue: Queue, deadQueue: Queue, outcomesMax = 0) {
         ...[deadLetterId, id, JOB, json(data), JSON.stringify({ ...options, priority, jobId: id }), priority],
         progress === undefined ? '' : JSON.stringify(progress),
       ]),
-    /** Removes it from `deadQueue` for good, if there are more than `keep`. */
+    /** Removes a dead letter from `deadQueue` for good, if there are more than `keep`. */
     discard: (deadLetterId: string, keep: number) =>
       DISCARD(deadQueue, [
         ...[deadQueue.toKey('wait'), deadQueue.toKey(deadLetterId), deadQueue.toKey('events')],
@@ -217,7 +221,7 @@ function partsOf(queue: Queue, jobId: string): string[] {
   return JOB_PARTS.map((part) => `${queue.toKey(jobId)}:${part}`);
 }
 
-/** The outcome of a job that becomes this dead letter. Its data may be anything, so only usable fields are taken. */
+/** The outcome of a job that becomes this dead letter. The job's data may be anything, so only usable fields are taken. */
 function outcomeOf(jobId: string, job: JobFields, { reason, deadAt, generation }: DeadLetter): Outcome {
   const [recipientId, category] = [textAt(job.data, 'recipientId'), textAt(job.data, 'category')];
   const [sentAt, devices] = [valueAt(job.progress, 'sentAt'), valueAt(job.progress, 'devices')];
@@ -238,7 +242,7 @@ function hasState(entry: [string, unknown]): entry is [string, DeviceState] {
   return entry[1] === 'delivered' || (DEAD_LETTER_REASONS as readonly unknown[]).includes(entry[1]);
 }
 
-/** A longer text is no valid field of a notification, and does not go into the stream. */
+/** A text that is longer than this is no valid field of a notification, and does not go into the stream. */
 const LONGEST = 256;
 
 function textAt(data: unknown, name: string): string | undefined {
@@ -255,15 +259,15 @@ function stored(id: string, job: JobFields | undefined): StoredDeadLetter | unde
   return job && readStored(id, job.timestamp, job.data);
 }
 
-/** Somebody may ask for the id `wait`, which is a key of the queue and no job. */
+/** An operator may ask for the id `wait`, which is a key of the queue and not a job. */
 function undefinedIfNoJob(error: unknown): undefined {
   if (!(error instanceof Error && error.message.includes('WRONGTYPE'))) throw error;
 }
 
-/** So many are read by one command: half the time of single reads, and Redis answers others in between. */
+/** This many are read by one command: it takes half the time of single reads, and Redis can answer others in between. */
 const READ_AT_ONCE = 20;
 
-/** Those that exist. Other ids are removed from the queue. */
+/** The dead letters that exist. Ids whose jobs do not exist are removed from the queue. */
 async function readAll(deadQueue: Queue, ids: readonly string[]): Promise<StoredDeadLetter[]> {
   const parts = Array.from({ length: Math.ceil(ids.length / READ_AT_ONCE) }, (_, part) =>
     ids.slice(part * READ_AT_ONCE, (part + 1) * READ_AT_ONCE),
@@ -298,7 +302,10 @@ const NEXT_IDS = defineQueueScript<PageReply>(new URL('page.lua', import.meta.ur
 /** How many ids a walk remembers to find its position again. */
 const REMEMBERED = 2 * PAGE;
 
-/** A page may be empty although others follow. A dead letter that exists all the time is seen exactly once. */
+/**
+ * Walks over all dead letters. A page may be empty although others follow. A dead letter that exists all the time is seen
+ * exactly once.
+ */
 async function* walk(deadQueue: Queue): AsyncGenerator<StoredDeadLetter[], void, undefined> {
   let [seen, seenCount]: [readonly string[], number] = [[], 0];
   for (;;) {
@@ -315,17 +322,17 @@ async function* walk(deadQueue: Queue): AsyncGenerator<StoredDeadLetter[], void,
 
 const FORGET = defineQueueScript<number>(new URL('forget.lua', import.meta.url), 2);
 
-/** Removes the id of a job that was deleted by hand. Otherwise whole pages of such ids would be read again and again. */
+/** Removes the id of a job that was deleted by hand. Else whole pages of such ids would be read again and again. */
 async function forgetJob(queue: Queue, state: 'failed' | 'wait', jobId: string): Promise<void> {
   await FORGET(queue, [queue.toKey(state), queue.toKey(jobId), jobId]);
 }
 
-/** Of data that is longer than any notification's, so many bytes are read. */
+/** If the data is longer than any notification's, only this many bytes are read. */
 const BEGINNING = 4_000;
 
 /**
- * Reads a job; undefined if it does not exist. Not by BullMQ's `getJob`, which throws if a field is not JSON: one such job would
- * stop the whole page that is read with it.
+ * Reads a job; undefined if it does not exist. BullMQ's `getJob` is not used, since it throws if a field is not JSON: one such
+ * job would stop the whole page that is read with it.
  */
 async function readJob(queue: Queue, jobId: string): Promise<JobFields | undefined> {
   const [job] = await readJobs(queue, [jobId], BEGINNING);
@@ -345,9 +352,9 @@ function jobOf(job: RawJob | undefined): JobFields | undefined {
   };
 }
 
-/** A shorter text cannot be nested too deeply to be written again. */
+/** A text that is shorter than this cannot be nested too deeply to be written as JSON again. */
 const SHALLOW_LENGTH = 2_000;
-/** Some extra depth: the value becomes a part of a dead letter, and is written with a deeper call stack than here. */
+/** Extra depth for the test: the value becomes a part of a dead letter, and is written with a deeper call stack than here. */
 const MARGIN = Array.from({ length: 500 });
 
 function parsed(text: string | null): unknown {

@@ -7,7 +7,7 @@ import type { DeadLetters } from './store.ts';
 /** The dead letters of each shard. */
 export type DeadLetterShards = readonly Pick<DeadLetters, 'walk' | 'find'>[];
 
-/** A dead letter, and the place of its shard. In two shards there may be two of one id. */
+/** A dead letter, and the index of its shard. Two shards may each have a dead letter with the same id. */
 export interface FoundDeadLetter extends StoredDeadLetter {
   readonly shard: number;
 }
@@ -16,11 +16,14 @@ export interface FoundDeadLetter extends StoredDeadLetter {
 export interface DeadLetterFilter {
   readonly reason?: DeadLetterReason;
   readonly recipientId?: string;
-  /** Of a device that was not alerted. An empty `app` is the app of the environment. With both, one device must fit both. */
+  /**
+   * The platform and app of a device that was not alerted. An empty `app` is the app of the environment. With both, one device
+   * must fit both.
+   */
   readonly platform?: Platform;
   readonly app?: string;
   readonly category?: string;
-  /** The notification's id, or that of the dead letter's job. */
+  /** The notification's id, or the id of the dead letter's job. */
   readonly id?: string;
   /** The earliest and the latest time of death: epoch milliseconds. */
   readonly sinceMs?: number;
@@ -47,23 +50,26 @@ function isOfDevice(letter: DeadLetter, { platform, app }: DeadLetterFilter): bo
   );
 }
 
-/** Which dead letters an operator means: all that match, or these. */
+/** Which dead letters an operator means: all that match a filter, or a list of them. */
 export interface Choice {
   readonly which: DeadLetterFilter | readonly Pick<FoundDeadLetter, 'shard' | 'id'>[];
-  /** Later ones are left out, since nobody has seen them, and replayed ones that die again would make an endless loop. Redis's clock. */
+  /**
+   * Dead letters that were buried later are left out: no operator has seen them, and replayed ones that die again would make an
+   * endless loop. Epoch ms, Redis's clock.
+   */
   readonly buriedUntilMs: number;
 }
 
 export interface WalkOptions {
   /** The walk ends early when it fires. */
   readonly signal?: AbortSignal;
-  /** Called for each that is chosen and left out, because a newer version wrote it. */
+  /** Called for each chosen dead letter that is left out because a newer version wrote it. */
   readonly onNewer?: () => void;
 }
 
 /**
- * What is chosen, exists and can be read: by a filter the oldest first, else in the order of the choice. What a newer version wrote is
- * left out.
+ * The chosen dead letters that exist and can be read: with a filter the oldest first, with a list in its order. Those that a
+ * newer version wrote are left out.
  */
 export async function* walkChosen(
   shards: DeadLetterShards,
@@ -93,7 +99,7 @@ async function* listed(
   return undefined;
 }
 
-/** `Array.isArray` does not know readonly ones. */
+/** As `Array.isArray`, which does not know readonly arrays. */
 export function isList(which: Choice['which']): which is Exclude<Choice['which'], DeadLetterFilter> {
   return Array.isArray(which);
 }
@@ -118,7 +124,7 @@ export function inOrder(
 
 export type Walk<T> = AsyncGenerator<T, undefined, undefined>;
 
-/** The items of all walks, each of which is in the order of `rankOf`, in this order. */
+/** The items of all walks in the order of `rankOf`; each walk must be in that order itself. */
 export async function* merged<T>(walks: readonly Walk<T>[], rankOf: (item: T) => number): Walk<T> {
   const headOf = async (walk: Walk<T>) => (await walk.next()).value;
   const heads = await Promise.all(walks.map(headOf));
@@ -132,7 +138,7 @@ export async function* merged<T>(walks: readonly Walk<T>[], rankOf: (item: T) =>
   }
 }
 
-/** How many there are of each reason. */
+/** How many dead letters there are of each reason. */
 export type ReasonCounts = Readonly<Partial<Record<DeadLetterReason, number>>>;
 
 export function countIn(counts: Map<DeadLetterReason, number>, reason: DeadLetterReason, count = 1): void {
@@ -141,15 +147,18 @@ export function countIn(counts: Map<DeadLetterReason, number>, reason: DeadLette
 
 export interface TakeOptions {
   readonly filter?: DeadLetterFilter;
-  /** Later dead letters are skipped, so that replayed ones that die again do not make an endless loop. Redis's clock. */
+  /**
+   * Dead letters that were buried later are skipped, so that replayed ones that die again do not make an endless loop. Epoch
+   * ms, Redis's clock.
+   */
   readonly buriedUntilMs: number;
   /** How many to take at most. */
   readonly limit?: number;
-  /** Takes one; false if it was gone. Absent: they are only counted. */
+  /** Takes one dead letter; false if it was gone. Absent: they are only counted. */
   readonly take?: (stored: StoredDeadLetter) => Promise<boolean>;
-  /** Awaited before each: bounds the rate. */
+  /** Awaited before each dead letter, to limit the rate. */
   readonly pace?: () => Promise<void>;
-  /** Called for each that matches, in their order, before it is taken. */
+  /** Called for each dead letter that matches, in their order, before it is taken. */
   readonly onMatched?: (stored: StoredDeadLetter) => void;
   /** Called for each dead letter that was looked at. */
   readonly onSeen?: () => void;
@@ -160,15 +169,13 @@ export interface TakeResult {
   readonly seen: number;
   /** How many of them match the filter, by reason. */
   readonly matched: ReadonlyMap<DeadLetterReason, number>;
-  /** How many were taken: fewer than matched if another process was faster, and 0 if they were only counted. */
+  /** How many were taken: fewer than matched if another process took some first, and 0 if they were only counted. */
   readonly taken: number;
-  /** How many match and were left, because a newer version wrote them. They are not among `matched`. */
+  /** How many match but were left, because a newer version wrote them. They are not counted in `matched`. */
   readonly newer: number;
 }
 
-/**
- * Replays or removes dead letters, oldest first. If it is ended half-way, start it again and it goes on.
- */
+/** Replays or removes dead letters, oldest first. If it is ended half-way, start it again: it goes on with the rest. */
 export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: TakeOptions): Promise<TakeResult> {
   const { filter = {}, buriedUntilMs, limit = Infinity, take, pace, onMatched, onSeen } = options;
   const matched = new Map<DeadLetterReason, number>();
@@ -190,7 +197,7 @@ export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: T
       onMatched?.(stored);
     }
     chosen += batch.length;
-    const taking = await Promise.allSettled(batch.map(takeOne)); // all that began have ended, also if one failed
+    const taking = await Promise.allSettled(batch.map(takeOne)); // all takes that began have ended, even if one failed
     const failed = taking.find((each) => each.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
     for (let others = page.length - batch.length; others > 0; others--) onSeen?.();
@@ -200,12 +207,12 @@ export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: T
   return { seen, matched, taken, newer };
 }
 
-/** What takes from the dead letters of all shards, one shard after the other; `take` gets the shard too. */
+/** The options to take from the dead letters of all shards, one shard after the other; `take` gets the shard too. */
 export interface TakeFromAllOptions<Shard> extends Omit<TakeOptions, 'take'> {
   readonly take?: (shard: Shard, stored: StoredDeadLetter) => Promise<boolean>;
 }
 
-/** Counts over all shards. */
+/** The counts over all shards. */
 export interface TakeCounts {
   readonly seen: number;
   readonly matched: number;
@@ -214,7 +221,7 @@ export interface TakeCounts {
   readonly byReason: ReasonCounts;
 }
 
-/** Like `takeAll`, over all shards: oldest first in each; `limit` is for all of them. */
+/** As `takeAll`, over all shards: in each shard the oldest first; `limit` counts over all of them. */
 export async function takeFromAll<Shard extends Pick<DeadLetters, 'walk'>>(
   shards: readonly Shard[],
   { take, limit = Infinity, ...options }: TakeFromAllOptions<Shard>,

@@ -16,8 +16,10 @@ import { logNewer, NEWER_EVERY_MS } from './watch.ts';
 const AGAIN_MS = 1_000;
 
 /**
- * What a worker does with a job named `cancel`: its data is a CancelTarget, and its return value says how many notifications were
- * canceled. Other data becomes a dead letter, `invalid`. Data of a newer version waits for a worker that can read it. If the limiter does not answer, the job is put back: to cancel again is safe.
+ * What a worker does with a job named `cancel`. The job's data is a CancelTarget, and its return value says how many
+ * notifications were canceled. A job with other data becomes a dead letter, `invalid`. A job whose data a newer version wrote
+ * is put back for a worker that can read it. If the limiter does not answer, the job is put back too, since it is safe to
+ * cancel again.
  */
 export function createCancelProcessor(
   cancel: (target: CancelTarget) => Promise<Canceled>,

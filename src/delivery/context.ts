@@ -26,8 +26,8 @@ import { unreadableFault } from '../queue/readable.ts';
 import type { Quota } from '../quota/quota.ts';
 
 /**
- * One pass: one run of a job through this worker. The steps of deliver.ts read here what they need, and write here what
- * more than the next step reads.
+ * One pass: one run of a job through this worker. The steps of deliver.ts read here what they need, and write here whatever
+ * more than one later step reads.
  */
 export interface Context {
   readonly jobId: string;
@@ -43,7 +43,7 @@ export interface Context {
   readonly passes: number;
   /** When the job was added: epoch milliseconds. */
   readonly enqueuedAt: number;
-  /** The same of a replay's first job: with the id it names the notification. */
+  /** The `enqueuedAt` of the notification's first job; for a replay it is earlier. With the id it names the notification. */
   readonly firstEnqueuedAt: number;
   /** Who enqueued the job, and in which trace. */
   readonly origin: Origin;
@@ -51,31 +51,31 @@ export interface Context {
   readonly isUnprioritised: boolean;
   /** When this pass began: epoch milliseconds. */
   readonly startedAt: number;
-  /** What the job remembered then. */
+  /** What the job remembered when this pass began. */
   readonly before: Progress;
   /** How often the job came back because a worker did not renew its lock (BullMQ's count). */
   readonly stalls: number;
   readonly lock: JobLock;
-  /** Its place among the passes of WORKER_CONCURRENCY. */
+  /** The pass's place among the WORKER_CONCURRENCY places of this worker. */
   readonly place: Place;
   /** Fires when the worker has to stop: nothing is sent after it. */
   readonly signal: AbortSignal;
   /** The last pass asked for a slot and certainly sent nothing: if it was given a slot, that slot is unused. */
   readonly isSlotUnused: boolean;
-  /** The limiter was asked for a slot in this pass, so it has said whether the notification ends without one. */
+  /** The limiter was asked for a slot in this pass, so its answer has said whether the notification ends without being sent. */
   isAsked: boolean;
-  /** The limiter answered that it ends without being sent, and knows that until its job has ended. */
+  /** The limiter answered that the notification ends without being sent. It remembers that until the job has ended. */
   isEnded: boolean;
   /** What the job remembers, at first without `dueAt`. A step replaces it; it is saved at the end of the pass. */
   progress: Progress;
-  /** Its span; undefined where no traces are wanted. */
+  /** The span of this pass; undefined where no traces are wanted. */
   trace: PassTrace | undefined;
 
   /** What the breakers that are not closed said about this notification. */
   breakerAnswers: Map<Service, BreakerAnswer> | undefined;
   /** Open devices for whose platform or app this worker has no credentials. */
   lacking: readonly LackingDevice[];
-  /** Another living worker has those that this one lacks: for one of the devices at least. */
+  /** Another living worker has the credentials that this one lacks, for at least one of the devices. */
   isElsewhere: boolean;
   /** What is sent now makes no sound, no vibration and no banner: `onThrottle` or `onQuiet` wants that. */
   isSilent: boolean;
@@ -85,7 +85,7 @@ export interface Context {
   slot: Slot | undefined;
   /** The devices that were tried, with the replies. */
   readonly tried: Tried[];
-  /** An error that no step foresaw; for the log. */
+  /** An error that no step foresaw, to be logged. */
   error: unknown;
 }
 
@@ -95,11 +95,14 @@ export interface ReadyDevice {
   readonly device: Device;
   /** Whose credentials and quota it takes. */
   readonly account: Account;
-  /** Whose circuit breaker. */
+  /** Whose circuit breaker decides. */
   readonly service: Service;
   readonly provider: Provider;
   readonly encoded: Encoded;
-  /** The stream that is set aside. Only the first device of each server has one; the others wait for theirs in the send. */
+  /**
+   * The stream that is set aside. Only the first device of each server has one; the others wait for a stream when they are sent
+   * to.
+   */
   permit?: Permit;
 }
 
@@ -111,9 +114,9 @@ interface LackingDevice {
 
 /** A send that is prepared. */
 export interface Prepared {
-  /** The devices to send to: those for which there is a token, or no quota. */
+  /** The devices to send to: those that have a quota token, or whose account has no quota. */
   readonly ready: readonly ReadyDevice[];
-  /** The tokens of the quotas are not used after this instant of `performance.now()`. */
+  /** The quota tokens are not used after this instant of `performance.now()`. */
   readonly tokensUntil: number;
   /** A provider's quota has no room now, so some devices are not tried. */
   readonly quotaWait: QuotaWait | undefined;
@@ -153,24 +156,25 @@ export interface Tried {
   readonly at: number;
   /** When it was handed over to be sent: an instant of `performance.now()`. */
   readonly handedOverAt: number;
-  /** From then to the reply, milliseconds. */
+  /** From the hand-over to the reply, milliseconds. */
   readonly tookMs: number;
 }
 
 /**
- * What only looks at passes: it logs, counts, traces or writes what it sees, and changes no result. Its calls come in this order.
- * Those that it leaves out cost nothing. None of them may throw or reject, or need what another watcher
- * does, but for `context.trace`, which is there from the end of `taken` on where traces are wanted.
+ * A part that only looks at passes: it logs, counts, traces or writes what it sees, and changes no result. Its calls come in
+ * the order below; a call that it does not define costs nothing. No call may throw or reject. No watcher may need what another
+ * one does, with one exception: where traces are wanted, `context.trace` is there from the end of `taken` on.
  */
 export interface Watcher {
   /** A pass begins. */
   readonly taken?: (context: Context) => void;
   /**
-   * The pass has a result, of which BullMQ does not know yet. `context.progress` is saved with it after this call and the promise that
-   * it returns: what the next pass is to read is put there now. The watchers are called one after the other.
+   * The pass has a result, but BullMQ does not know it yet. When this call's promise has resolved, `context.progress` is saved
+   * with the result, so this is where a watcher writes what the next pass is to read. The watchers are called one after the
+   * other.
    */
   readonly ended?: (context: Context, result: Result, end: PassFacts) => Promise<void> | void;
-  /** Redis did not take the result: the job runs again. Then `completing` is not called. */
+  /** Redis did not take the result, so the job will run again, and `completing` is not called. */
   readonly notAcked?: (context: Context, error: unknown) => void;
   /**
    * BullMQ is about to complete the job, and waits for the promise. If this worker dies before the job is completed, another worker
@@ -179,7 +183,7 @@ export interface Watcher {
   readonly completing?: (context: Context, outcome: Outcome, endedAt: number) => Promise<void>;
 }
 
-/** What watchers are told of a pass beside its result. */
+/** What watchers get to know about a pass beside its result. */
 export interface PassFacts extends PassEnd {
   /** Epoch milliseconds. */
   readonly endedAt: number;
@@ -222,7 +226,7 @@ export function createContext(
     lock,
     place,
     signal,
-    // A worker that died after the ask may have sent.
+    // If a worker died after the ask, it may have sent.
     isSlotUnused: before.unsent === true && job.stalledCounter === 0,
     isAsked: false,
     isEnded: false,
@@ -249,7 +253,7 @@ const NONE: Notification = {
   onQuiet: 'delay',
 };
 
-/** The id may be left out of the data: it is the job's then. */
+/** The data may lack the id: then the job's id is used. */
 function withId(data: unknown, jobId: string): unknown {
   const isObject = typeof data === 'object' && data !== null && !Array.isArray(data);
   return isObject && !('id' in data) ? { ...data, id: notificationIdOf(jobId) } : data;
@@ -261,8 +265,8 @@ const progressSchema = z.object({
   /** When the first device accepted it: epoch milliseconds. Absent if none did, or only before a replay. */
   sentAt: z.number().optional(),
   /**
-   * If it may be silenced: whether every send so far that may have reached a device was without a sound. Absent before the first
-   * one.
+   * For a notification that may be silenced: true if every send so far that may have reached a device was without a sound.
+   * Absent before the first such send.
    */
   silenced: z.boolean().optional(),
   /** The tries that failed, the newest last, as a dead letter lists them. */
@@ -278,51 +282,57 @@ const progressSchema = z.object({
   unreached: z.number().default(0),
   /** Under AT_MOST_ONCE: the devices that are being sent to. Those that the next pass still finds here may have been alerted. */
   trying: z.array(z.string()).readonly().optional(),
-  /** BullMQ's count of the job's stalls when it last waited because of them. */
+  /** BullMQ's count of the job's stalls at the time when the job last waited because of stalls. */
   stalls: z.number().optional(),
   /** The number in the id of the next ask for a slot: 0 at first, one more after each send. */
   asks: z.number().default(0),
   /** The last pass asked for a slot, and sent nothing. */
   unsent: z.boolean().optional(),
-  /** It was to be sent as a digest: of how many notifications, and whether it is one of them. A retry sends the same. */
+  /**
+   * The notification was to be sent as a digest: of how many notifications, and whether it is itself one of them. A retry sends
+   * the same.
+   */
   digest: z.object({ count: z.number(), own: z.boolean() }).optional(),
   /** How often it was requeued: by the limiter, or by a quota. */
   requeues: z.number().default(0),
   /**
-   * The longest cause of its wait, while it is requeued: `quiet`, `block`, `gap`, `10/1m`, `fcm:600000/1m`, `sendAfter`; `credentials`
-   * while it is deferred because no worker that took it has them.
+   * While it is requeued, the longest cause of its wait: `quiet`, `block`, `gap`, `10/1m`, `fcm:600000/1m`, `sendAfter`. Or
+   * `credentials`, while it is deferred because no worker that took it has credentials for its devices.
    */
   rule: z.string().optional(),
   /** When the block or the quiet time ends, if `rule` is one of them; epoch milliseconds. */
   ruleUntil: z.number().optional(),
   /** When it is due, epoch milliseconds. The lateness of wake-ups is measured against it. */
   dueAt: z.number().optional(),
-  /** By account: when a quota that had no room has room for it, as promised; epoch milliseconds. */
+  /** By account, for each quota that had no room: the instant for which the quota promised room; epoch milliseconds. */
   quotaAt: z.record(z.string(), z.number()).optional(),
   /**
-   * Since when it has been deferred because a breaker is open or a provider cannot be reached; epoch milliseconds. Later by the
-   * time in which no worker took it.
+   * Since when it has been deferred because a breaker is open or a provider cannot be reached; epoch milliseconds. It moves to
+   * later by any time in which no worker took the job.
    */
   heldSince: z.number().optional(),
-  /** When it was last deferred for that; epoch milliseconds. */
+  /** When it was last deferred for one of those reasons; epoch milliseconds. */
   heldAt: z.number().optional(),
   /** The span of its last pass that was traced, as W3C Trace Context. */
   traceparent: z.string().optional(),
-  /** Its passes, where HISTORY_MAX is set; read by notification/story.ts. Any fault in them must not cost the rest, so they are not checked here. */
+  /**
+   * Its passes, where HISTORY_MAX is set; notification/story.ts reads them. They are not checked here, since a fault in them
+   * must not cost the rest.
+   */
   passes: z.unknown().optional(),
   passesLeftOut: z.unknown().optional(),
 });
 
 /**
- * What a job remembers between two passes; BullMQ's `progress`, so a crash does not lose it. Jobs wait for days, so
- * workers of the next version read what this one wrote, and during an upgrade those of the last one do too: a field is never renamed,
- * and what they would misread gets a new format (domain/format.ts). Three names are older than the words of
- * the rest of the code: an entry of `attempts` is a try that failed, `tries` counts the attempts, and `heldSince` is the time since
- * which it is deferred.
+ * What a job remembers between two passes. It is BullMQ's `progress`, so a crash does not lose it. Jobs wait for days, so
+ * workers of the next version read what this one wrote, and during an upgrade workers of the last version do too. So a field is
+ * never renamed, and what older workers would misread gets a new format (domain/format.ts). Three names are older than the
+ * glossary: an entry of `attempts` is a try that failed, `tries` counts the attempts, and `heldSince` is the time since which
+ * the job is deferred.
  */
 export type Progress = Readonly<z.output<typeof progressSchema>>;
 
-/** Any `job.progress` → Progress; what is not one counts as none, and so does that of a newer version. */
+/** Any `job.progress` → Progress. What is no progress, or was written by a newer version, is read as that of a new job. */
 export function readProgress(raw: unknown): Progress {
   if (raw === 0 || raw === undefined) return NEW; // BullMQ's own default, of every job that is new
   if (newerThanKnown('job progress', raw) !== undefined) return NEW;
@@ -331,7 +341,7 @@ export function readProgress(raw: unknown): Progress {
 
 const NEW: Progress = progressSchema.parse({});
 
-/** Whether a digest counts others. One of itself alone is sent as it is. */
+/** Whether a digest stands for other notifications too. One of only its own notification is sent as a normal alert. */
 export function hasOthers(digest: Progress['digest']): digest is NonNullable<Progress['digest']> {
   return digest !== undefined && !(digest.own && digest.count === 1);
 }
@@ -345,7 +355,7 @@ export function withAttempts(progress: Progress, added: Progress['attempts']): P
   return { ...progress, attempts: [...progress.attempts, ...added].slice(-MAX_ATTEMPTS) };
 }
 
-/** For how long a pass with this result puts its job back; undefined where it does not. */
+/** For how long a pass with this result puts its job back, in milliseconds; undefined if it does not put it back. */
 export function putBackMs(result: Result): number | undefined {
   if (result.kind === 'requeued') return result.delayMs;
   return result.kind === 'deferred' || result.kind === 'retried' ? result.waitMs : undefined;
@@ -363,17 +373,17 @@ export function openDevices({ notification, progress }: Pick<Context, 'notificat
   return labelledDevices(notification).filter(({ label }) => !(label in progress.devices));
 }
 
-/** The labels of those devices. */
+/** The labels of the open devices. */
 export function openLabels(context: Pick<Context, 'notification' | 'progress'>): string[] {
   return openDevices(context).map(({ label }) => label);
 }
 
-/** The services whose circuit breakers decide about those devices. */
+/** The services whose circuit breakers decide about the open devices. */
 export function openServices(context: Pick<Context, 'notification' | 'progress'>): Service[] {
   return [...new Set(openDevices(context).map(({ device }) => serviceOfDevice(device)))];
 }
 
-/** A device that is listed twice counts once. */
+/** All devices with their labels; a device that is listed twice counts once. */
 function labelledDevices({ devices }: Notification): LabelledDevice[] {
   const labelled = devices.map((device, index) => ({ label: `${device.platform}#${index}`, device, index }));
   if (labelled.length === 1) return labelled; // most notifications have one device
@@ -395,24 +405,24 @@ export type DeliveryLimiter = Pick<
 /** What the pipeline works with; the same for every pass. */
 export interface DeliverParts {
   readonly limiter: DeliveryLimiter;
-  /** Of background pushes and Live Activities: they take no slot of an alert, and each kind has a limiter of its own. */
+  /** The limiters of background pushes and of Live Activities, one for each kind: they take no slot of an alert. */
   readonly apart: Readonly<Record<CountedApart, DeliveryLimiter>>;
   /** The gap of the overall policy, milliseconds; 0 for none. */
   readonly overallGapMs: number;
-  /** The tolerance of that policy, milliseconds. */
+  /** The tolerance of the overall policy, milliseconds. */
   readonly toleranceMs: number;
   /** The quotas of whole projects, for the accounts that have one. They may change from one pass to the next. */
   readonly quotas: { get(account: Account): Pick<Quota, 'take'> | undefined };
   /** What other workers have credentials for. */
   readonly others: OtherWorkers;
-  /** For so long a device waits for a worker with credentials for it, while none that has them is alive. Milliseconds. */
+  /** How long a device waits for a worker with credentials for it, while no such worker is alive. Milliseconds. */
   readonly credentialsWaitMs: number;
-  /** For the accounts that have credentials. They may change from one pass to the next. */
+  /** The providers of the accounts for which this worker has credentials. They may change from one pass to the next. */
   readonly providers: { get(account: Account): Provider | undefined };
   readonly breakers: Breakers;
-  /** Of this worker; other workers have their own. */
+  /** The turns of this worker only; other workers have their own. */
   readonly turns: Turns;
-  /** Of this worker; other workers have their own. */
+  /** As `turns`: of this worker only. */
   readonly moveUps: MoveUps;
   /** Of this worker; other workers have their own. */
   readonly redelays: Redelays;
@@ -421,9 +431,9 @@ export interface DeliverParts {
   readonly retry: RetryPolicy;
   /** A slot further ahead than this is not reserved: the notification becomes a dead letter. Milliseconds. */
   readonly maxWaitMs: number;
-  /** No slot is reserved where so many notifications of the recipient already wait for theirs. */
+  /** No slot is reserved if this many notifications of the recipient already wait for theirs. */
   readonly maxPending?: number;
-  /** What may have alerted is never sent again. */
+  /** An alert that may have reached its device is never sent again. */
   readonly atMostOnce: boolean;
   /** Epoch milliseconds. */
   readonly now: () => number;
@@ -431,7 +441,10 @@ export interface DeliverParts {
   readonly random: () => number;
   /** Called with each reply. The pass waits for the promise that it returns, which must not reject. */
   readonly onReply: (event: ReplyEvent) => void | Promise<void>;
-  /** How the notification is to end without being sent; asks the limiter for nothing. Rejects where the limiter does not answer. */
+  /**
+   * How the notification is to end without being sent; undefined if it is not. Takes no slot. Rejects if the limiter does not
+   * answer.
+   */
   readonly endOf: (
     place: PlaceInLimits & { readonly jobId: string; readonly enqueuedAt: number },
   ) => ReturnType<EndLook>;
@@ -462,11 +475,14 @@ export interface RetryPolicy extends Backoff {
 }
 
 /**
- * The passes of one recipient ask for their slots in the order in which this worker took the jobs, whichever of them gets a
- * stream first: the limiter gives slots in the order of asking.
+ * Lets the passes of one recipient ask for their slots in the order in which this worker took their jobs, whichever pass gets a
+ * stream first. The order matters because the limiter gives slots in the order of asking.
  */
 export interface Turns {
-  /** Call it in the order of the passes. Resolves when the turns before have ended; call the answer to end this turn. */
+  /**
+   * Call it in the order of the passes. Resolves when the turns before it have ended; call the returned function to end this
+   * turn.
+   */
   take(recipientId: string): Promise<EndTurn> | EndTurn;
 }
 
@@ -474,8 +490,8 @@ export interface Turns {
 export type EndTurn = () => void;
 
 /**
- * One line moves up at a time, and once more for all that gave back their slots meanwhile: of a thousand that are canceled each would
- * move all those behind it.
+ * Moves up one line at a time. All notifications that give back their slots in the meantime cause only one more move together:
+ * without this, a thousand that are canceled would each move everything behind them.
  */
 export interface MoveUps {
   run(line: string, work: () => Promise<void>): Promise<void>;

@@ -26,13 +26,14 @@ import {
 import { record } from './replies.ts';
 import { leadMs } from './lines.ts';
 
-// How a pass ends, in the order of the steps that find it. What the job has to remember is written to `context.progress`.
+// How a pass ends: one function for each result, in the order of the steps that find it. They write to `context.progress` what
+// the job has to remember.
 
-/** How often it is sent again after replies that leave it open whether they alerted. */
+/** How often a notification is sent again after replies that leave open whether they alerted. */
 const MAX_AMBIGUOUS_RETRIES = 2;
-/** A notification that was deferred for longer, because its provider is down or refuses the credentials, is given up. */
+/** After so long, a notification that is deferred because its provider is down or refuses the credentials is given up. */
 const MAX_DEFERRED_MS = 86_400_000;
-/** Of the time since the last try so much counts: if it was longer, no worker was there to try. */
+/** At most this much of the time since the last try counts: if it was longer, no worker was there to try. */
 const MAX_BETWEEN_TRIES_MS = 3_600_000;
 /** The longest wait after a stall. */
 const MAX_STALL_WAIT_MS = 60_000;
@@ -40,7 +41,7 @@ const MAX_STALL_WAIT_MS = 60_000;
 const UNREACHED: Backoff = { backoffBaseMs: 500, backoffMaxMs: 30_000 };
 /** Nothing was sent, and the cause is in this worker: it was too late, or it stops. */
 const OWN_FAULT: Backoff = { backoffBaseMs: 50, backoffMaxMs: 5_000 };
-/** The codes of those causes. */
+/** The codes of the causes that lie in this worker. */
 const OWN_FAULT_CODES: ReadonlySet<string> = new Set([
   'too-late',
   'no-stream',
@@ -48,18 +49,21 @@ const OWN_FAULT_CODES: ReadonlySet<string> = new Set([
   'cancelled',
   'closed',
 ]);
-/** A retry comes this much after the instant from which the breaker lets a trial through, so that the trial is answered first. */
+/** A retry comes this long after the instant from which the breaker lets a trial through, so that the trial is answered first. */
 const AFTER_TRIAL_MS = 1_000;
-/** The code of a result that puts a job back for a worker with credentials that this one lacks. */
+/** The code of a result that puts a job back because this worker lacks the credentials and another one may have them. */
 export const NO_CREDENTIALS = 'no-credentials';
-/** A living worker has them, and may take the job at once. */
+/** A living worker has the credentials, and may take the job at once. */
 const ANOTHER_HAS: Backoff = { backoffBaseMs: 50, backoffMaxMs: 1_000 };
-/** None has them. */
+/** No living worker has the credentials. */
 const NONE_HAS: Backoff = { backoffBaseMs: 2_000, backoffMaxMs: 60_000 };
 /** The wait after Redis did not answer. A random time of up to the same length is added. */
 const NO_ANSWER_MS = 1_000;
 
-/** Where devices failed for different reasons, the dead letter names the first of these: the one that matters most to an operator. */
+/**
+ * If devices failed for different reasons, the dead letter names the first of these: the reason that matters most to an
+ * operator.
+ */
 const REASONS_BY_WEIGHT: readonly DeadLetterReason[] = [
   'provider-auth',
   'attempts-exhausted',
@@ -70,13 +74,13 @@ const REASONS_BY_WEIGHT: readonly DeadLetterReason[] = [
   'unregistered',
 ];
 
-/** The lock was lost: the worker that has the job now decides. A slot of this pass stays counted. */
+/** The lock was lost: the worker that has the job now decides. If this pass took a slot, that stays counted. */
 export const LOCK_LOST: Result = { kind: 'yielded' };
 
 /**
- * A job that stalled again, twice or more in all, first waits for a random time, up to lockMs x 2^(stalls - 2). It may be a job that
- * makes its worker crash, and the other jobs of that worker stall with it. After the wait it meets other jobs, so that none of those
- * stalls as often as the one that is the cause. Undefined: it need not wait.
+ * A job that stalled again, and at least twice in all, first waits for a random time, up to lockMs x 2^(stalls - 2). Such a job
+ * may make its worker crash, and the other jobs of that worker then stall with it. After the random wait it runs beside other
+ * jobs, so none of these stalls as often as the job that is the cause. Undefined: the job need not wait.
  */
 export function stalledAgain(context: Context, { random }: DeliverParts): Result | undefined {
   const { stalls, progress, lock } = context;
@@ -89,19 +93,19 @@ export function stalledAgain(context: Context, { random }: DeliverParts): Result
 
 /** The code of a result that puts a job back for a worker of a newer version. */
 export const NEWER_FORMAT = 'newer-format';
-/** The wait before another worker may take such a job: the first one, and the longest. */
+/** The wait before another worker may take a job of a newer version: the first one, and the longest. */
 const NEWER: Backoff = { backoffBaseMs: 2_000, backoffMaxMs: 300_000 };
 
 /**
- * A newer version wrote the job, or the limiter's state of its recipient. Other workers may be able to read it, so it is put back, at
- * no attempt, and for longer each time: with thousands of such jobs, a worker that can read none of them still has time for others.
- * It never becomes a dead letter here: that would lose which devices were alerted.
+ * A newer version wrote the job, or the limiter's state of its recipient. Other workers may be able to read it, so the job is
+ * put back without counting an attempt, each time for longer: even with thousands of such jobs, a worker that can read none of
+ * them has time for others. The job never becomes a dead letter here, because which devices were alerted would be lost.
  */
 export function newer({ passes }: Pick<Context, 'passes'>, { random }: Pick<DeliverParts, 'random'>): Result {
   return deferred(backoffMs(Math.max(1, passes), NEWER, 0, random()), NEWER_FORMAT);
 }
 
-/** As `newer`, if the limiter says so. Nothing was sent. */
+/** As `newer`, if the limiter answered that a newer version wrote its state. Nothing was sent. */
 export function newerLimiterState(context: Context, parts: DeliverParts): Result {
   context.progress = { ...context.progress, unsent: true, trying: undefined };
   return newer(context, parts);
@@ -112,7 +116,7 @@ export function invalid({ faults }: Context): Result {
   return { kind: 'dead-letter', reason: 'invalid', message: `${faults.map(formatFault).join('; ')}${hint}` };
 }
 
-/** A worker delivers nothing of a notification with a field that it does not know. */
+/** A worker refuses a whole notification if one of its fields is unknown. */
 const NEWER_PRODUCER = ' (if a newer producer knows the field: upgrade the workers, then replay)';
 
 /** Every device has ended. The notification is delivered if at least one was alerted. */
@@ -127,12 +131,16 @@ export function expired(context: Context): Result {
   return endedEarly(context, { kind: 'expired' });
 }
 
-/** How far the clocks of a worker and a producer may differ: the worker must not refuse an instant that the producer accepted. */
+/**
+ * How far the clocks of a worker and a producer may differ. Without this the worker might refuse an instant that the producer
+ * accepted.
+ */
 const CLOCK_SKEW_MS = 3_600_000;
 
 /**
- * Puts a notification back whose `sendAfter` lies ahead; undefined if it may be sent. pushpacer's producer delays the job itself,
- * and refuses what lies too far ahead, so this is for jobs of other clients, and for a producer whose clock is ahead.
+ * Puts a notification back if its `sendAfter` lies ahead; undefined if it may be sent. pushpacer's producer delays the job
+ * itself, and refuses an instant that is too far ahead, so this is for jobs of other clients, and for a producer whose clock is
+ * ahead.
  */
 export function beforeSendAfter(context: Context, { now }: DeliverParts): Result | undefined {
   const { sendAfter, expiresAt } = context.notification;
@@ -156,8 +164,8 @@ export function onRefused({ notification }: Context, { rule, because }: Refused)
 }
 
 /**
- * `onThrottle` would drop it now, or deliver it without a slot, but `onQuiet: delay` makes it wait for the end of the quiet time. The
- * limits decide then.
+ * `onThrottle` would drop the notification now, or deliver it without a slot, but `onQuiet: delay` makes it wait for the end of
+ * the quiet time. When it comes back then, the limits decide.
  */
 export function untilQuietEnds(context: Context, { quietMs = 0 }: Refused, parts: DeliverParts): Result {
   if (quietMs >= timeLeftMs(context, parts)) return expired(context);
@@ -165,7 +173,7 @@ export function untilQuietEnds(context: Context, { quietMs = 0 }: Refused, parts
   return untilDue(context, { waitMs: quietMs, rule: 'quiet', ruleUntil }, quietMs, parts);
 }
 
-/** The limiter reserved no slot: the producer wants to drop what is throttled, or the wait would be too long. */
+/** The limiter reserved no slot: the producer wants to drop what is blocked, or the wait would be too long. */
 export function refused(context: Context, refusal: Refused, parts: DeliverParts): Result {
   const { rule, waitMs, because } = refusal;
   if (onRefused(context, refusal) === 'drop') return endedEarly(context, { kind: 'dropped', rule });
@@ -190,17 +198,20 @@ export function missedSlot(context: Context, { random }: DeliverParts): Result {
   return deferred(backoffMs(unreached, OWN_FAULT, 0, random()), 'missed-slot');
 }
 
-/** Redis did not note what was to be sent (AT_MOST_ONCE). Nothing was sent. */
+/** Redis did not save which devices were to be sent to (AT_MOST_ONCE), so nothing was sent. */
 export function notNoted({ random }: DeliverParts): Result {
   return deferred(Math.round(NO_ANSWER_MS * (1 + random())), 'not-noted');
 }
 
-/** The limiter, or a quota, did not answer. Nothing was sent: if the limiter gave a slot all the same, the next pass uses it. */
+/**
+ * The limiter, or a quota, did not answer. Nothing was sent. If the limiter gave a slot all the same, the next pass uses that
+ * slot.
+ */
 export function limiterUnavailable(context: Context, parts: DeliverParts): Result {
   return unsure(context, 'limiter-unavailable', parts);
 }
 
-/** Too few replicas have the slot that the limiter gave (REDIS_WAIT_REPLICAS). Nothing was sent: the next pass uses that slot. */
+/** The limiter gave a slot, but too few replicas have it (REDIS_WAIT_REPLICAS). Nothing was sent: the next pass uses that slot. */
 export function replicasMissing(context: Context, parts: DeliverParts): Result {
   return unsure(context, 'replicas-missing', parts);
 }
@@ -227,7 +238,7 @@ export function redactedError(error: unknown, { data }: Pick<Context, 'data'>): 
   return redact(`${error instanceof Error ? error.name : 'thrown'}: ${errorChain(error)}`, data);
 }
 
-/** The result of the tries, and of the devices that were not tried because a quota has no room. */
+/** Decides from the tries, and from `quotaWait` if some devices were not tried because a quota has no room. */
 export function afterSend(context: Context, parts: DeliverParts, quotaWait?: QuotaWait): Result {
   if (context.tried.length === 0 && quotaWait !== undefined) return overQuota(context, quotaWait, parts);
   const tried = context.tried.map((each) => openIfMisconfigured(each, parts));
@@ -241,13 +252,16 @@ export function afterSend(context: Context, parts: DeliverParts, quotaWait?: Quo
   return result.kind === 'deferred' && quotaWait !== undefined ? overQuota(context, quotaWait, parts) : result;
 }
 
-/** A quota has no room. The job comes back at the instant for which the quota promised room: later, the room may be taken. */
+/**
+ * A quota has no room. The job comes back exactly at the instant that the quota promised: later, others may have taken the
+ * room.
+ */
 function overQuota(context: Context, wait: QuotaWait, parts: DeliverParts): Result {
   if (wait.waitMs >= timeLeftMs(context, parts)) return expired(context);
   return untilDue(context, wait, Math.max(0, Math.ceil(wait.dueAt - performance.now())), parts);
 }
 
-/** While the breaker says that the configuration is wrong, `bad-token` does not end a device: its token may be a good one. */
+/** While the breaker says that the configuration is wrong, `bad-token` does not end a device: its token may be good. */
 function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
   const { service, reply } = tried;
   const isSuspect = reply.suspect === 'configuration' && breakers.current(service)?.trouble === 'configuration';
@@ -255,9 +269,9 @@ function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
 }
 
 /**
- * Whether a try that failed counts as an attempt. It does not where the notification is not the cause: the request did not get
- * there, the provider refuses whatever this app sends, or its breaker is open because it is down. A try that may have alerted
- * always counts, since it may be repeated only a few times.
+ * Whether a try that failed counts as an attempt. It does not if the notification is not the cause: the request did not reach
+ * the provider, the provider refuses everything that this app sends, or its breaker is open because it is down. A try that may
+ * have alerted always counts, since it may be repeated only a few times.
  */
 function isAttempt({ service, reply }: Tried, { breakers }: DeliverParts): boolean {
   if (reply.alerted === 'maybe') return true;
@@ -289,7 +303,10 @@ function retryOrGiveUp(context: Context, failed: readonly Tried[], parts: Delive
   return { kind: 'retried', waitMs: Math.max(backoff, afterTrialMs), code };
 }
 
-/** The notification is not the cause of the failure: it is deferred at no attempt, for a day at most in which workers tried it. */
+/**
+ * The notification is not the cause of the failure: it is deferred without an attempt, for at most a day in which workers tried
+ * it.
+ */
 function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: DeliverParts): Result {
   if (context.lacking.length === openLabels(context).length) return withoutCredentials(context, parts);
   const { progress } = context;
@@ -309,21 +326,21 @@ function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: Deliver
   if (breaker !== undefined && isNoneClosed(services, parts)) {
     const { enqueuedAt, notification } = context;
     const dueAt = parts.breakers.deferUntil(breaker.service, { recipientId: notification.recipientId, enqueuedAt });
-    context.progress = { ...context.progress, dueAt }; // an instant, not a wait: the jobs that wait keep their order
+    context.progress = { ...context.progress, dueAt }; // an instant, not a wait, so that the deferred jobs keep their order
     return deferred(Math.max(0, dueAt - now), code);
   }
   const backoff = tried.every(({ reply }) => OWN_FAULT_CODES.has(reply.code)) ? OWN_FAULT : UNREACHED;
   return deferred(backoffMs(Math.max(1, unreached), backoff, longestRetryAfterMs(tried), parts.random()), code);
 }
 
-/** Since when it is deferred, without the time in which no worker tried it. */
+/** Since when it is deferred, in epoch milliseconds, moved to later by the time in which no worker tried it. */
 function heldSinceOf({ heldSince, heldAt }: Context['progress'], now: number): number {
   return heldSince === undefined ? now : heldSince + Math.max(0, now - (heldAt ?? now) - MAX_BETWEEN_TRIES_MS);
 }
 
 /**
- * This worker has no credentials for the devices that are left, so the job is put back for one that has them, at no attempt: for a day
- * at most, and for CREDENTIALS_WAIT if none that has them is alive.
+ * This worker has no credentials for the devices that are left, so the job is put back for a worker that has them, without an
+ * attempt: for a day at most, or for CREDENTIALS_WAIT if no such worker is alive.
  */
 export function withoutCredentials(context: Context, parts: DeliverParts): Result {
   const { progress, lacking, isElsewhere } = context;
@@ -348,7 +365,7 @@ export function lackText(account: Account): string {
   return `no credentials for ${platform}${app === undefined ? '' : ` of the app "${app}"`}`;
 }
 
-/** Put back until an instant, and counted as requeued: until a slot, or until a quota has room. */
+/** Puts the job back until an instant (until a slot, or until a quota has room), and counts it as requeued. */
 function untilDue(
   context: Context,
   { waitMs, rule, ruleUntil, before }: Waited,
@@ -373,8 +390,8 @@ function deferred(waitMs: number, code: string): Result {
 }
 
 /**
- * The notification ends while devices are open. If one was alerted before, it is delivered all the same; if one may have
- * been alerted, it is a dead letter, `ambiguous`.
+ * The notification ends while devices are open. If a device was alerted before, the notification counts as delivered; if one
+ * may have been alerted, it becomes a dead letter, `ambiguous`.
  */
 function endedEarly(context: Context, result: Result): Result {
   const states = Object.values(context.progress.devices);
@@ -395,16 +412,16 @@ function isNoneClosed(services: readonly Service[], { breakers }: DeliverParts):
   return services.every((service) => breakers.current(service) !== undefined);
 }
 
-/** Of the breakers of these services that are not closed, the one that may close first. */
+/** Of those breakers of the services that are not closed, the one that may close first. */
 function soonestBreaker(services: readonly Service[], { breakers }: DeliverParts) {
   const notClosed = services.flatMap((service) => breakers.current(service) ?? []);
   return notClosed.toSorted((a, b) => a.until - b.until)[0];
 }
 
 /**
- * The wait before the next attempt, in milliseconds: base x 2^(tries - 1), at most the maximum. The upper half of it is
- * random, so that notifications that failed together do not come back together. It is never shorter than what a provider
- * asked for (`atLeastMs`, Retry-After), to which up to a tenth is added at random.
+ * The wait before the next attempt, in milliseconds: base x 2^(tries - 1), at most the maximum. The upper half of it is random,
+ * so that notifications that failed together do not come back together. The wait is never shorter than what a provider asked
+ * for (`atLeastMs`, Retry-After), to which up to a tenth is added at random.
  */
 export function backoffMs(tries: number, backoff: Backoff, atLeastMs: number, random: number): number {
   const own = doubledMs(backoff.backoffBaseMs, backoff.backoffMaxMs, tries - 1) * (0.5 + random / 2);

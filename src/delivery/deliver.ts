@@ -9,8 +9,8 @@
  * - lines.ts: how slots in one recipient's line move, and the jobs with them
  * - send.ts: tokens of the quotas, the note of AT_MOST_ONCE, and the send
  * - decide.ts: the result of the pass, whichever step found it
- * - watch.ts, story.ts, trace.ts: what looks at the pass: counted and logged; recorded, where HISTORY_MAX is set; in spans, where
- *   traces are wanted
+ * - watch.ts, story.ts, trace.ts: the watchers of a pass: watch.ts counts and logs it, story.ts records it (where HISTORY_MAX
+ *   is set), trace.ts makes its spans (where traces are wanted)
  * - end.ts: the result reported to BullMQ
  * - cancel.ts: what a worker does with a job named `cancel`
  */
@@ -53,7 +53,7 @@ export interface ProcessorParts extends Omit<DeliverParts, 'turns' | 'moveUps' |
 export interface DeliveryProcessor {
   /** One pass, watched, then reported to BullMQ. */
   readonly process: (job: Job, lock: JobLock, place: Place) => Promise<Completion>;
-  /** To be called when BullMQ has the end of the job, with the same object. */
+  /** To be called with the same job object when BullMQ has stored the end of the job. */
   readonly completed: (job: Job) => Promise<void>;
 }
 
@@ -65,7 +65,7 @@ export function createProcessor(given: ProcessorParts): DeliveryProcessor {
   const onEnded = watchers.flatMap(({ ended }) => ended ?? []);
   const onNotAcked = watchers.flatMap(({ notAcked }) => notAcked ?? []);
   const onCompleting = watchers.flatMap(({ completing }) => completing ?? []);
-  /** Those that the limiter still knows of. */
+  /** The jobs of which the limiter still remembers something that it can forget once they have ended. */
   const known = new WeakMap<Job, Context>();
   const process = async (job: Job, lock: JobLock, place: Place): Promise<Completion> => {
     const context = createContext(job, lock, signal, place, now());
@@ -100,7 +100,10 @@ export function createProcessor(given: ProcessorParts): DeliveryProcessor {
   };
 }
 
-/** One pass. What the notification holds is given back or handed on if it ends here, whichever step ended it. */
+/**
+ * One pass. If the notification ends here, whichever step ended it, its slot and its place in a digest are given back or handed
+ * on.
+ */
 export async function deliver(context: Context, parts: DeliverParts): Promise<Result> {
   const found = await pass(context, parts);
   const result = context.isAsked ? found : await unlessEnded(context, found, parts);
@@ -132,7 +135,8 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
     if (ready.length === 0) return decide.afterSend(context, parts);
     if (timeLeftMs(context, parts) <= 0) return decide.expired(context); // the steps before may have waited
 
-    // The ask makes the limiter forget the unused slot. If another worker has the job by now, it may be sending in that slot.
+    // The ask makes the limiter forget the unused slot. But if another worker has the job by now, it may be sending in that
+    // slot.
     if (context.isSlotUnused && !(await context.lock.isValid())) return decide.LOCK_LOST;
     const answer = await takeSlot(context, parts, {
       onAsked: endTurn,
@@ -170,20 +174,21 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
     return decide.unexpectedError(context, error, parts);
   } finally {
     endTurn?.();
-    for (const permit of context.permits) permit.release(); // does nothing for one that was used
+    for (const permit of context.permits) permit.release(); // does nothing for a permit that was used
     releaseTrials(context, parts);
   }
 }
 
 /**
- * How the notification ends in place of a result that was found without an ask, if it was canceled, or ended as a part of a digest: the
- * answer to an ask says it, but this pass did not ask. Else it would be put back, or become a dead letter that a replay sends.
+ * Asks the limiter how the notification ends, if this pass found its result without an ask: it may have been canceled, or sent
+ * as a part of a digest. An ask would have answered that. Else it would be put back, or become a dead letter that a replay
+ * sends.
  */
 async function unlessEnded(context: Context, result: Result, parts: DeliverParts): Promise<Result> {
   if (context.newer !== undefined || result.kind === 'yielded' || result.kind === 'delivered') return result;
   const { data, jobId, firstEnqueuedAt: enqueuedAt } = context;
   const place = placeOf(data);
   if (place === undefined) return result;
-  const end = await parts.endOf({ ...place, jobId, enqueuedAt }).catch(() => undefined); // then a later pass looks
+  const end = await parts.endOf({ ...place, jobId, enqueuedAt }).catch(() => undefined); // then a later pass looks again
   return end === undefined ? result : decide.ended(context, { kind: 'ended', ...end, gaveBackSlot: false });
 }

@@ -8,7 +8,7 @@ import { insist } from '../redis/deadline.ts';
 import { putBackMs, type Context, type PassFacts } from './context.ts';
 import { slotLateMs } from './slot.ts';
 
-/** What watchers are told of the pass. `endedAt`: epoch milliseconds. */
+/** What watchers get to know about the pass, besides its result. `endedAt`: epoch milliseconds. */
 export function endOf(context: Context, result: Result, endedAt: number): PassFacts {
   const { data, enqueuedAt, startedAt, before, progress } = context;
   const { kind } = result;
@@ -27,15 +27,18 @@ export function endOf(context: Context, result: Result, endedAt: number): PassFa
   };
 }
 
-/** The attempts so far. `progress.tries` leaves out the one that ended the notification: nothing comes after it. */
+/**
+ * The attempts so far, with the one that ended the notification: `progress.tries` leaves that one out, since no pass reads it
+ * any more.
+ */
 function attemptsOf({ before, progress: { tries }, tried }: Context, { kind }: Result): number {
   const isLast = kind === 'delivered' || kind === 'dead-letter';
   return isLast && tried.some(({ reply }) => reply.unsent !== true) ? Math.max(tries, before.tries + 1) : tries;
 }
 
 /**
- * Notes under the cancellation key of a notification that it waits, or has ended; nothing for one without a key. Never rejects: a
- * cancel by the key then may not find it.
+ * Notes under the notification's cancellation key that it waits, or has ended. Does nothing if it has no key. Never rejects: if
+ * Redis does not take the note, a cancel by the key may not find the notification.
  */
 export async function noteKey(
   { jobId, notification }: Context,
@@ -46,7 +49,7 @@ export async function noteKey(
   if (cancellationKey === undefined || result.kind === 'yielded') return;
   const place = { recipientId, cancellationKey };
   const waitMs = putBackMs(result);
-  const isKept = result.kind === 'canceled'; // a second cancel is to answer the same
+  const isKept = result.kind === 'canceled'; // a second cancel by the key must answer the same
   const noting = waitMs === undefined ? index.ended(place, jobId, isKept) : index.waits(place, jobId, waitMs);
   await noting.catch(() => undefined);
 }
@@ -55,11 +58,11 @@ export async function noteKey(
 export type Completed = Pick<Completion, 'outcome' | 'by'>;
 
 /**
- * Reports the result of a pass to BullMQ: the job is completed, put back, or failed for good (and from there it goes to the dead
- * letters). BullMQ wants two of these as errors: DelayedError for a job that it is to leave as it is, UnrecoverableError
- * for one that failed. Where Redis refuses for now, it is asked again as long as the lock lasts.
+ * Reports the result of a pass to BullMQ: the job is completed, put back, or failed for good (and then goes to the dead
+ * letters). BullMQ wants an error in two cases: DelayedError for a job that it is to leave as it is, UnrecoverableError for a
+ * job that failed. While Redis refuses, the report is repeated as long as the lock lasts.
  *
- * @param onNotAcked called where Redis did not take the result: the job comes back when its lock has run out
+ * @param onNotAcked called if Redis did not take the result: the job comes back when its lock has run out
  */
 export async function ack(
   { lock, progress, newer }: Pick<Context, 'lock' | 'progress' | 'newer'>,
@@ -83,8 +86,8 @@ export async function ack(
       throw new DelayedError();
     case 'dead-letter': {
       const { reason, message } = result;
-      // The dead letter is made of `dead` (dead-letters/letter.ts). It is no part of Progress: if the job runs once more because
-      // its end was not noted, the new pass decides anew.
+      // `dead` is what the dead letter is made of (dead-letters/letter.ts). It is no part of Progress: if Redis did not take
+      // the end of the job, the job runs once more, and the new pass decides anew.
       if (await insistOn(() => lock.save({ ...progress, dead: { reason, message } }))) {
         throw new UnrecoverableError(`${reason}: ${message}`);
       }
@@ -92,13 +95,13 @@ export async function ack(
       throw new DelayedError();
     }
     default:
-      // Which device failed, and how. It is only to be looked at, so the end of the job does not wait for it.
+      // Saves which device failed, and how. Only people read that, so the job ends even if the save fails.
       if (progress.attempts.length > 0) await lock.save(progress).catch(() => undefined);
       return { outcome: result.kind, ...('by' in result && { by: result.by }) };
   }
 }
 
-/** The return value of a job that completes: how, when the first device accepted it, and how each device ended. */
+/** The return value of a completed job: how it ended, when the first device accepted it, and how each device ended. */
 export function completionOf({ sentAt, devices, silenced }: Context['progress'], completed: Completed): Completion {
   const isDelivered = completed.outcome === 'delivered';
   return {
@@ -109,7 +112,7 @@ export function completionOf({ sentAt, devices, silenced }: Context['progress'],
   };
 }
 
-/** The entry of the stream of outcomes. `options`: the job's, which have its generation. */
+/** The entry in the stream of outcomes. `options`: the job's options, which contain its generation. */
 export function outcomeOf(
   { notification, enqueuedAt }: Context,
   completion: Completion,

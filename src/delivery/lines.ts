@@ -7,9 +7,9 @@ import type { Context, DeliverParts, DeliveryLimiter, MoveUps, Redelays } from '
 // How slots in a recipient's line move: up, where a slot was given back, and back, where one of high priority overtakes. The jobs follow.
 
 /**
- * A blocked job comes back this much before its slot, and the worker sleeps until the slot. Most jobs come back late by less
- * than this (a few ms on a quiet machine, 20 with two dozen workers on two cores). It is less than the limiter's
- * tolerance for those that come early.
+ * A blocked job is due this much before its slot, and the worker sleeps until the slot. Most jobs come back late by less than
+ * this (a few ms on a quiet machine, 20 with two dozen workers on two cores). It is less than the time by which the limiter
+ * lets an id come back early.
  */
 export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
   return Math.min(25, Math.floor(toleranceMs / 4));
@@ -20,7 +20,7 @@ export function jobIdOfAsk(askId: string): string | undefined {
   return /^(.+)\/\d+$/s.exec(askId)?.[1];
 }
 
-/** What does not alert is outside of the limits of alerts. */
+/** Background pushes and Live Activities do not count against the limits of alerts, but each kind against its own. */
 export function limiterOf({ notification }: Context, parts: DeliverParts): DeliveryLimiter {
   return limiterFor(countedAs(notification), parts);
 }
@@ -32,10 +32,10 @@ export function limiterFor(
   return kind === 'alert' ? limiter : apart[kind];
 }
 
-/** No slot is moved to earlier than now plus this, so that the queue has the new due time before it comes. */
+/** No slot is moved to earlier than now plus this, so that the queue gets the new due time before the slot comes. */
 export const MOVE_LEAD_MS = 1_000;
 
-/** When the jobs of moved reservations are due: a little before their slots, as when a worker requeues them. */
+/** When the jobs of moved reservations are due: a little before their slots, as when a worker requeues a job. */
 export function duesOf(
   moved: readonly (SlotView & Partial<Pick<Moved, 'rule' | 'ruleUntil'>>)[],
   toleranceMs: number,
@@ -49,7 +49,7 @@ export function duesOf(
 }
 
 export function createMoveUps(): MoveUps {
-  /** For each recipient whose line moves up: whether it is to move up once more. */
+  /** For each line that is moving up: whether it is to move up once more. */
   const underWay = new Map<string, { isAgain: boolean }>();
   return {
     async run(recipientId, work) {
@@ -73,8 +73,8 @@ export function createMoveUps(): MoveUps {
 }
 
 /**
- * The notification gave back a slot that lay ahead: those behind it move up. Where that fails they keep their slots, which
- * are only later than they need to be.
+ * The notification gave back a slot that lay ahead, so the reservations behind it move up. If that fails they keep their slots,
+ * which are only later than they need to be.
  */
 export async function moveUp(context: Context, parts: DeliverParts): Promise<void> {
   const { recipientId } = context.notification;

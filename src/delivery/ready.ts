@@ -8,10 +8,10 @@ import { hasOthers, openDevices, withAttempts, type Context, type DeliverParts, 
 import { noteReply, replyText, STATE_OF } from './replies.ts';
 
 /**
- * Encodes the alert for each open device whose breaker lets it through: those that can be sent to. It takes time, so it is done before
- * the ask for a slot. A device that can never be sent to (a payload over the limit) ends here, also if only the silent form or the
- * digest is too large for it: after the ask, a slot would be lost, and the recipient's next alert would wait. One for which this
- * worker has no credentials is `context.lacking`.
+ * Encodes the alert for each open device whose breaker lets it through; the answer is the devices that can be sent to. Encoding
+ * takes time, so it is done before the ask for a slot. A device that can never be sent to (a payload over the limit) ends here,
+ * also if only the silent form or the digest is too large: if that were found after the ask, the slot would be lost, and the
+ * recipient's next alert would wait. A device for which this worker has no credentials goes to `context.lacking`.
  */
 export function encode(context: Context, parts: DeliverParts): readonly ReadyDevice[] {
   const faults = new Map<Platform, Fault | undefined>(); // measured once for each platform
@@ -22,7 +22,7 @@ export function encode(context: Context, parts: DeliverParts): readonly ReadyDev
   });
 }
 
-/** Encodes again what is ready: without a sound, or as a digest. The streams that were set aside are kept. */
+/** Encodes the alert of the ready devices again: without a sound, or as a digest. The streams that were set aside are kept. */
 export function encodeAgain(
   context: Context,
   before: readonly ReadyDevice[],
@@ -35,7 +35,7 @@ export function encodeAgain(
   });
 }
 
-/** @param refusal why the device is not sent to although this form of the alert could be */
+/** @param refusal why a device is not sent to, although this form of the alert would fit */
 function encodeOpen(
   context: Context,
   silent: boolean,
@@ -79,8 +79,8 @@ function encodeOpen(
 }
 
 /**
- * Looks for a living worker with credentials for all open devices, where this one lacks some: then the job is for that one, and nothing
- * is sent here. Else this worker sends to those that it can, and the others are deferred.
+ * If this worker lacks credentials for some open devices, looks for a living worker that has them for all. True: the job is for
+ * that worker, and nothing is sent here. Else this worker sends to the devices that it can, and the others are deferred.
  */
 export async function isForAnother(context: Context, { others }: DeliverParts): Promise<boolean> {
   const { lacking } = context;
@@ -93,10 +93,11 @@ export async function isForAnother(context: Context, { others }: DeliverParts): 
 }
 
 /**
- * Sets a stream aside at each server, before the ask for a slot: a notification that waits for a connection then waits
- * without a slot, and is not late for it. The devices of a server without a connection are tried and unsent; the others are left.
+ * Sets a stream aside at each server, before the ask for a slot: a notification that must wait for a connection then waits
+ * without a slot, and does not miss one. The devices of a server that cannot be connected to count as tried and unsent; the
+ * rest is the answer.
  *
- * Every notification asks the servers in the same order, so that no two wait for a stream that the other one has.
+ * Every notification asks the servers in the same order, so that no two notifications wait for each other's streams.
  */
 export async function reserveStreams(
   context: Context,

@@ -29,7 +29,7 @@ export async function askBreakers(context: Context, { breakers }: DeliverParts):
 /**
  * Reports a reply to its breaker and to the listener, and adds the try to `context.tried`.
  *
- * @param handedOverAt when it was handed over to be sent: an instant of `performance.now()`
+ * @param handedOverAt when the request was handed over to be sent: an instant of `performance.now()`
  */
 export async function noteReply(
   context: Context,
@@ -45,10 +45,13 @@ export async function noteReply(
   context.tried.push(tried);
 }
 
-/** Reports the reply, if it says something about the provider as a whole. The first reply to a trial ends it. */
+/**
+ * Reports the reply to the breaker, if it says something about the provider as a whole. The first reply to a trial ends the
+ * trial.
+ */
 function reportToBreaker(context: Context, service: Service, reply: Reply, { breakers }: DeliverParts): void {
   const { code, trouble, suspect, retryAfterMs, unsent } = reply;
-  // What this worker gave up, or did not send for a reason of its own, says nothing about the provider.
+  // A request that this worker gave up, or did not send for a reason of its own, says nothing about the provider.
   if (trouble === undefined && suspect === undefined && (unsent === true || code === 'aborted')) return;
   const { notification, breakerAnswers } = context;
   const answer = breakerAnswers?.get(service);
@@ -57,12 +60,12 @@ function reportToBreaker(context: Context, service: Service, reply: Reply, { bre
   breakers.report({ service, recipientId: notification.recipientId, code, trouble, suspect, retryAfterMs }, trial);
 }
 
-/** Gives back the trials on which nothing was sent: another notification may have them. */
+/** Gives back the trials that were not used, so that another notification may have them. */
 export function releaseTrials({ breakerAnswers }: Context, { breakers }: DeliverParts): void {
   for (const answer of breakerAnswers?.values() ?? []) if (answer.kind === 'trial') breakers.release(answer.trial);
 }
 
-/** The meanings that end a device, and how; `later` leaves it open. */
+/** How each meaning of a reply ends a device; `later` leaves it open. */
 export const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
   accepted: 'delivered',
   gone: 'unregistered',
@@ -70,7 +73,7 @@ export const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
   rejected: 'rejected',
 };
 
-/** The progress after these tries: how devices ended, the failures, and no device that is being sent to. */
+/** The progress after these tries: how devices ended, and the failures. It lists no device as being sent to (`trying`). */
 export function record(context: Context, tried: readonly Tried[], atMostOnce: boolean): Progress {
   const { progress } = context;
   const devices = { ...progress.devices };
@@ -87,14 +90,17 @@ export function record(context: Context, tried: readonly Tried[], atMostOnce: bo
   return withAttempts({ ...progress, devices, ...known, trying: undefined }, failures);
 }
 
-/** Whether all that may have reached a device, before and now, was silent. Absent for a notification that is never silenced. */
+/**
+ * Whether every send that may have reached a device, before and now, was silent. Absent for a notification that is never
+ * silenced.
+ */
 function silencedBy(
   { notification: { onThrottle, onQuiet }, progress, isSilent }: Context,
   tried: readonly Tried[],
 ): Pick<Progress, 'silenced'> {
   if (onThrottle !== 'silence' && onQuiet !== 'silence') return {};
   if (tried.every(({ reply }) => reply.alerted === 'no')) return {};
-  const wasLoud = Object.values(progress.devices).includes('delivered'); // by a worker that did not note it, or before a replay
+  const wasLoud = Object.values(progress.devices).includes('delivered'); // by an older worker, or before a replay
   return { silenced: isSilent && (progress.silenced ?? !wasLoud) };
 }
 

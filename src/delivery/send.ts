@@ -20,8 +20,8 @@ import { beginRequest, endRequest } from './trace.ts';
 const WORKER_ENDED = 'its worker ended while it was being sent';
 
 /**
- * Under AT_MOST_ONCE: a device that was being sent to when its worker ended may have been alerted, so it is not sent to
- * again. It was noted before the send, since a worker that ends cannot note it.
+ * Under AT_MOST_ONCE: a device to which a worker was sending when it died may have been alerted, so it is not sent to again.
+ * These devices (`trying`) were saved before the send, since a worker that dies cannot save them.
  */
 export function endInterrupted(progress: Progress, at: number): Progress {
   if (progress.trying === undefined) return progress;
@@ -33,8 +33,8 @@ export function endInterrupted(progress: Progress, at: number): Progress {
 }
 
 /**
- * All that must be done before a send and may wait for an answer: tokens of the quotas, and under AT_MOST_ONCE a note of what is
- * to be sent. Done before the slot, so that nothing stands between the slot and the send.
+ * Everything that must be done before a send and may take time: taking quota tokens, and under AT_MOST_ONCE saving which
+ * devices are to be sent to. It is done before the slot, so that the send can follow the slot at once.
  */
 export async function prepareSend(
   context: Context,
@@ -54,8 +54,8 @@ export async function prepareSend(
 }
 
 /**
- * Takes a token of its provider's quota for each device that is ready. A device for which there is no token stays open and
- * is tried when the quota has room: `quotaWait`.
+ * Takes a quota token for each device that is ready. A device that gets none stays open, and is tried when the quota has room:
+ * `quotaWait`.
  */
 async function takeTokens(
   context: Context,
@@ -89,7 +89,10 @@ interface TokensOfAccount {
   readonly wait?: QuotaWait & { readonly account: Account; readonly at: Over['at'] };
 }
 
-/** One device after the other, up to the first that has to wait: a quota sets room aside for each ask without a token. */
+/**
+ * Asks for one device after the other, and stops at the first that has to wait, since a quota sets room aside for each ask
+ * without a token.
+ */
 async function takeFor(
   account: Account,
   devices: readonly ReadyDevice[],
@@ -111,11 +114,11 @@ async function takeFor(
 }
 
 /**
- * Sends what is prepared, while the job is this worker's.
+ * Sends what is prepared, if this worker still has the job lock.
  *
  * - `sent`: every device that had a token was tried; `context.tried` has the replies
  * - `lock-lost`: nothing was sent, another worker may have the job
- * - `not-noted`: nothing was sent, because Redis did not note what was to be sent (AT_MOST_ONCE)
+ * - `not-noted`: nothing was sent, because Redis did not save which devices were to be sent to (AT_MOST_ONCE)
  */
 export async function send(
   context: Context,
@@ -132,8 +135,9 @@ export async function send(
   if (ready.length === 1) await sendOne(context, first, sendBy, parts);
   else await sendAll(context, ready, sendBy, parts);
   const { progress } = context;
-  // The slot is used: the devices that are left ask for another one. Where it was too late for all, the same one is asked for anew.
-  // `too-late`: a stream was refused, or credentials had expired, and the next try would have left too long after the slot.
+  // The slot is used, so the devices that are left will ask under the next id. Only if it was too late for every device, the
+  // next ask is for the same slot. `too-late`: a stream was refused, or credentials had expired, and another try would have
+  // left too late.
   const isTooLate = context.tried.every(({ reply }) => reply.unsent === true && reply.code === 'too-late');
   if (slot !== undefined)
     context.progress = isTooLate ? { ...progress, unsent: true } : { ...progress, asks: progress.asks + 1 };
@@ -161,7 +165,7 @@ async function sendAll(
   await saver.end();
 }
 
-/** `sendBy`: it is not handed to a connection after this instant of `performance.now()`. */
+/** `sendBy`: the request is not handed to a connection after this instant of `performance.now()`. */
 async function sendOne(context: Context, device: ReadyDevice, sendBy: number, parts: DeliverParts): Promise<void> {
   const { permit } = device;
   const handedOverAt = performance.now();
@@ -171,14 +175,14 @@ async function sendOne(context: Context, device: ReadyDevice, sendBy: number, pa
     const options = { permit, sendBy, onStatus: span?.onStatus };
     reply = await device.provider.send(device.encoded, options);
   } catch (error) {
-    // A bug, and it is unknown whether the alert was sent. The replies of the other devices must not be lost for it.
+    // A bug, and it is unknown whether the alert was sent. The replies of the other devices must not be lost because of it.
     reply = transportReply('unexpected-error', redact(errorChain(error), context.notification));
   }
   if (span !== undefined) endRequest(span, device, reply);
   await noteReply(context, device, reply, handedOverAt, parts);
 }
 
-/** A crash loses the replies of the last so many milliseconds, while other devices of the notification are under way. */
+/** While other devices of the notification are under way, a crash loses the replies of at most this time. */
 const SAVE_AFTER_MS = 100;
 
 /** Saves replies a moment after they came. A save that fails changes nothing: the end of the pass saves them again. */

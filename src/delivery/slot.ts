@@ -15,11 +15,14 @@ import {
 import { duesOf, leadMs, limiterFor, limiterOf, moveUp, overtake } from './lines.ts';
 import { admissionFacts } from './trace.ts';
 
-/** No pass waits longer than this for those before it: one of them may wait for a provider that cannot be connected to. */
+/**
+ * No pass waits longer than this for the passes before it: one of them may wait for a provider that does not accept
+ * connections.
+ */
 const MAX_WAIT_MS = 1_000;
 
 export function createTurns(maxWaitMs: number = MAX_WAIT_MS): Turns {
-  /** The latest turn of each recipient that has not ended. */
+  /** The latest turn of each recipient, if it has not ended. */
   const latest = new Map<string, Turn>();
   return {
     take(recipientId) {
@@ -38,11 +41,14 @@ export function createTurns(maxWaitMs: number = MAX_WAIT_MS): Turns {
 }
 
 interface Turn {
-  /** Created when another pass waits for it. */
+  /** Created only when another pass waits for the end of this turn. */
   ended: PromiseWithResolvers<void> | undefined;
 }
 
-/** The answer to the ask for a slot: send now in `context.slot`, the limiter's no, or slots that were missed again and again. */
+/**
+ * The answer to the ask for a slot: send now in `context.slot`, the limiter's other answers, or `missed`: too late again and
+ * again.
+ */
 export type SlotAnswer =
   | { readonly kind: 'slot'; readonly prepared: Prepared }
   | Exclude<Admission, { kind: 'admitted' }>
@@ -50,36 +56,41 @@ export type SlotAnswer =
   | { readonly kind: 'missed' };
 
 /**
- * A request leaves at most this much after its slot, or not at all: the slot of the next alert keeps the gap from this slot, not
- * from this send. A person does not notice so little. The tests allow 50 ms, and half of that is left for the way to the provider.
+ * A request leaves at most this much after its slot, or not at all: the slot of the next alert keeps the gap from this slot,
+ * not from this send. A person does not notice so little. The tests allow 50 ms; the other half is left for the way to the
+ * provider.
  */
 const MAX_LATE_MS = 25;
 /** Where the gap is short, a request is late by at most this share of the gap. */
 const MAX_LATE_SHARE = 0.25;
-/** How often a missed slot is asked for anew: that helps after a short standstill, not on a machine that is always late. */
+/** How often a missed slot is asked for again. That helps after a short standstill, not on a machine that is always late. */
 const MAX_RENEWALS = 5;
-/** A pass that was late again asks for an instant that lies as far ahead as it was late, at most this much. */
+/** A pass that was late again asks for an instant further ahead, by as much as it was late, but at most by this. */
 const MAX_LEAD_MS = 500;
-/** What has to be done before the send begins this much before the slot. */
+/** `prepare` is called this long before the slot. */
 const PREPARE_MS = 25;
-/** A pass that sleeps for longer leaves its place to another job. */
+/** A pass that sleeps for longer leaves its place to another job meanwhile. */
 const SHORT_SLEEP_MS = 30;
 
 interface WhileTaking {
-  /** Called when the ask is on its way to the limiter, which answers in the order of the asks. */
+  /**
+   * Called when the ask has been sent to the limiter: the next pass may ask then, since the limiter answers in the order of
+   * asking.
+   */
   readonly onAsked: () => void;
   /**
-   * Called a little before the slot, for what must be done between the answer and the send. Called again if the tokens that it took
-   * have run out since.
+   * Called a little before the slot, for what must be done between the answer and the send. Called again if the quota tokens
+   * that it took have run out since.
    */
   readonly prepare: () => Promise<Prepared>;
 }
 
 /**
- * Asks the limiter for a slot, and sleeps until it: `context.slot`. A slot that was missed while the process stood still is
- * asked for again under the same id (`renew`: nothing was sent in it), and nothing is sent before the answer: so the limiter
+ * Asks the limiter for a slot, and sleeps until the slot: `context.slot`. A slot that was missed while the process stood still
+ * is asked for again under the same id (`renew`: nothing was sent in it), and nothing is sent before the answer. So the limiter
  * knows of every send that is late by more than `maxLateMs`, even if Redis fails at that moment. `repeated` means that an
- * earlier worker got this slot and may have sent in it before it died: that slot stays counted, and the next id asks.
+ * earlier pass got this slot, and its worker may have sent in it before it died: that slot stays counted, and the pass asks
+ * under the next id.
  */
 export async function takeSlot(context: Context, parts: DeliverParts, during: WhileTaking): Promise<SlotAnswer> {
   const { signal } = context;
@@ -110,7 +121,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     if (admission.repeated) {
       asks += 1;
       isUnused = false;
-      // Also for a pass that ends without an answer: the next one must not take the repeated slot for its own.
+      // Saved also if this pass ends without an answer: the next pass must not take the repeated slot for its own.
       context.progress = { ...context.progress, asks };
       continue;
     }
@@ -136,7 +147,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
 
 /**
  * How long after its slot a request may be handed to the sender, in milliseconds. Where a category's gap is wider than the
- * overall one, by the overall gap: alerts of other categories may follow after that.
+ * overall one, the overall gap decides, because alerts of other categories may follow after it.
  */
 export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0): number {
   const gaps = [gapMs, overallGapMs].filter((ms) => ms > 0);
@@ -144,8 +155,9 @@ export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0):
 }
 
 /**
- * How long after its slot the first request was handed over, of a notification that was put back until a slot, or until a quota has
- * room. Undefined for others, and if none was handed over. `before`: what its job remembered; `now`: epoch milliseconds.
+ * How long after its slot the first request of the notification was handed over, if the job was put back until a slot, or until
+ * a quota has room. Undefined for other jobs, and if nothing was handed over. `before`: what the job remembered; `now`: epoch
+ * milliseconds.
  */
 export function slotLateMs(
   { slot, tried }: Pick<Context, 'slot' | 'tried'>,
@@ -173,7 +185,7 @@ async function sleep(until: number, context: Context): Promise<void> {
 function answered(context: Context, asks: number, answer: SlotAnswer): SlotAnswer {
   const { trying, ...progress } = context.progress;
   const isSent = answer.kind === 'slot';
-  // Only what was prepared for the slot that is used is sent.
+  // `trying` is kept only if the slot that it was prepared for is used: else nothing is sent.
   context.progress = { ...progress, ...(isSent && trying && { trying }), asks, unsent: undefined };
   return answer;
 }
@@ -216,7 +228,10 @@ function mayWait({ notification: { onThrottle } }: Context): boolean {
   return onThrottle !== 'drop' && onThrottle !== 'silence';
 }
 
-/** With which others it waits. What was to be sent before joins no digest: it may have alerted, or others are in it. */
+/**
+ * With which other notifications it waits. One that was admitted before joins no digest: it may have alerted, or have parts
+ * already.
+ */
 function joinOf({ notification, firstEnqueuedAt: at, progress }: Context, asks: number): Join | undefined {
   const { onThrottle, collapseId, digest, category = '', expiresAt: expires } = notification;
   if (onThrottle === 'latest' && collapseId !== undefined) {
@@ -227,20 +242,20 @@ function joinOf({ notification, firstEnqueuedAt: at, progress }: Context, asks: 
   return { kind: onThrottle, key: `${category}:${digest.key}`, at, expires, max: digest.maxSize ?? DEFAULT_DIGEST };
 }
 
-/** `msg-8841/0`. A retry asks under the next number: the failed attempt may have alerted, so its slot stays counted. */
+/** `msg-8841/0`. A retry asks under the next number: the failed attempt may have alerted, so the slot of that stays counted. */
 function askId(jobId: string, asks: number): string {
   return `${jobId}/${asks}`;
 }
 
-/** Whose slots, and of which category. */
+/** Whose slots the notification asks for, and of which category. */
 function scopeOf({ notification: { recipientId, category } }: Context) {
   return { recipientId, ...(category !== undefined && { category }) };
 }
 
-/** What is known of a notification that has ended. */
+/** What is needed of a notification that has ended, to give back what it held. */
 interface Ended {
   readonly jobId: string;
-  /** Its job's data. */
+  /** The data of its job. */
   readonly data: unknown;
   readonly firstEnqueuedAt: number;
   readonly progress: Pick<Progress, 'asks' | 'digest'>;
@@ -249,10 +264,10 @@ interface Ended {
 type GiveBackParts = Pick<DeliverParts, 'limiter' | 'apart' | 'redelay' | 'toleranceMs'>;
 
 /**
- * The one place where all that a notification holds while it waits is given back or handed on, on every way out: its slot ahead, its
- * place in a digest, the lead of it. Answers the progress with what its digest is made of that nobody else sends: its dead letter is that of
- * all of them. Where the limiter does not answer, a slot is free again a minute after its time, and the parts of a digest go on
- * without their leader.
+ * Gives back, or hands on, everything that a notification held while it waited: its slot ahead, its place in a digest, and the
+ * lead of a digest. All ways out end here. The answer's progress says what its digest is made of, if no other notification
+ * leads that: then its dead letter stands for all of them. If the limiter does not answer, the slot is free again a minute
+ * after its time, and the parts of the digest go on without their leader.
  */
 export async function giveBack<P extends Ended['progress']>(
   ended: Ended & { readonly progress: P },
@@ -269,7 +284,10 @@ export async function giveBack<P extends Ended['progress']>(
   return { progress: { ...progress, ...(digest && { digest }) }, hadSlot };
 }
 
-/** BullMQ has the end of a notification that the limiter ended, or that was a digest. Where Redis does not answer, that is forgotten later. */
+/**
+ * To be called when BullMQ has stored the end of a notification that the limiter ended, or that was a digest. If Redis does not
+ * answer, the limiter forgets it later.
+ */
 export async function forget(ended: Ended, parts: GiveBackParts): Promise<void> {
   const ending = endingOf(ended, parts);
   await ending?.limiter.forget(ending.slot).catch(() => undefined);
@@ -283,7 +301,7 @@ function endingOf({ jobId, data, firstEnqueuedAt, progress }: Ended, parts: Give
   return { limiter: limiterFor(kind, parts), slot };
 }
 
-/** The same for a pass, where it may hold something. The slots of those behind what was canceled move up. */
+/** `giveBack` for a pass, if its notification may hold something. If a cancel freed a slot, the reservations behind it move up. */
 export async function release(context: Context, result: Result, parts: DeliverParts): Promise<void> {
   if (!mayHold(context, result)) return;
   const deadHow = mayBeSeen(context.progress) || context.stalls > 0 ? 'dead' : 'unseen';
@@ -293,14 +311,14 @@ export async function release(context: Context, result: Result, parts: DeliverPa
   if (hadSlot && result.kind === 'canceled') await moveUp(context, parts);
 }
 
-/** Whether the limiter still knows of it when its job has ended: how it ended, or of what its digest was made. */
+/** Whether the limiter still remembers, when the job has ended, how the notification ended or what its digest was made of. */
 export function isKnown({ progress: { digest }, isEnded }: Context, { kind }: Result): boolean {
   return isEnded || (hasOthers(digest) && (kind === 'delivered' || kind === 'expired'));
 }
 
 /**
- * Spares the limiter a call for what was sent in its slot, for what it ended itself when it was asked, and for what a worker has for the
- * first time, since a refusal writes nothing.
+ * Spares the limiter a call if the notification holds nothing: it was sent in its slot, or the limiter itself ended it when it
+ * was asked, or this is its first pass and the slot was refused, which writes nothing.
  */
 function mayHold(context: Context, { kind }: Result): boolean {
   const { passes, progress, slot, newer, notification } = context;
@@ -314,7 +332,7 @@ function mayHold(context: Context, { kind }: Result): boolean {
       return context.error !== undefined && notification.onThrottle === 'digest'; // it joins no digest any more
     case 'delivered':
       return passes > 1 && (slot === undefined || !mayWait(context));
-    case 'expired': // perhaps since the quiet time that it was to wait for lasts too long
+    case 'expired': // perhaps because the quiet time that it was to wait for lasts too long
       return passes > 1 || (!mayWait(context) && context.isAsked);
     case 'dropped':
       return passes > 1;
@@ -325,7 +343,7 @@ function mayHold(context: Context, { kind }: Result): boolean {
   }
 }
 
-/** Gives the slot back after a send that alerted nobody. Where the limiter does not answer, the slot stays counted. */
+/** Gives the slot back after a send that alerted nobody. If the limiter does not answer, the slot stays counted. */
 export async function refundSlot(context: Context, parts: DeliverParts): Promise<void> {
   if (context.slot === undefined) return;
   const refunding = limiterOf(context, parts).refund(context.slot.ask);

@@ -7,11 +7,17 @@ export interface Recording {
   readonly history: Pick<History, 'write'>;
   /** Names this worker in the passes: `web-1:4711`. */
   readonly worker: string;
-  /** The due time to which an operator, or a notification that ended, has moved the job: epoch milliseconds. Undefined if none has. */
+  /**
+   * The due time to which an operator has moved the job, or another notification that ended: epoch milliseconds. Undefined if
+   * none has.
+   */
   readonly movedTo: (context: Pick<Context, 'jobId' | 'notification'>) => Promise<number | undefined>;
 }
 
-/** Records each pass in the progress, and what has ended in the history, by one command. */
+/**
+ * Records each pass in the job's progress, and writes the story of a notification that has ended to the history, by one
+ * command.
+ */
 export function createRecorder(recording: Recording): Watcher {
   const { history, worker } = recording;
   const lateMs = new WeakMap<Context, Promise<number | undefined>>();
@@ -29,10 +35,10 @@ export function createRecorder(recording: Recording): Watcher {
   };
 }
 
-/** A smaller delay is not worth to ask Redis whether the job was moved. */
+/** If a job is late by less than this, Redis is not asked whether the job was moved. */
 const MOVED_MS = 1_000;
 
-/** How long after its time a job came back. `dueAt`: as its progress has it, which knows of no move. */
+/** How long after its due time a job came back. `dueAt`: as in its progress, which does not know if the job was moved since. */
 export async function wokenLateMs(
   context: Context,
   dueAt: number | undefined,
@@ -46,7 +52,7 @@ export async function wokenLateMs(
   return Math.max(0, at - Math.max(due, moved ?? due));
 }
 
-/** The pass that has just ended, short and without anything private. `now`: its end. */
+/** The pass that has just ended, in a short form and without anything private. `now`: the end of the pass. */
 export function passOf(
   context: Context,
   result: Result,
@@ -78,14 +84,17 @@ export function waitMsOf(result: Result): number | undefined {
   return result.kind === 'requeued' ? result.waitMs : putBackMs(result);
 }
 
-/** The slot that it was sent in, and how long after it the first request was handed over. Undefined if none left in a slot. */
+/**
+ * The slot in which the notification was sent, and how long after it the first request was handed over. Undefined if no request
+ * left.
+ */
 export function usedSlot({ slot, tried }: Context): { readonly at: number; readonly lateMs: number } | undefined {
   if (slot === undefined || tried.every(({ reply }) => reply.unsent === true)) return undefined;
   const handedOverAt = Math.min(...tried.map((each) => each.handedOverAt));
   return { at: slot.at, lateMs: tenth(Math.max(0, handedOverAt - slot.sendAt)) };
 }
 
-/** Those that failed first. */
+/** The sends of the pass, the failed ones first. */
 function sendsOf(tried: readonly Tried[]): StorySend[] {
   const all = tried.map(({ label, reply, tookMs }): StorySend => {
     const isAccepted = reply.meaning === 'accepted';
@@ -103,7 +112,7 @@ function tenth(ms: number): number {
   return Math.round(ms * 10) / 10;
 }
 
-/** The progress with this pass. */
+/** The progress with this pass added. */
 export function recorded(progress: Progress, pass: StoryPass): Progress {
   return { ...progress, ...withPass(readPasses(progress), pass) };
 }

@@ -8,7 +8,7 @@ import { usedSlot, waitMsOf } from './story.ts';
 
 // What the spans of a pass say, where traces are wanted. Ids, codes and times only: never a token or a text of an alert.
 
-/** Begins and ends the span of each pass, and notes it in the progress: the next pass links to it. */
+/** Begins and ends the span of each pass, and writes it to the progress, so that the next pass can link to it. */
 export function createPassTracer(tracing: Tracing): Watcher {
   return {
     taken(context) {
@@ -56,7 +56,8 @@ function endTrace(
     'pushpacer.code': 'code' in result ? result.code : undefined,
     'pushpacer.reason': reason,
     'pushpacer.slot': slotText(slot?.at ?? (result.kind === 'requeued' ? endedAt + result.waitMs : undefined)),
-    // After the slot that it was put back until, as in the metrics, also if it was missed and another one is used.
+    // Measured from the slot until which the job was put back, as in the metrics, even if that was missed and another slot is
+    // used.
     'pushpacer.lateness_ms': slotLateMs ?? slot?.lateMs,
     'pushpacer.woken_late_ms': wokenLateMs,
     'pushpacer.put_back_ms': waitMs,
@@ -89,7 +90,7 @@ export function beginRequest(trace: PassTrace, { label, device, encoded, permit 
   return trace.request({ template: templateOf(encoded, tokenOf(device)), facts: { ...facts, ...waits } });
 }
 
-/** `/3/device/{token}`. Where the device names its server (web push), the whole path is its secret. */
+/** `/3/device/{token}`. For a device that names its own server (web push), the whole path is secret. */
 function templateOf({ path, origin }: Encoded, token: string): string {
   if (origin !== undefined) return '/{endpoint}';
   return path.replaceAll(token, '{token}').replaceAll(encodeURIComponent(token), '{token}');
@@ -100,7 +101,7 @@ export function endRequest(span: RequestTrace, { provider, encoded }: ReadyDevic
   span.end(host, reply.meaning === 'accepted' ? undefined : reply.code);
 }
 
-/** The server of a provider that has one. */
+/** The host to which the provider sends, if there is one for all devices. */
 function hostOf(provider: Provider): string | undefined {
   return provider.reach().find(({ isSignIn }) => isSignIn !== true)?.host;
 }

@@ -6,7 +6,7 @@ import { isLockLost } from '../queue/job-lock.ts';
 import type { Context, PassFacts, RetryPolicy, Watcher } from './context.ts';
 import { lackText, NEWER_FORMAT, NO_CREDENTIALS, redactedError } from './decide.ts';
 
-/** What the metrics count of each pass. */
+/** Counts each pass in the metrics. */
 export function createPassCounter(
   metrics: Pick<Metrics, 'passEnded' | 'woken' | 'unprioritised' | 'newerJob' | 'withoutCredentials'>,
 ): Watcher {
@@ -32,7 +32,7 @@ interface PassLogParts {
 
 /** Logs one line for each pass, one more for an error that no step foresaw, and the results that Redis did not take. */
 export function createPassLog({ log, retry, onLockLost }: PassLogParts): Watcher {
-  // The lines of passes have no secret fields; to look for some would be a third of the cost of a line.
+  // The lines of passes have no secret fields; pino's search for them would be a third of the cost of a line.
   const lines = log.child({}, { redact: [] });
   let isUnprioritisedLogged = false;
   const sparing = createSparing(NEWER_EVERY_MS);
@@ -40,7 +40,7 @@ export function createPassLog({ log, retry, onLockLost }: PassLogParts): Watcher
     taken({ jobId, isUnprioritised }) {
       if (!isUnprioritised || isUnprioritisedLogged) return;
       isUnprioritisedLogged = true;
-      log.warn({ jobId }, UNPRIORITISED); // the first such job alone
+      log.warn({ jobId }, UNPRIORITISED); // logged only for the first such job
     },
     ended(context, result, end) {
       if (isNewer(result)) {
@@ -73,7 +73,7 @@ const UNPRIORITISED =
   'a job was added without a priority: BullMQ takes such jobs before all that are due, so alerts that are due may be late; workers ' +
   'give a priority to those that wait, one command for each; add jobs with priority 10 (5 for urgent ones)';
 
-/** A job that a newer version wrote may come back many times, and there may be many of them. */
+/** A job of a newer version may come back many times, and there may be many such jobs, so they are logged at most this often. */
 export const NEWER_EVERY_MS = 60_000;
 
 /** Whether a pass put its job back for a worker of a newer version. */
@@ -99,7 +99,7 @@ const OTHERS = 'put back for a worker that has them';
 const NOBODY =
   'put back, but no other worker that has them is alive; it becomes a dead letter if none comes within CREDENTIALS_WAIT';
 
-/** Logs one line a minute for what was written by a newer version. */
+/** Logs at most one line a minute for each kind of thing that a newer version wrote. */
 export function logNewer({ jobId, newer }: Pick<Context, 'jobId' | 'newer'>, sparing: Sparing, log: Logger): void {
   const what = newer === undefined ? 'limiter state' : newer.what;
   const repeats = sparing(what);
@@ -121,12 +121,12 @@ function logUnexpectedError(context: Context, result: Result, { attempts }: Retr
   log.error({ jobId, error, where }, `unexpected error; attempt ${progress.tries} of ${attempts}, ${next}`);
 }
 
-/** Two names in the log are older than the words of the code. */
+/** The log says `held` for deferred: this name is older than the glossary. */
 function loggedName(result: Result): string {
   return result.kind === 'deferred' ? 'held' : resultName(result);
 }
 
-/** With the ids that a reader of the log looks for, where the data has them. */
+/** The fields of a pass's line, with the ids by which people search the log, where the data has them. */
 function fieldsOf(context: Context, result: Result, name: string, { target, waitedMs, attempts }: PassFacts) {
   const { id, recipientId, category } = (context.data ?? {}) as Record<string, unknown>;
   return {

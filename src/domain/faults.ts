@@ -11,7 +11,7 @@ export interface Fault {
   readonly found: string;
 }
 
-/** The fault of a value; of a private one it says only the kind and the size. */
+/** The fault of a value; if the value is private, the fault says only its kind and size. */
 export function faultOf(path: string, expected: string, value: unknown, isPrivate = false): Fault {
   return { path, expected, found: describeFound(value, isPrivate) };
 }
@@ -22,11 +22,11 @@ export function formatFault({ path, expected, found }: Fault): string {
   return `${where}expected ${expected}, found ${found}`;
 }
 
-/** Bad input that a person can correct. Holds every fault, and its message lists them all. */
+/** Bad input that a person can correct. Contains every fault, and its message lists them all. */
 export class InputError extends Error {
   /** To recognise it without the class, such as across two copies of the package. */
   override readonly name = 'InputError';
-  /** Everything that is wrong, one or more. None of them holds a token, a password or a text of an alert. */
+  /** Everything that is wrong, one fault or more. No fault contains a token, a password or a text of an alert. */
   readonly faults: readonly Fault[];
 
   /** `what` is the beginning of the message: `invalid notification`. */
@@ -40,23 +40,23 @@ export class InputError extends Error {
 /** Control characters, lone surrogates, line separators, and marks that change the direction of the text. */
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 
-/** Makes text of an unknown author safe for a terminal: an escape character becomes the text `\u{1b}`. */
+/** Makes a text from an unknown author safe for a terminal: an escape character becomes the text `\u{1b}`. */
 export function printable(text: string): string {
   return text.replace(UNPRINTABLE, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
 type Path = readonly PropertyKey[];
 
-/** The `expected` of a field that is not known, or its beginning. */
+/** The `expected` of a fault about an unknown field, or the beginning of it. */
 const NO_SUCH_FIELD = 'no such field';
 
-/** Whether a fault is about a field that is not known. */
+/** Whether a fault is about an unknown field. */
 export function isUnknownField({ expected }: Fault): boolean {
   return expected.startsWith(NO_SUCH_FIELD);
 }
 
 /**
- * A fault for each field that is not `known`, with the known one that was probably meant.
+ * A fault for each field that is not `known`, with the known field that was probably meant.
  *
  * @param path where the object is
  */
@@ -70,20 +70,20 @@ function noSuchField(path: string, meant: string | undefined): Fault {
   return { path, expected: `${NO_SUCH_FIELD}${didYouMean(meant)}`, found: 'one' };
 }
 
-/** The end of an `expected`: the known value that was probably meant. Empty without one. */
+/** The end of an `expected`: the known value that was probably meant. Empty if there is none. */
 export function didYouMean(meant: string | undefined): string {
   return meant === undefined ? '' : ` (did you mean ${meant}?)`;
 }
 
-/** The names of all options of a type: the compiler finds one that is missing, and one too many. */
+/** The names of all options of a type: the compiler finds a missing name, and one too many. */
 export type OptionNames<Options> = Readonly<Record<keyof Options, true>>;
 
 /**
- * A fault for each option that does not exist, since a wrong name would silently leave the default in force. TypeScript finds most of
- * them, but callers may be plain JavaScript. Throws InputError if `options` is no object at all.
+ * A fault for each option that does not exist, since a wrong name would silently leave the default in force. TypeScript finds
+ * most wrong names, but callers may be plain JavaScript. Throws InputError if `options` is not an object.
  *
  * @param place where these options are, if they are within others: `sentinel`
- * @param meant options that are found under another name elsewhere: `{ uri: 'redisUrl' }`
+ * @param meant names of options elsewhere, with the names that they have here: `{ uri: 'redisUrl' }`
  */
 export function optionFaults(
   options: object,
@@ -105,10 +105,10 @@ export function optionFaults(
 }
 
 /**
- * zod's issues as faults: where, what was expected, what was found. Of a private value only its kind and size are shown.
+ * zod's issues as faults: where, what was expected, what was found. For a private value only its kind and size are shown.
  *
  * @param meant the known field that was probably meant by an unknown one
- * @param most only the first of so many: to look for what was meant takes long where thousands of fields are unknown
+ * @param most makes only this many faults: if thousands of fields are unknown, the search for what was meant takes long
  */
 export function zodFaults(
   error: z.ZodError,
@@ -131,12 +131,12 @@ export function zodFaults(
   return faults;
 }
 
-/** How many faults `zodFaults` makes of them without a bound. */
+/** How many faults `zodFaults` would make of this error without a bound. */
 export function countZodFaults({ issues }: z.ZodError): number {
   return issues.reduce((sum, issue) => sum + (issue.code === 'unrecognized_keys' ? issue.keys.length : 1), 0);
 }
 
-/** Field names that are safe to repeat. Other names may be a token in the wrong place, or hold terminal control codes. */
+/** Field names that are safe to repeat. Another name may be a token in the wrong place, or contain terminal control codes. */
 const PLAIN_NAME = /^[A-Za-z0-9_.-]{1,40}$/;
 
 /** `['devices', 0, 'token']` → `devices[0].token` */
@@ -182,7 +182,7 @@ function inputAt(input: unknown, path: Path): unknown {
   return path.reduce<unknown>((value, key) => (value as Record<PropertyKey, unknown> | undefined)?.[key], input);
 }
 
-/** A fault's `found`: the value if it is short, else its kind and size. Of a private text always only its size. */
+/** A fault's `found`: the value if it is short, else its kind and size. For a private text it is only the size. */
 export function describeFound(value: unknown, isPrivate = false): string {
   if (value === undefined) return 'nothing';
   if (value === null || typeof value === 'boolean' || typeof value === 'number') return String(value);
@@ -195,8 +195,8 @@ export function describeFound(value: unknown, isPrivate = false): string {
 }
 
 /**
- * The known name that `name` was probably meant to be: the one with the fewest typing mistakes, two at most, and one at most in a
- * name of up to five letters. Undefined if none is that near. Upper and lower case count as equal.
+ * The known name that `name` was probably meant to be: the one with the fewest typing mistakes, at most two, and at most one in
+ * a name of up to five letters. Undefined if none is so similar. Upper and lower case count as equal.
  */
 export function nearest(name: string, known: Iterable<string>): string | undefined {
   const given = name.toLowerCase();
@@ -210,12 +210,12 @@ export function nearest(name: string, known: Iterable<string>): string | undefin
   return best?.candidate;
 }
 
-/** Shorter names are in many others by chance. */
+/** A name that is shorter than this is by chance a part of many others. */
 const LEAST_SHARED = 3;
 
 /**
- * The known option that an unknown one was probably meant to be: a near one, otherwise the shortest that has it in its name, or that
- * is in its name (`url` → `redisUrl`, `queuePrefix` → `prefix`). Undefined if there is none.
+ * The known option that an unknown one was probably meant to be: a similar one, otherwise the shortest one that contains it or
+ * is contained in it (`url` → `redisUrl`, `queuePrefix` → `prefix`). Undefined if there is none.
  */
 export function meantOption(name: string, known: readonly string[]): string | undefined {
   const given = name.toLowerCase();
@@ -226,7 +226,7 @@ export function meantOption(name: string, known: readonly string[]): string | un
   return nearest(name, known) ?? kin.toSorted((a, b) => a.length - b.length)[0];
 }
 
-/** How many letters are missing, too many, wrong, or swapped with the next one (the optimal string alignment distance). */
+/** How many letters are missing, too many, wrong, or swapped with the next letter (the optimal string alignment distance). */
 export function typingMistakes(a: string, b: string): number {
   let [before, previous]: [number[], number[]] = [[], Array.from({ length: b.length + 1 }, (_, at) => at)];
   for (let row = 1; row <= a.length; row++) {

@@ -1,11 +1,12 @@
 import { isObject } from './json.ts';
 
 /**
- * The formats of what Redis holds, and the newest of each that this version reads. What is stored says its format in a field
- * `format`: an integer of 2 or more. Without it the format is 1, which is never written, so that older versions read it too.
+ * The formats of what Redis holds, and the newest one of each that this version reads. What is stored has its format in a field
+ * `format`: an integer of 2 or more. Without the field the format is 1; it is never written, so that older versions read it
+ * too.
  *
- * A format is raised where an older version would misread what is stored, and in this order (CONTRIBUTING.md, "Change what Redis
- * holds"): one release reads the new format, the next one writes it. The number of the limiter's is in format.lua too.
+ * A format is raised if an older version would misread what is stored, and in this order (CONTRIBUTING.md, "Change what Redis
+ * holds"): one release reads the new format, the next one writes it. The number for the limiter is in format.lua too.
  */
 export const FORMATS = {
   /** The data of a job: a notification, or what is to be canceled. */
@@ -14,21 +15,24 @@ export const FORMATS = {
   'job progress': 1,
   /** The data of a dead letter. */
   'dead letter': 1,
-  /** What the limiter holds about one recipient: the field is in the hash of its settings. */
+  /** What the limiter stores about one recipient: the field is in the hash of the recipient's settings. */
   'limiter state': 1,
 } as const satisfies Readonly<Record<string, number>>;
 
 type Stored = keyof typeof FORMATS;
 
-/** Something stored that a newer version wrote, so that this one cannot read it. */
+/** Something stored that a newer version wrote, so that this version cannot read it. */
 export interface Newer {
-  /** What it is. */
+  /** What it is: one of the names in `FORMATS`. */
   readonly what: Stored;
   /** Its format. */
   readonly format: number;
 }
 
-/** Undefined if this version can read the value, or if it has no usable format: then whoever reads it finds the fault. */
+/**
+ * Undefined if this version can read the value, or if the value has no usable format: then the code that reads it finds the
+ * fault.
+ */
 export function newerThanKnown(what: Stored, value: unknown): Newer | undefined {
   if (!isObject(value)) return undefined;
   const { format } = value;
@@ -42,14 +46,17 @@ export function newerText({ what, format }: Newer): string {
   return `${what} in format ${format}; this version reads ${known === 1 ? 'format 1' : `formats 1 to ${known}`}`;
 }
 
-/** A newer version of pushpacer wrote what this one was to read or to change. Nothing was done. Use that version, or a later one. */
+/**
+ * A newer version of pushpacer wrote what this version was to read or change. Nothing was done. Use that version, or a later
+ * one.
+ */
 export class NewerFormatError extends Error {
   /** To recognise it without the class, such as across two copies of the package. */
   override readonly name = 'NewerFormatError';
-  /** What is stored, and its format. */
+  /** What is stored, and in which format. */
   readonly newer: Newer;
 
-  /** `newer`: what is stored, and its format. */
+  /** `newer`: what is stored, and in which format. */
   constructor(newer: Newer) {
     super(`a newer version of pushpacer wrote this: ${newerText(newer)}; use the newer version`);
     this.newer = newer;
@@ -59,7 +66,7 @@ export class NewerFormatError extends Error {
 /** The error with which a script refuses the limiter state of a newer version: `NEWERFORMAT 2`. */
 const REFUSAL = /\bNEWERFORMAT (\d+)\b/;
 
-/** The same as a NewerFormatError; undefined for every other error. */
+/** The NewerFormatError for the error of a script; undefined for every other error. */
 export function newerFormatOf(error: unknown): NewerFormatError | undefined {
   const format = error instanceof Error ? REFUSAL.exec(error.message)?.[1] : undefined;
   return format === undefined ? undefined : new NewerFormatError({ what: 'limiter state', format: Number(format) });

@@ -6,10 +6,10 @@ export type JsonValue = string | number | boolean | null | JsonValue[] | { [key:
 /** A JSON object: names with any values. */
 export type JsonObject = Record<string, JsonValue>;
 
-/** How deep objects and arrays may lie in each other. The check and the merge call themselves for each level. */
+/** How many levels of objects and arrays a value may have. The check and the merge call themselves for each level. */
 const MAX_LEVELS = 20;
 
-/** What `isJson` asks for, in words. */
+/** What `isJson` requires, in words. */
 const JSON_FORMAT = `JSON of at most ${MAX_LEVELS} levels, without the key __proto__`;
 
 /** Whether JSON carries the value as it is. `__proto__` is refused, because clients lose it. */
@@ -42,21 +42,21 @@ export function parseObject(text: string): Readonly<Record<string, unknown>> {
   return objectOr(parseJson(text));
 }
 
-/** What lies at a path of names: `apns.payload.aps`; undefined where it leads nowhere. */
+/** The value at a path of names, such as `apns.payload.aps`; undefined if there is none. */
 export function valueAt(raw: unknown, path: string): unknown {
   return path.split('.').reduce<unknown>((value, name) => (isObject(value) ? value[name] : undefined), raw);
 }
 
-/** Not a Date, a Map or another class, which JSON would change. */
+/** Whether an object is not a Date, a Map or of another class, which JSON would change. */
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === null || prototype === Object.prototype;
 }
 
 /**
- * The value with U+FFFD in place of each lone surrogate (half a character, such as a cut emoji leaves), in texts and names however
- * deep. JSON would carry it as an escape without a meaning, which is no UTF-8. The value itself where there is none. Only for values
- * whose depth was checked.
+ * The value with U+FFFD in place of each lone surrogate (half a character, such as a cut emoji leaves), in texts and names at
+ * any depth. JSON would write a lone surrogate as an escape without a meaning, which is not valid UTF-8. The same value if it
+ * has none. Only for values whose depth was checked.
  */
 export function wellFormed<T>(value: T): T {
   return isWellFormed(value) ? value : (repaired(value) as T);
@@ -76,7 +76,7 @@ function repaired(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name.toWellFormed(), repaired(inner)]));
 }
 
-/** The schema with the type that its check proves; zod cannot tell it from the check. */
+/** The schema with the type that its check proves, because zod cannot infer the type from the check. */
 const typed = <T>(schema: z.ZodType) => schema as z.ZodType<T, T>;
 
 /** Any JSON value. */
@@ -88,7 +88,7 @@ export interface Misplaced {
   readonly expected: string;
 }
 
-/** A JSON object with any names but those that `misplaced` finds. */
+/** A JSON object with any names except those that `misplaced` reports. */
 export const jsonObject = (misplaced: (object: JsonObject) => readonly Misplaced[]) =>
   typed<JsonObject>(
     z
@@ -107,7 +107,7 @@ export const jsonObject = (misplaced: (object: JsonObject) => readonly Misplaced
 
 /** Text without control characters, line breaks or lone surrogates (halves of characters). */
 const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]*$/u;
-/** The same for JSON Schema. In ranges, since not every language's patterns know `\p{Cc}`. */
+/** The same for JSON Schema. It uses ranges, since not every language's patterns know `\p{Cc}`. */
 const PRINTABLE_IN_JSON_SCHEMA = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]+$';
 
 /** The id of a notification, or of a broadcast. */
@@ -123,12 +123,12 @@ export const printable = (most: number) =>
     })
     .meta({ minLength: 1, maxLength: most, pattern: PRINTABLE_IN_JSON_SCHEMA });
 
-/** Counts code points. There are never more of them than UTF-16 units (`length`), so a short text needs no count. */
+/** Counts code points. A text never has more of them than UTF-16 units (`length`), so a short text need not be counted. */
 const isAtMost = (most: number, text: string): boolean => text.length <= most || Array.from(text).length <= most;
 
 /**
  * A JSON Merge Patch (RFC 7396): objects are merged name by name at every depth, null removes a name, and every other value
- * takes the place of what was there. Neither argument is changed.
+ * replaces what was there. Neither argument is changed.
  */
 export function mergePatch(target: JsonObject, patch: JsonObject): JsonObject {
   const merged: JsonObject = { ...target };
@@ -146,7 +146,7 @@ export function objectOr(value: unknown): Readonly<Record<string, unknown>> {
   return isObject(value) ? value : {};
 }
 
-/** More values than the largest notification has: 20 devices, and as many data fields as fit into 4,096 bytes. */
+/** More values than the largest notification has: 20 devices, and as many fields of data as fit into 4,096 bytes. */
 export const MAX_VALUES = 2_500;
 /** 20 tokens of 4,096 characters, and about as much again for the rest. */
 export const MAX_CHARACTERS = 200_000;

@@ -10,41 +10,41 @@ export interface Rule {
   readonly perMs: number;
 }
 
-/** What holds for one recipient: every rule, and the least time between two alerts (0 for none). */
+/** The limits of one recipient: every rule, and the shortest time between two alerts (0 for none). */
 export interface Policy {
-  /** At most 16; all hold at once. None: only the gap holds. */
+  /** At most 16 rules; all apply at once. If there are none, only the gap applies. */
   readonly rules: readonly Rule[];
   /** Milliseconds between two alerts: 0 to 31 days. */
   readonly minGapMs: number;
 }
 
-/** A limit of the overall policy that may be skipped for an urgent category, or the quiet hours. */
+/** A limit of the overall policy, or the quiet hours, that an urgent category may skip. */
 export type Exemption = 'gap' | 'rules' | 'quietHours';
 /** Every exemption. */
 export const EXEMPTIONS: readonly Exemption[] = ['gap', 'rules', 'quietHours'];
 
-/** What holds for one category of one recipient, in addition to the overall policy. */
+/** The limits of one category of one recipient, in addition to the overall policy. */
 export interface CategoryPolicy extends Policy {
   /**
-   * Which overall limits do not hold for this category. With `gap` or `rules` it is urgent: it does not wait behind others
-   * either. It needs rules or a gap of its own then. Default: none.
+   * Which overall limits do not apply to this category. With `gap` or `rules` it is urgent: it does not wait behind other
+   * notifications either. Then it needs rules or a gap of its own. Default: none.
    */
   readonly exempt?: readonly Exemption[];
 }
 
-/** Whether a category goes before others that wait. */
+/** Whether a category's notifications do not wait behind others. */
 export function isUrgent({ exempt = [] }: Pick<CategoryPolicy, 'exempt'>): boolean {
   return exempt.includes('gap') || exempt.includes('rules');
 }
 
-/** The overall policy as it holds for a category. */
+/** The overall policy as it applies to a category. */
 export function withoutExempt({ rules, minGapMs }: Policy, { exempt = [] }: Pick<CategoryPolicy, 'exempt'>): Policy {
   return { rules: exempt.includes('rules') ? [] : rules, minGapMs: exempt.includes('gap') ? 0 : minGapMs };
 }
 
 /** The longest rolling window: 31 days. Redis keeps every send of the longest window. */
 export const MAX_WINDOW_MS = 31 * 86_400_000;
-/** The most sends that a rule may count; Redis keeps one entry for each. */
+/** The most sends that a rule may count; Redis keeps one entry for each send. */
 const MAX_PER_WINDOW = 100_000;
 /** The most rules in one policy. */
 const MAX_RULES = 16;
@@ -60,8 +60,8 @@ export type ParsedRules = { ok: true; rules: Rule[] } | { ok: false; faults: Fau
 const LARGEST_RULE: Rule = { max: MAX_PER_WINDOW, perMs: MAX_WINDOW_MS };
 
 /**
- * `"1/1s,20/1m"` → rules, or every fault at once. `path` names the variable or flag that the text came from; `largest`
- * bounds both the max and the window of each rule.
+ * `"1/1s,20/1m"` → rules, or every fault at once. `path` names the variable or flag of the text; `largest` limits both the max
+ * and the window of each rule.
  */
 export function parseRules(text: string, path: string, largest: Rule = LARGEST_RULE): ParsedRules {
   const faults: Fault[] = [];
@@ -71,7 +71,7 @@ export function parseRules(text: string, path: string, largest: Rule = LARGEST_R
     const perMs = per === undefined || rest.length > 0 ? undefined : parseDuration(per);
     if (!/^\d{1,10}$/.test(max ?? '') || perMs === undefined) {
       faults.push({ path: `${path}[${index}]`, expected: 'max/per, such as 10/1m', found: JSON.stringify(part) });
-      return { max: 1, perMs: 1 }; // within the bounds, so that no second fault is reported for it
+      return { max: 1, perMs: 1 }; // a rule that is allowed, so that no second fault is reported for this part
     }
     return { max: Number(max), perMs };
   });
@@ -82,19 +82,22 @@ export function parseRules(text: string, path: string, largest: Rule = LARGEST_R
 
 const RULE_FIELDS: OptionNames<Rule> = { max: true, perMs: true };
 const POLICY_FIELDS: OptionNames<Policy> = { rules: true, minGapMs: true };
-/** The fields of a policy that may be a category's. */
+/** The names of the fields that a policy of a category may have. */
 export const CATEGORY_FIELDS: OptionNames<CategoryPolicy> = { ...POLICY_FIELDS, exempt: true };
 /** The names of a rule's fields in other limiters. */
 const MEANT_IN_RULE = {
   ...{ window: 'perMs', windowMs: 'perMs', duration: 'perMs', interval: 'perMs', period: 'perMs' },
   ...{ limit: 'max', points: 'max', count: 'max' },
 };
-/** A rule in the place of the policy. */
+/** Names of a rule's fields that were written directly into the policy. */
 const MEANT_IN_POLICY = Object.fromEntries(
   [...Object.keys(RULE_FIELDS), ...Object.keys(MEANT_IN_RULE), 'per'].map((name) => [name, 'rules']),
 );
 
-/** Every way in which a policy is unusable, as its caller wrote it; paths are below `path`: `path.rules[0].max`, `path.minGapMs`. */
+/**
+ * Every reason why a policy is not usable, as its caller wrote it; paths begin with `path`: `path.rules[0].max`,
+ * `path.minGapMs`.
+ */
 export function policyFaults(
   policy: Policy,
   path: string,
@@ -113,14 +116,14 @@ export function policyFaults(
   return faults;
 }
 
-/** The same for a category, with its exemptions. */
+/** As `policyFaults`, for a category with its exemptions. */
 export function categoryFaults(policy: CategoryPolicy, path: string): Fault[] {
   const faults = policyFaults(policy, path, CATEGORY_FIELDS);
   return faults.length > 0 ? faults : exemptFaults(policy, path, 'minGapMs');
 }
 
 /**
- * Every way in which a list of rules is unusable, as its caller wrote it: `path[0].perMs`.
+ * Every reason why a list of rules is not usable, as its caller wrote it: `path[0].perMs`.
  *
  * @param least how many rules there must be
  */
@@ -169,7 +172,7 @@ function integerMs(least: number, most: number): string {
 }
 
 /**
- * Every way in which the exemptions of a category are unusable.
+ * Every reason why the exemptions of a category are not usable.
  *
  * @param gap what the gap is called there: `minGapMs` in code, `minGap` in a file
  */
@@ -192,22 +195,25 @@ function isInteger(value: unknown, least: number, most: number): boolean {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= least && value <= most;
 }
 
-/** Whose limits count a notification: those of alerts, or one of those that are apart from them. */
+/** Against which limits a notification counts: those of alerts, or those of background pushes or Live Activities. */
 export type CountedAs = 'alert' | CountedApart;
-/** They make no sound and show no banner, so they take no slot of the alerts. Each has rules, slots and keys of its own. */
+/**
+ * Pushes that make no sound and show no banner, so they take no slot of the alerts. Each kind has rules, slots and keys of its
+ * own.
+ */
 export type CountedApart = (typeof COUNTED_APART)[number];
 export const COUNTED_APART = ['background', 'liveactivity'] as const;
 
 /**
- * By the fields of a notification, or of any job's data. A Live Activity's push with an alert alerts like any other one, so it
- * takes a slot of the alerts.
+ * Decided by the fields of a notification, or of any job's data. A Live Activity's push with an alert alerts like any other
+ * notification, so it takes a slot of the alerts.
  */
 export function countedAs({ pushType, alert }: { readonly pushType?: unknown; readonly alert?: unknown }): CountedAs {
   if (pushType === 'background') return pushType;
   return pushType === 'liveactivity' && alert === undefined ? pushType : 'alert';
 }
 
-/** Whose limits hold for a notification, and which. */
+/** Against whose limits a notification counts, and against which. */
 export interface PlaceInLimits {
   readonly recipientId: string;
   readonly category?: string;
@@ -222,7 +228,7 @@ export function placeOf(data: unknown): PlaceInLimits | undefined {
   return { recipientId, ...(typeof category === 'string' && { category }), kind: countedAs(fields) };
 }
 
-/** What is said of a recipient with limits of its own: `is limited to 10/1m, gap 3s`, `has no limits` */
+/** Says which limits a recipient has: `is limited to 10/1m, gap 3s`, `has no limits` */
 export function limitedText(policy: Policy): string {
   const text = policyText(policy);
   return text === NO_LIMITS ? `has ${text}` : `is limited to ${text}`;

@@ -1,18 +1,18 @@
 /** One line of a stream. */
 export interface Line {
-  /** Its text; of a line that is too long none. */
+  /** The text of the line; empty if the line is too long. */
   readonly text: string;
-  /** How many characters it has; of the last one that is too long, how many had come so far. */
+  /** How many characters the line has; for an unfinished line that is too long, how many have come so far. */
   readonly length: number;
-  /** It has more characters than allowed. */
+  /** The line has more characters than allowed. */
   readonly isTooLong: boolean;
   /** How many bytes of the stream were read so far. */
   readonly bytes: number;
 }
 
 /**
- * The lines of a stream, those of each chunk together as it comes; never more than a chunk and a line in memory, also if somebody sends a line without an end. node:readline
- * would also break at U+2028 and U+2029, which JSON allows inside a string.
+ * The lines of a stream, in arrays: those that each chunk completes. Never more than a chunk and a line are in memory, even if
+ * a line never ends. node:readline would also break lines at U+2028 and U+2029, which JSON allows inside a string.
  *
  * @param most a line with more characters than this is not kept
  */

@@ -6,19 +6,19 @@ export type Day = 'sun' | 'mon' | 'tue' | 'wed' | 'thu' | 'fri' | 'sat';
 
 /** A part of a day in which no alert is shown. */
 export interface QuietTime {
-  /** The days on which it begins. Default: every day. */
+  /** The days on which the quiet time begins. Default: every day. */
   readonly days?: readonly Day[] | undefined;
-  /** When it begins: `21:00`, on the clock of the time zone. */
+  /** When the quiet time begins: `21:00`, on the clock of the time zone. */
   readonly from: string;
-  /** When it ends: `07:00`. If that is before `from`, it ends on the next day. `24:00` is the end of the day. */
+  /** When the quiet time ends: `07:00`. If this is before `from`, it ends on the next day. `24:00` is the end of the day. */
   readonly until: string;
 }
 
-/** When a recipient gets no alerts, on the clock of its time zone. */
+/** When a recipient gets no alerts, on the clock of a time zone. */
 export interface QuietHours {
   /** A name of the IANA time zone database, such as `Europe/Paris`. */
   readonly timezone: string;
-  /** At most 50; all hold. None: no time is quiet. */
+  /** At most 50 quiet times; all apply. If there are none, no time is quiet. */
   readonly quietHours: readonly QuietTime[];
 }
 
@@ -29,7 +29,7 @@ const DAY_MINUTES = 24 * 60;
 const WEEK_MINUTES = 7 * DAY_MINUTES;
 const BEGIN = /^(?:[01]\d|2[0-3]):[0-5]\d$/;
 
-/** Every way in which a value is not usable as quiet hours. `path` is where it is; its fields are below it. */
+/** Every reason why a value is not usable as quiet hours. `path` is where the value is; the paths of its fields begin with it. */
 export function quietFaults(value: unknown, path = ''): Fault[] {
   if (!isObject(value)) return [faultOf(path, 'an object', value)];
   const { timezone, quietHours: times } = value;
@@ -94,7 +94,7 @@ export function meantDay(text: string): Day | undefined {
   return begun ?? (nearest(given, DAYS) as Day | undefined);
 }
 
-/** Whether no minute of the week is left. */
+/** Whether every minute of the week is quiet. */
 function isAlways(times: readonly QuietTime[]): boolean {
   const isQuiet = new Uint8Array(WEEK_MINUTES);
   for (const { days = DAYS, ...time } of times) {
@@ -107,7 +107,7 @@ function isAlways(times: readonly QuietTime[]): boolean {
   return isQuiet.every((minute) => minute === 1);
 }
 
-/** The minute of the day at which a quiet time begins, and how many minutes it has. */
+/** The minute of the day at which a quiet time begins, and how many minutes it lasts. */
 function spanOf({ from, until }: QuietTime): { readonly first: number; readonly minutes: number } {
   const [first, last] = [minutesOf(from), minutesOf(until)];
   return { first, minutes: last > first ? last - first : last + DAY_MINUTES - first };
@@ -118,7 +118,7 @@ function minutesOf(time: string): number {
   return Number(time.slice(0, 2)) * 60 + Number(time.slice(3));
 }
 
-/** The same quiet hours as a text that is always written in the same way: the fields in their order, nothing else. */
+/** The quiet hours as a text. The same quiet hours always give the same text: the fields in a fixed order, and nothing else. */
 export function quietText({ timezone, quietHours }: QuietHours): string {
   const times = quietHours.map(({ days, from, until }) => ({ ...(days !== undefined && { days }), from, until }));
   return JSON.stringify({ timezone, quietHours: times });
@@ -142,13 +142,13 @@ export interface Window {
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
-/** How far apart the offset of a time zone is looked up. No zone has changed its clock twice within this time. */
+/** The offset of a time zone is looked up in steps of this length. No zone has changed its clock twice within this time. */
 const STEP_MS = 6 * 3_600_000;
 
 /**
- * The quiet instants between `from` and `until`: windows in their order that do not touch. An instant is quiet if the clock of the
- * time zone shows a quiet time then. So where the clock is changed, a quiet time may be an hour shorter or longer, as it is
- * for the person who looks at that clock.
+ * The quiet instants between `from` and `until`: windows in their order that do not touch. An instant is quiet if the clock of
+ * the time zone shows a quiet time at that instant. So when that clock is changed, a quiet time may be an hour shorter or
+ * longer, as it is for a person who looks at the clock.
  */
 export function quietWindows({ timezone, quietHours }: QuietHours, from: number, until: number): Window[] {
   if (quietHours.length === 0) return [];
@@ -184,7 +184,7 @@ function stretches(timezone: string, from: number, until: number): Stretch[] {
   return found;
 }
 
-/** The first instant after `before` that has another offset. */
+/** The first instant after `before`, `after` at the latest, that has another offset than `before`. */
 function firstChange(offsetAt: (at: number) => number, before: number, after: number): number {
   const offsetMs = offsetAt(before);
   let [low, high] = [before, after];

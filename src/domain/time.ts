@@ -28,7 +28,7 @@ export function formatDuration(ms: number): string {
 
 /** `firstMs` doubled `times` times, but at most `mostMs`. Milliseconds. */
 export function doubledMs(firstMs: number, mostMs: number, times: number): number {
-  return Math.min(firstMs * 2 ** Math.min(times, 30), mostMs); // 2^30 ms are twelve days; keeps the number finite
+  return Math.min(firstMs * 2 ** Math.min(times, 30), mostMs); // 2^30 ms are twelve days; this keeps the number finite
 }
 
 /**
@@ -43,7 +43,7 @@ export async function sleepUntil(instant: number, signal: AbortSignal): Promise<
   return !signal.aborted;
 }
 
-/** The result of `work`, or that of `late` if `work` takes longer than `ms`. Rejects if `work` rejects in time. */
+/** The result of `work`, or the result of `late` if `work` takes longer than `ms`. Rejects if `work` rejects in time. */
 export async function within<T, Late = undefined>(work: Promise<T>, ms: number, late?: () => Late): Promise<T | Late> {
   const timer = new AbortController();
   const tooLate = sleep(ms, undefined, { signal: timer.signal }).then(() => late?.() as Late);
@@ -54,10 +54,10 @@ export async function within<T, Late = undefined>(work: Promise<T>, ms: number, 
   }
 }
 
-/** How long a loop may keep the process from everything else. */
+/** How long a loop may keep the process from all other work, in milliseconds. */
 const TURN_MS = 5;
 
-/** Maps one after the other. After each few milliseconds of work, everything else that waits in this process has its turn. */
+/** Maps one item after the other. After some milliseconds of this work, everything else that waits in this process has its turn. */
 export async function mapInTurns<T, Result>(items: readonly T[], map: (item: T) => Result): Promise<Result[]> {
   const results: Result[] = [];
   let startMs = performance.now();
@@ -74,19 +74,19 @@ export async function mapInTurns<T, Result>(items: readonly T[], map: (item: T) 
 /** The range of `Date`. */
 const MAX_DATE_MS = 8.64e15;
 
-/** The rule of a notification that waits for its `sendAfter`. It is no wait of the limits. */
+/** Stands in place of a rule while a notification waits for its `sendAfter`. No limit causes that wait. */
 export const SEND_AFTER = 'sendAfter';
 
 /**
- * How far ahead `sendAfter` and `expiresAt` may lie, in milliseconds: a leap year. Microseconds, and the year 9999 for "never", lie
- * beyond it; `apns-expiration` could not carry them in 32 bits.
+ * How far ahead `sendAfter` and `expiresAt` may lie, in milliseconds: a leap year. An instant in microseconds by mistake, or
+ * the year 9999 for "never", is further ahead; `apns-expiration` has only 32 bits and could not contain it.
  */
 const MOST_AHEAD_MS = 366 * 86_400_000;
 
 /**
- * The faults of the instants that lie too far ahead of `now`.
+ * The faults of instants that lie too far ahead of `now`.
  *
- * @param skewMs how much later `now` may be elsewhere: a worker lets it pass where the producer's clock may have
+ * @param skewMs how much later `now` may be elsewhere: a worker must not refuse what a producer with another clock accepted
  */
 export function tooFarAhead(
   { sendAfter, expiresAt }: { readonly sendAfter?: number | undefined; readonly expiresAt?: number | undefined },
@@ -104,21 +104,27 @@ function textOf(at: number): string {
   return Math.abs(at) <= MAX_DATE_MS ? new Date(at).toISOString() : String(at);
 }
 
-/** Epoch milliseconds; undefined for what is no instant, which the check of its field reports. */
+/** Epoch milliseconds; undefined if the value is not an instant: the check of its field reports that. */
 export function instantOf(value: unknown): number | undefined {
   const at = typeof value === 'string' ? Date.parse(value) : value;
   return typeof at === 'number' && Math.abs(at) <= MAX_DATE_MS ? at : undefined;
 }
 
-/** From when a notification waits: from its enqueuing, or from a later `sendAfter`. Epoch milliseconds. `data`: any job's data. */
+/**
+ * Since when a notification waits: since it was enqueued, or since its `sendAfter` if that is later. Epoch milliseconds.
+ * `data`: any job's data.
+ */
 export function waitsFrom(enqueuedAt: number, data: unknown): number {
   return Math.max(enqueuedAt, (isObject(data) ? instantOf(data['sendAfter']) : undefined) ?? 0);
 }
 
-/** The bounds by which the lateness of wake-ups is counted, milliseconds; what is later than the last one has a place of its own. */
+/**
+ * The bounds of the histogram of late wake-ups, milliseconds. A wake-up that is later than the last bound is counted
+ * separately.
+ */
 export const LATENESS_BOUNDS_MS = [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000] as const;
 
-/** Reads at most once in so many milliseconds, and answers with what was read last. After a failure the next call reads again. */
+/** Reads at most once in `everyMs` milliseconds, and answers with what was read last. After a failure the next call reads again. */
 export function seldom<T>(everyMs: number, read: () => Promise<T>): () => Promise<T> {
   let last: { readonly answer: Promise<T>; readonly at: number } | undefined;
   return () => {

@@ -10,7 +10,10 @@ export function reporter(faults: Fault[]): Report {
   return (path, expected, found) => faults.push({ path, expected, found });
 }
 
-/** The text of the file at `path`, the value of the variable `name`. Undefined if there is none or it cannot be read. */
+/**
+ * The text of the file at `path`, which is the value of the variable `name`. Undefined if there is no path, or the file cannot
+ * be read.
+ */
 export function readFile(name: string, path: string | undefined, report: Report): string | undefined {
   if (path === undefined) return undefined;
   try {
@@ -22,10 +25,10 @@ export function readFile(name: string, path: string | undefined, report: Report)
 }
 
 /**
- * A key, from its variable or from the file that the variable `<variable>_FILE` names. `source` is the variable that it is from.
+ * A key, from its variable or from the file that the variable `<variable>_FILE` names. `source` is the variable that was used.
  *
- * @param what it is: `the .p8 key`
- * @param service what needs it: `APNs`
+ * @param what kind of key it is: `the .p8 key`
+ * @param service what needs the key: `APNs`
  */
 export function readKey(
   variable: string,
@@ -42,7 +45,10 @@ export function readKey(
   return key === undefined ? undefined : { key, source: own === undefined ? fileVariable : variable };
 }
 
-/** The certificate in the file at `path`, as PEM. TLS itself takes any text, and ignores it if it is no certificate. */
+/**
+ * The certificate in the file at `path`, as PEM. It is checked here, because TLS accepts any text and ignores what is no
+ * certificate.
+ */
 export function readCertificate(name: string, path: string | undefined, report: Report): string | undefined {
   const pem = readFile(name, path, report);
   if (pem === undefined) return undefined;
@@ -73,20 +79,23 @@ export function isPrivateKey(pem: string): boolean {
   }
 }
 
-/** Shows only what looks like a path: an operator may have set the variable to the key itself, or to a URL with a password. */
+/** The path if it looks like one: an operator may have set the variable to the key itself, or to a URL with a password. */
 function pathText(path: string): string {
   const isPath = path.length <= 200 && !/[\n{]|-----BEGIN|:\/\/|^[A-Za-z0-9+/=_-]{60,}$/.test(path);
   return isPath ? JSON.stringify(path) : `a string of ${path.length} characters`;
 }
 
-/** The JSON in the file at `path`, the value of the variable `name`. Undefined, and reported, if it cannot be read or is not JSON. */
+/**
+ * The JSON in the file at `path`, which is the value of the variable `name`. Undefined, with a report, if it cannot be read or
+ * is not JSON.
+ */
 export function readJsonFile(name: string, path: string | undefined, report: Report): { value: unknown } | undefined {
   const text = readFile(name, path, report);
   if (text === undefined) return undefined;
   try {
     return { value: JSON.parse(text) as unknown };
   } catch (error) {
-    // The parser's own message quotes the file's content, and it may be the wrong file, with a secret.
+    // The parser's own message quotes the file's content. The file may be the wrong one, with a secret in it.
     const where = /line \d+ column \d+/.exec((error as Error).message)?.[0];
     report(name, 'JSON', where === undefined ? 'text that is not JSON' : `text that is not JSON at ${where}`);
     return undefined;
@@ -103,15 +112,15 @@ export function shapeOf(value: unknown): string {
 }
 
 export interface FileWatch {
-  /** Looks at these files from now on, and calls `onChange` soon, since they may have changed after they were read. */
+  /** Watches these files from now on, and calls `onChange` once soon, since they may have changed after they were read. */
   use(paths: readonly string[]): void;
   stop(): void;
 }
 
 /**
- * Calls `onChange` when one of the files has changed and then stayed as it is for `everyMs` milliseconds, so that none is read
- * while it is being written. It looks at the files every `everyMs`, because `fs.watch` reports neither a symbolic link that now
- * points elsewhere (so Kubernetes changes mounted secrets), nor files on some network file systems.
+ * Calls `onChange` when one of the files has changed and then stayed the same for `everyMs` milliseconds, so that no file is
+ * read while it is being written. It looks at the files every `everyMs`, because `fs.watch` reports neither a symbolic link
+ * that now points elsewhere (Kubernetes changes mounted secrets in this way), nor files on some network file systems.
  */
 export function watchFiles(onChange: () => void, everyMs = 2_000): FileWatch {
   let watched: readonly string[] = [];
@@ -144,7 +153,7 @@ export function watchFiles(onChange: () => void, everyMs = 2_000): FileWatch {
   };
 }
 
-/** A text that changes with each change of the file, also if another file takes its place. */
+/** A text that changes with each change of the file, also if another file replaces it. */
 async function stampOf(path: string): Promise<string> {
   try {
     const { mtimeNs, size, ino, dev } = await stat(path, { bigint: true });

@@ -1,12 +1,12 @@
 import { faultOf, InputError, type Fault } from '../domain/faults.ts';
 
-/** Where a server was told to listen, each part with the variable or the flag that says it. */
+/** Where a server is to listen; each part with the variable or the flag that sets it. */
 export interface ListenAt {
   readonly host: readonly [name: string, value: string];
   readonly port: readonly [name: string, value: number];
 }
 
-/** The system's error of a server that cannot listen, as an InputError that names the variable. Any other error as it is. */
+/** The system's error if a server cannot listen, as an InputError that names the variable. Any other error stays as it is. */
 export function listenError(error: unknown, { host, port }: ListenAt): unknown {
   const fault = faultBy((error as NodeJS.ErrnoException).code, host, port);
   return fault === undefined ? error : new InputError('cannot listen', [fault]);

@@ -10,12 +10,12 @@ export function anyText() {
   return z.string().min(1);
 }
 
-/** `expected` says in a fault what the pattern asks for. */
+/** A text that matches the pattern. `expected` says in a fault what the pattern requires. */
 export function text(pattern: RegExp, expected: string) {
   return z.string().regex(pattern, { error: expected });
 }
 
-/** Turns a variable's text into a value; `parse` returns undefined for a bad one, and the fault then names `expected`. */
+/** Turns a variable's text into a value. `parse` returns undefined for a bad text; the fault then says `expected`. */
 export function parsed<T>(expected: string, parse: (text: string) => T | undefined) {
   return z.string().transform((value, context): T => {
     const result = parse(value.trim());
@@ -47,12 +47,12 @@ export function duration(most = '31d', least = '0') {
   });
 }
 
-/** An address such as `https://api.push.apple.com`: scheme, host and port alone. */
+/** An address such as `https://api.push.apple.com`: only scheme, host and port. */
 export function httpsUrl() {
   return parsed('an https:// URL without a path and without a user', httpsOrigin);
 }
 
-/** Several of them, comma-separated. */
+/** Several such addresses, comma-separated. */
 export function httpsOrigins() {
   return parsed(
     'https:// URLs without a path and without a user, comma-separated',
@@ -70,7 +70,7 @@ function httpsOrigin(text: string): string | undefined {
   return url.protocol === 'https:' && isBare ? url.origin : undefined;
 }
 
-/** A variable that holds rules: `10/1m,200/1h`. */
+/** A variable that contains rules: `10/1m,200/1h`. */
 export function rules(name: string, largest?: Rule) {
   return z.string().transform((value, context): readonly Rule[] => {
     const result = parseRules(value, name, largest);

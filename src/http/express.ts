@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { decider, whilePresent, type Closable, type HttpLimitOptions, PROBLEM_TYPE, type Refusal } from './limit.ts';
 
-/** The fields of a request that a `key` mostly uses. A function that takes Express's own `Request` fits too. */
+/** The fields of a request that a `key` function usually reads. A function that takes Express's own `Request` fits too. */
 export interface ExpressRequestLike {
   /** The header fields, by their names in lower case. */
   readonly headers: IncomingHttpHeaders;
@@ -15,7 +15,7 @@ export interface ExpressRequestLike {
   get(name: string): string | undefined;
 }
 
-/** The part of a response that is used; those of Express, connect and node:http have it. */
+/** The part of a response that is used; responses of Express, connect and node:http have it. */
 export interface ConnectResponse extends Closable {
   /** The status that is going to be sent. */
   statusCode: number;
@@ -25,20 +25,20 @@ export interface ConnectResponse extends Closable {
   end(body: string): unknown;
 }
 
-/** How Express limits requests: the options of `httpLimit`, and how to refuse. */
+/** How Express limits requests: the options of `httpLimit`, and how to answer a refused request. */
 export interface ExpressLimitOptions<Request, Response> extends HttpLimitOptions<Request> {
   /** Answers a refused request in place of the problem document; status and header fields are set already. */
   readonly refuse?: (request: Request, response: Response, refusal: Refusal) => unknown;
 }
 
-/** What `expressLimit` makes. It calls `next` without an error for a request that goes on, and with one if the limiter failed. */
+/** What `expressLimit` makes. It calls `next` without an error if the request goes on, and with an error if the limiter failed. */
 export type ConnectMiddleware<Request, Response> = (
   request: Request,
   response: Response,
   next: (error?: unknown) => void,
 ) => void;
 
-/** Middleware of the form `(request, response, next)`: Express, connect, or called by hand in node:http. */
+/** Middleware of the form `(request, response, next)`, for Express or connect, or to call by hand in node:http. */
 export function expressLimit<Request = ExpressRequestLike, Response extends ConnectResponse = ConnectResponse>(
   options: ExpressLimitOptions<Request, Response>,
 ): ConnectMiddleware<Request, Response> {
@@ -69,7 +69,7 @@ export function expressLimit<Request = ExpressRequestLike, Response extends Conn
   };
 }
 
-/** `next` does not take every value as an error: with undefined or 'route' the request would go on. */
+/** An Error for any reason: `next` does not take every value as an error, and with undefined or 'route' the request would go on. */
 function asError(reason: unknown): Error {
   return reason instanceof Error
     ? reason

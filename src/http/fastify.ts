@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { decider, whilePresent, type Closable, type HttpLimitOptions, PROBLEM_TYPE, type Refusal } from './limit.ts';
 
-/** The fields of a request that a `key` mostly uses. A function that takes Fastify's own `FastifyRequest` fits too. */
+/** The fields of a request that a `key` function usually reads. A function that takes Fastify's own `FastifyRequest` fits too. */
 export interface FastifyRequestLike {
   /** The header fields, by their names in lower case. */
   readonly headers: IncomingHttpHeaders;
@@ -23,11 +23,11 @@ export interface FastifyReplyLike {
   header(name: string, value: string): unknown;
   /** Sends the body. */
   send(payload: unknown): unknown;
-  /** Says to Fastify that no reply will be sent. */
+  /** Tells Fastify that no reply will be sent. */
   hijack(): unknown;
 }
 
-/** How Fastify limits requests: the options of `httpLimit`, and how to refuse. */
+/** How Fastify limits requests: the options of `httpLimit`, and how to answer a refused request. */
 export interface FastifyLimitOptions<Request, Reply> extends HttpLimitOptions<Request> {
   /**
    * Answers a refused request in place of the problem document; status and header fields are set already. It must send a
@@ -37,8 +37,8 @@ export interface FastifyLimitOptions<Request, Reply> extends HttpLimitOptions<Re
 }
 
 /**
- * A hook for `onRequest` (of the application, a plugin or one route), or for a later hook if the key needs the body. The
- * types come from `key` and `refuse`: Fastify's hooks have too many type parameters for TypeScript to infer them.
+ * A hook for `onRequest` (of the application, a plugin or one route), or for a later hook if the key needs the body. The types
+ * come from `key` and `refuse`, because Fastify's hooks have too many type parameters for TypeScript to infer them.
  */
 export function fastifyLimit<Request = FastifyRequestLike, Reply extends FastifyReplyLike = FastifyReplyLike>(
   options: FastifyLimitOptions<Request, Reply>,
@@ -47,7 +47,7 @@ export function fastifyLimit<Request = FastifyRequestLike, Reply extends Fastify
   const { refuse = sendProblem } = options;
   return async (request, reply) => {
     const decision = await whilePresent(reply.raw, (signal) => decide(request, signal));
-    if (decision.kind === 'gone') return reply.hijack(); // the client has left: no answer, and no handler may run
+    if (decision.kind === 'gone') return reply.hijack(); // the client has disconnected: no answer is sent, and no handler may run
     for (const [name, value] of Object.entries(decision.headers)) reply.header(name, value);
     if (decision.kind === 'allowed') return undefined;
     reply.code(decision.status);

@@ -3,38 +3,38 @@ import { policyFaults, type Policy } from '../domain/limits.ts';
 import { sleepUntil } from '../domain/time.ts';
 import type { SlotId, Limiter, RuleStanding, Standing } from '../limiter/limiter.ts';
 
-/** How requests are limited: by which limiter, and for whom each one counts. */
+/** How requests are limited: by which limiter, and for which client each request counts. */
 export interface HttpLimitOptions<Request> {
   /** If it rejects with LimiterUnavailableError, the answer is 503. Its option `onUnavailable` can decide otherwise. */
   readonly limiter: Pick<Limiter, 'admit' | 'refund'>;
   /**
-   * The client that a request counts for (the limiter's recipient): a string of one character or more. Take what the server
-   * has verified (the user or API client that signed in), else the address. Do not take a header that the client can choose:
-   * it would escape every limit. `undefined`: this request is not limited. An error goes to the framework's error handling.
+   * The client for which a request counts (the limiter's recipient): a string of one character or more. Use what the server has
+   * verified (the user or API client that signed in), else the address. Do not use a header that the client can choose: the
+   * client could escape every limit. `undefined`: this request is not limited. An error goes to the framework's error handling.
    */
   readonly key: (request: Request) => string | undefined | Promise<string | undefined>;
-  /** The category of a request. If the limiter has a policy for it, that one holds too. Default: none. */
+  /** The category of a request. If the limiter has a policy for the category, that policy applies too. Default: none. */
   readonly category?: (request: Request) => string | undefined;
-  /** The policy for these requests, in place of the limiter's own. Default: the limiter's. */
+  /** The policy for these requests, in place of the limiter's own. Default: the limiter's own. */
   readonly policy?: Policy;
 }
 
 /** Whether a request may go on. */
 export type Decision =
   | {
-      /** Let it through. */
+      /** Let the request through. */
       readonly kind: 'allowed';
-      /** The RateLimit fields to send with the response; none if nothing was counted. */
+      /** The RateLimit fields to send with the response; none if no slot was counted. */
       readonly headers: Fields;
     }
   | Refusal
   | {
-      /** The client disconnected while it waited. Its slot was given back; do not answer. */
+      /** The client disconnected while the request waited. Its slot was given back; do not answer. */
       readonly kind: 'gone';
     };
 
 const OPTIONS: OptionNames<HttpLimitOptions<unknown>> = { limiter: true, key: true, category: true, policy: true };
-/** The names of options in other middleware; and options that belong to the limiter. */
+/** Names of options in other middleware, and names of options that belong to the limiter. */
 const MEANT = {
   ...{ rules: 'policy', max: 'policy', minGapMs: 'policy', windowMs: 'policy', limit: 'limiter', store: 'limiter' },
   ...{ redis: 'limiter', handler: 'refuse', onUnavailable: "the limiter's onUnavailable" },
@@ -100,12 +100,12 @@ export function decider<Request>(
   };
 }
 
-/** Compares the names because this folder may import only types from the limiter's. */
+/** Compares the names of errors, because this folder may import only types from the limiter's folder. */
 function isUnavailable(error: unknown): boolean {
   return error instanceof Error && UNAVAILABLE.has(error.name);
 }
 
-/** The limiter gives no answer: Redis is away, or a newer version wrote the state of this key. */
+/** The limiter gives no answer: Redis does not answer, or a newer version wrote the state of this key. */
 const UNAVAILABLE: ReadonlySet<string> = new Set(['LimiterUnavailableError', 'NewerFormatError']);
 
 /** The part of a response that shows that its client has disconnected; node:http's and HTTP/2's both have it. */
@@ -114,7 +114,7 @@ export interface Closable {
   readonly destroyed?: boolean;
   /** Calls the listener when the connection closes. */
   once(event: 'close', listener: () => void): unknown;
-  /** Takes the listener away. */
+  /** Removes the listener. */
   removeListener(event: 'close', listener: () => void): unknown;
 }
 
@@ -142,8 +142,8 @@ type ShownRule = Omit<RuleStanding, 'perMs'> & { readonly perMs?: number };
 
 /**
  * `RateLimit-Policy: "10/1m";q=10;w=60, "gap";q=1;w=3` and `RateLimit: "10/1m";r=9;t=53, "gap";r=0;t=3`, as revision 11 of
- * draft-ietf-httpapi-ratelimit-headers defines them: every rule in force and what it has left, gaps last. In a refusal the
- * rule that makes the request wait comes first. No fields if no rule is in force. Seconds are rounded up, so a client that
+ * draft-ietf-httpapi-ratelimit-headers defines them: every rule in force and what it has left, gaps last. In a refusal the rule
+ * that makes the request wait comes first. No fields if no rule is in force. Seconds are rounded up, so that a client that
  * waits as long as they say stays within the limit.
  */
 export function rateLimitFields(standing: Shown, isRefused: boolean): Fields {
@@ -157,7 +157,7 @@ function gapsLast(rules: readonly RuleStanding[] = []): readonly RuleStanding[] 
   return [...rules.filter((each) => !isGap(each)), ...rules.filter(isGap)];
 }
 
-/** A deciding rule that is not in the list is a block: its max is 0. */
+/** The deciding rule first. If it is not in the list it is a block, whose max is 0. */
 function decidingFirst({ rule, remaining, resetMs, rules = [] }: Shown): readonly ShownRule[] {
   const known = rules.find((each) => each.rule === rule) ?? { max: 0 };
   return [{ ...known, rule, remaining, resetMs }, ...gapsLast(rules.filter((each) => each.rule !== rule))];
@@ -169,7 +169,7 @@ function toSeconds(ms: number): number {
 }
 
 /**
- * A string of RFC 9651 (structured fields), which allows printable ASCII only: quotes and backslashes are escaped by a
+ * A string of RFC 9651 (structured fields), which allows only printable ASCII: quotes and backslashes are escaped by a
  * backslash, other characters are percent-encoded, so that no rule name can end the field or begin another one.
  */
 function sfString(text: string): string {
@@ -198,11 +198,11 @@ export interface Problem {
   readonly 'violated-policies'?: readonly string[];
 }
 
-/** A request that is not let through. */
+/** The answer for a request that is not let through. */
 export interface Refusal {
-  /** Do not let it through: answer with `status`, `headers` and `problem`. */
+  /** Do not let the request through: answer with `status`, `headers` and `problem`. */
   readonly kind: 'refused';
-  /** 429: the limiter refused. 503: the limiter could not be asked. */
+  /** 429: the limiter refused the request. 503: the limiter could not be asked. */
   readonly status: 429 | 503;
   /** Whole seconds, rounded up, at least 1; the same as in `Retry-After`. */
   readonly retryAfterSeconds: number;
@@ -216,7 +216,7 @@ export const PROBLEM_TYPE = 'application/problem+json';
 
 /** The problem type that draft-ietf-httpapi-ratelimit-headers registers for a used-up quota. */
 const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded';
-/** `Retry-After` while Redis is away: most outages are a restart or a failover, which take seconds. */
+/** `Retry-After` while Redis does not answer: most outages are a restart or a failover, which take seconds. */
 const AWAY_SECONDS = 5;
 
 function tooMany(rule: string, waitMs: number, fields: Fields): Refusal {

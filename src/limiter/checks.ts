@@ -25,7 +25,7 @@ const ASK_FIELDS: OptionNames<WaitingAsk> = {
 };
 const BLOCK_FIELDS: OptionNames<Block> = { until: true, reason: true };
 const FOLLOW_OPTIONS: OptionNames<Follow> = { onMoved: true, onUnslotted: true, leadMs: true };
-/** Options that other libraries have, and what they are called here. */
+/** Names of options in other libraries, each with the name that it has here. */
 export const MEANT_IN_OPTIONS = {
   ...{ rules: 'policy', max: 'policy', per: 'policy', perMs: 'policy', minGapMs: 'policy', limit: 'policy' },
   ...{ client: 'redis', storeClient: 'redis', connection: 'redis', redisUrl: 'redis', url: 'redis' },
@@ -41,7 +41,10 @@ export function checkLimiterOptions(
   throwAll('unusable policy', policyFaults(options.policy, 'policy'));
 }
 
-/** Throws InputError if a recipient or an id is missing, a field does not exist, or a bound is not usable. Every text is a valid id. */
+/**
+ * Throws InputError if the recipient or the id is missing, a field does not exist, or a bound is not usable. Every text is a
+ * valid id.
+ */
 export function checkAsk(asked: WaitingAsk): void {
   const { maxPending, leadMs = 0 } = asked;
   const faults = [...optionFaults(asked, ASK_FIELDS), ...slotFaults(asked)];
@@ -60,7 +63,7 @@ export function checkAsk(asked: WaitingAsk): void {
   throwAll('unusable ask', faults);
 }
 
-/** The time that `until` is compared with, in epoch milliseconds; absent if only Redis knows it, which then checks it. */
+/** The time with which `until` is compared, in epoch milliseconds. Absent if only Redis knows the time: then a script compares. */
 type Now = number | undefined;
 
 /** Throws InputError if the recipient id is missing or empty. Every other text is valid. */
@@ -112,7 +115,7 @@ export function checkCategories(categories: Readonly<Record<string, CategoryPoli
   throwAll('unusable categories', faults);
 }
 
-/** Throws InputError if the first part of all keys is no text. */
+/** Throws InputError if the prefix of all keys is no text. */
 export function checkPrefix(prefix: string): void {
   if (typeof prefix === 'string') return;
   throwAll('unusable options', [{ path: 'prefix', expected: 'a text', found: describeFound(prefix, false) }]);
@@ -155,7 +158,7 @@ function untilFaults(until: number, now: Now, mostMs: number): Fault[] {
   return [{ path: 'until', expected: `epoch milliseconds ahead of now${bound}`, found: String(until) }];
 }
 
-/** No control characters, line breaks or lone surrogates; the length is counted in code points. */
+/** A readable text has no control characters, line breaks or lone surrogates; its length is counted in code points. */
 function isReadable(reason: unknown): boolean {
   if (typeof reason !== 'string' || /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(reason)) return false;
   const length = Array.from(reason).length;

@@ -9,13 +9,13 @@ import { NO_SHOW_MS, paceOf } from './pace.ts';
  * What happens while the limiter's Redis does not answer.
  * - `closed`: nothing is admitted. Every call rejects with LimiterUnavailableError.
  * - `open`: everything is admitted, by the rule `unavailable`.
- * - `memory`: this process limits alone, by the same policies, and remembers the ids that it admits.
+ * - `memory`: this process limits on its own, by the same policies, and remembers the ids that it admits.
  */
 export type OnUnavailable = 'closed' | 'open' | 'memory';
 
 export interface FallbackOptions extends MemoryLimiterOptions {
   readonly onUnavailable: OnUnavailable;
-  /** After a failure the limiter is not asked for this long; then one ask at a time tries it. Default: 1,000. */
+  /** After a failure the limiter is not asked for this long, in milliseconds; then one ask at a time tries it. Default: 1,000. */
   readonly pauseMs?: number | undefined;
   /** Called with true when answers begin to come from the fallback, and with false when they no longer do. */
   readonly onOutage?: ((isAway: boolean) => void) | undefined;
@@ -24,7 +24,7 @@ export interface FallbackOptions extends MemoryLimiterOptions {
 const PAUSE_MS = 1_000;
 const ON_UNAVAILABLE: readonly OnUnavailable[] = ['closed', 'open', 'memory'];
 
-/** Throws InputError if it is none of the three: a spelling mistake would only be seen in an outage. */
+/** Throws InputError if the value is none of the three: else a spelling mistake would only be noticed in an outage. */
 export function checkOnUnavailable(value: OnUnavailable): void {
   if (ON_UNAVAILABLE.includes(value)) return;
   const found = describeFound(value, false);
@@ -32,9 +32,9 @@ export function checkOnUnavailable(value: OnUnavailable): void {
 }
 
 /**
- * Wraps a limiter so that asks are answered while it does not answer. `closed` changes nothing: each ask waits for the
- * limiter, at most its `timeoutMs`. With `open` and `memory` only the asks under way when the outage begins, and then one
- * ask in `pauseMs`, wait at all. An operator's commands (`limit`, `block`, `inspect`, …) never get a fallback's answer.
+ * Wraps a limiter so that asks are answered even while it does not answer. `closed` changes nothing: each ask waits for the
+ * limiter, at most its `timeoutMs`. With `open` and `memory`, only the asks under way when the outage begins, and then one ask
+ * in each `pauseMs`, have to wait. An operator's commands (`limit`, `block`, `inspect`, …) never get an answer of the fallback.
  */
 export function withFallback(limiter: Limiter, options: FallbackOptions): Limiter {
   const { onUnavailable, pauseMs = PAUSE_MS, onOutage, ...own } = options;
@@ -66,7 +66,10 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
     );
   }
 
-  /** Both the limiter and the stand-in may have a slot of the id: Redis may have carried out a call whose answer came too late. */
+  /**
+   * Both the limiter and the stand-in may have a slot of this id: Redis may have done what a call wanted, but answered too
+   * late.
+   */
   async function giveBack(change: (holder: Pick<Limiter, 'refund' | 'cancel'>) => Promise<boolean>): Promise<boolean> {
     const wasHere = await change(standIn);
     const wasThere = await gate.run(
@@ -101,17 +104,18 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
 }
 
 export interface OutageGateOptions {
-  /** How long after a failure no call is tried. */
+  /** How long after a failure no call is tried, in milliseconds. */
   readonly pauseMs: number;
   /** Called with true at the first call that `otherwise` answers, and with false at the first one that `call` answers again. */
   readonly onChange?: ((isAway: boolean) => void) | undefined;
 }
 
-/** A circuit breaker for the limiter's Redis: while it does not answer, calls do not all wait for their timeout. */
+/** A circuit breaker for the limiter's Redis: while Redis does not answer, most calls need not wait for their timeout. */
 export interface OutageGate {
   /**
    * Answers with `call`, or with `otherwise` if `call` rejects with LimiterUnavailableError or is not tried. After a failure no
-   * call is tried for `pauseMs`, then one at a time until one is answered. There is no timer: the next call is the trial.
+   * call is tried for `pauseMs`, then one at a time until one is answered. No timer tries it: the next call after the pause
+   * does.
    */
   run<T>(call: () => Promise<T>, otherwise: () => T | Promise<T>): Promise<T>;
 }
@@ -128,7 +132,7 @@ export function createOutageGate({ pauseMs, onChange }: OutageGateOptions): Outa
     onChange?.(away);
   }
 
-  /** A failure does not count if the limiter has answered another call since this one was made. */
+  /** A failure does not count if the limiter has answered another call since the failed one was made. */
   function failed(calledAt: number): void {
     if (calledAt < answeredAt) return;
     triedAgainAt = performance.now() + pauseMs;
@@ -161,11 +165,14 @@ export function createOutageGate({ pauseMs, onChange }: OutageGateOptions): Outa
   };
 }
 
-/** Answers in place of a limiter that does not answer. */
+/** Answers in place of the limiter while that does not answer. */
 interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'cancel' | 'reset'> {
-  /** The admission that this stand-in gave to this id, unless the ask says that it went unused (`renew`). */
+  /**
+   * The admission that this stand-in gave to the id of this ask. Undefined if it gave none, or the ask says that it went unused
+   * (`renew`).
+   */
   given(ask: Ask): Promise<Admission | undefined>;
-  /** The limiter has answered this ask: gives back the slot that the id has here. */
+  /** The limiter has answered this ask, so the slot that the id has in this stand-in is given back. */
   handOver(ask: Ask): Promise<void>;
 }
 
@@ -194,8 +201,8 @@ function openStandIn({ policy, categories = {}, now = Date.now }: MemoryLimiterO
 }
 
 /**
- * Limits in this process alone. The memory limiter is created with the first ask of an outage, and dropped when none of its
- * slots counts any more. Until then an id that it admitted is answered from it, and gives its slot back to it.
+ * Limits in this process on its own. The memory limiter is created with the first ask of an outage, and dropped when none of
+ * its slots counts any more. Until then, an id that it admitted gets its answers from it, and gives its slot back to it.
  */
 function memoryStandIn(options: MemoryLimiterOptions): StandIn {
   const { policy, categories = {}, keepMs = 0, now = Date.now } = options;

@@ -8,21 +8,21 @@ import { movesOf, replan, type RecipientState, type Scope } from './recipient-st
 export type Action =
   | ({ readonly kind: 'block' } & Block)
   | { readonly kind: 'unblock' }
-  /** `until`: epoch milliseconds, ahead of now; without it the limits have no end. */
+  /** With `until` (epoch milliseconds, ahead of now) the limits end then; without it they have no end. */
   | { readonly kind: 'limit'; readonly policy: Policy; readonly until?: number | undefined }
   | { readonly kind: 'unlimit' }
   | { readonly kind: 'quiet'; readonly hours: QuietHours }
   | { readonly kind: 'unquiet' }
   | { readonly kind: 'reset' };
 
-/** What is tried on one recipient: an action, or what can only come about in other ways. */
+/** What is tried on one recipient: an operator's action, or a change that comes about in another way. */
 export type Change =
   | Action
   /** These reservations are given back, and those behind them move up. `entries`: as they are stored. */
   | { readonly kind: 'cancel'; readonly entries: readonly string[] }
   /**
-   * The limiter had these policies; of categories only those that it has. Limits that are stored for the recipient hold on, unless
-   * `replacesStored`.
+   * The limiter had these policies instead; among categories, only those that it has count. Limits that are stored for the
+   * recipient stay in force, unless `replacesStored`.
    */
   | {
       readonly kind: 'policies';
@@ -35,16 +35,16 @@ export type Change =
 export interface Foreseen {
   /** Epoch milliseconds on the limiter's clock. */
   readonly now: number;
-  /** All of them, in the order in which they wait now; `from` is equal to `at` for those that stay. */
+  /** All reservations, in the order in which they wait now; `from` is equal to `at` for a reservation that stays. */
   readonly slots: readonly Moved[];
 }
 
-/** The limiter's own options, as far as they come into force again when what is stored for a recipient is removed. */
+/** Those options of the limiter that come into force again when what is stored for a recipient is removed. */
 export interface General {
   readonly policy: Policy;
-  /** The id of a stored entry. */
+  /** The id of a stored entry; undefined if only a digest of it is stored. */
   readonly idOf: (entry: string) => string | undefined;
-  /** The quiet times around now; without hours those of the limiter. */
+  /** The quiet times of these hours around now; without hours, those of the limiter's own. */
   readonly quietOf: (hours?: QuietHours) => {
     readonly hours: QuietHours | undefined;
     readonly windows: readonly Window[];
@@ -52,8 +52,8 @@ export interface General {
 }
 
 /**
- * What the change would do to every reservation. The limiters do the same after an action: they store it, and plan all reservations
- * anew. Writes nothing.
+ * What the change would do to every reservation. After a real action the limiters do the same: they store the action, and then
+ * plan all reservations anew. Writes nothing.
  */
 export function foresee(state: RecipientState, change: Change, general: General, leadMs: number): Foreseen {
   const places = replan(changed(state, change, general), leadMs);

@@ -2,7 +2,7 @@ import type { Policy, CountedApart, CountedAs, Rule } from '../domain/limits.ts'
 import type { DeadDigest } from '../notification/outcome.ts';
 import type { QuietHours } from '../domain/quiet-hours.ts';
 
-/** Names a slot: whose it is, and the id that has it. */
+/** Names a slot: the recipient, and the id that has it. */
 export interface SlotId {
   /** The recipient who owns the slots. */
   readonly recipientId: string;
@@ -27,7 +27,10 @@ export interface Ask extends SlotId {
    * still be admitted a few milliseconds ahead of its slot, since that is not a wait. Quiet time in the wait does not count.
    */
   readonly maxWaitMs?: number;
-  /** A wait with more quiet time in it is refused, by the rule `quiet`: 0 if the id is not to wait for its end. Default: no bound. */
+  /**
+   * A wait with more quiet time in it than this is refused, by the rule `quiet`. With 0 the id never waits for the end of a
+   * quiet time. Milliseconds. Default: no bound.
+   */
   readonly maxQuietMs?: number;
   /** A slot that lies further ahead is refused, whether the time until it is quiet or not. Milliseconds. Default: no bound. */
   readonly expiresInMs?: number;
@@ -39,7 +42,7 @@ export interface Ask extends SlotId {
    */
   readonly renew?: boolean;
   /**
-   * An id that comes back is not sent earlier than this much after the ask: for a caller that was late, and needs the time.
+   * An id that comes back is not sent earlier than this much after the ask: for a caller that was late, and needs this time.
    * Milliseconds, default 0.
    */
   readonly leadMs?: number;
@@ -55,9 +58,12 @@ export interface RuleStanding {
   readonly max: number;
   /** The length of the window, or of the gap, in milliseconds. */
   readonly perMs: number;
-  /** How many more slots fit now. An admission is counted; an ask that waits or is refused is not, even with `countBlocked`. */
+  /**
+   * How many more slots fit now. The slot of an admission is counted; an ask that waits or is refused is not, even with
+   * `countBlocked`.
+   */
   readonly remaining: number;
-  /** Milliseconds until it has room for one more than `remaining`; 0 if nothing is counted. */
+  /** Milliseconds until the rule has room for one more than `remaining`; 0 if no slot is counted. */
   readonly resetMs: number;
 }
 
@@ -71,29 +77,29 @@ export interface Standing {
   readonly rule: string;
   /** How many more slots that rule has room for now, after this answer's slot; 0 for a wait, Infinity for `none`. */
   readonly remaining: number;
-  /** Milliseconds until that rule has room for one more than `remaining`; for a wait, the wait; 0 if nothing is counted. */
+  /** Milliseconds until that rule has room for one more than `remaining`; for a wait, the wait; 0 if no slot is counted. */
   readonly resetMs: number;
   /**
-   * How long after its slot an id may be sent without losing it, under the policies in force. Before its slot it may come back
-   * by half of that, at most 120 ms (docs/limiter.md).
+   * How long after its slot an id may be sent without losing the slot, under the policies in force. An id may come back before
+   * its slot by half of this, at most 120 ms (docs/limiter.md).
    */
   readonly toleranceMs: number;
-  /** The gap of the policies in force, the larger one of two; 0 for none. */
+  /** The gap of the policies in force, the larger one if there are two; 0 for none. */
   readonly gapMs: number;
   /** Every rule in force, the overall ones first, each gap before the windows. Present if the ask has `everyRule`. */
   readonly rules?: readonly RuleStanding[];
 }
 
-/** Why a wait is so long. Part of every answer that is no admission, and of every reservation that is shown. */
+/** Why a wait is so long. Part of every answer that is not an admission, and of every reservation that is shown. */
 export interface Cause {
   /**
-   * The longest cause of the wait: `block`, `quiet`, or the limit that alone would make it wait longest behind those that are
-   * before it: `10/1m`, `gap`, `messages:10/1m`.
+   * The longest cause of the wait: `block`, `quiet`, or a limit (`10/1m`, `gap`, `messages:10/1m`). The limit is the one that
+   * alone would make the id wait longest behind the ids before it.
    */
   readonly rule: string;
-  /** How many ids are before it in its line: the overall one, or that of its category if that alone makes it wait. */
+  /** How many ids are before it in its line: the overall line, or the line of its category if the category alone makes it wait. */
   readonly before: number;
-  /** When the block ends, or the last quiet time before the slot: epoch milliseconds. Absent for other rules. */
+  /** When the block ends, or the last quiet time before the slot ends: epoch milliseconds. Absent for other rules. */
   readonly ruleUntil?: number;
 }
 
@@ -127,7 +133,7 @@ export interface Refused extends Standing, Cause {
   readonly because: 'max-wait' | 'max-pending';
   /** The wait that a reservation would have had, in milliseconds. */
   readonly waitMs: number;
-  /** Milliseconds until the quiet time ends that is now. Absent if it is not quiet now. */
+  /** If it is quiet now: milliseconds until this quiet time ends. Absent if it is not quiet now. */
   readonly quietMs?: number;
 }
 
@@ -144,9 +150,9 @@ export interface Block {
 
 /** A slot as `inspect` shows it. */
 export interface SlotView {
-  /** Epoch milliseconds on the limiter's clock. */
+  /** The slot: epoch milliseconds on the limiter's clock. */
   readonly at: number;
-  /** The id that has it; absent for a sent slot unless the limiter keeps ids (`keepIds`). */
+  /** The id that has the slot; absent for a sent slot unless the limiter keeps ids (`keepIds`). */
   readonly id?: string;
 }
 
@@ -160,9 +166,9 @@ export interface ReservedView extends SlotView, Cause {
 export interface QuietView {
   /** The quiet hours in force. */
   readonly hours: QuietHours;
-  /** Where they come from: this limiter's options, or stored for the recipient with `quiet`. */
+  /** Where the hours come from: this limiter's options, or stored for the recipient with `quiet`. */
   readonly source: 'limiter' | 'stored';
-  /** When the quiet time ends that is now: epoch milliseconds. Absent if it is not quiet now. */
+  /** If it is quiet now: when this quiet time ends, in epoch milliseconds. Absent if it is not quiet now. */
   readonly until?: number;
 }
 
@@ -172,7 +178,7 @@ export interface Inspection {
   readonly now: number;
   /** The overall policy in force. */
   readonly policy: Policy;
-  /** Where it comes from: this limiter's options, or stored for the recipient with `limit`. */
+  /** Where the policy comes from: this limiter's options, or stored for the recipient with `limit`. */
   readonly source: 'limiter' | 'stored';
   /** When the stored policy ends; absent if it has no end. */
   readonly policyUntil?: number;
@@ -186,25 +192,25 @@ export interface Inspection {
   readonly reserved: readonly ReservedView[];
   /** The slot that a new id would get now. */
   readonly nextAt: number;
-  /** The longest cause of the wait until then: `10/1m`, `gap`, `block`, `quiet`, or `none`. */
+  /** The longest cause of the wait until `nextAt`: `10/1m`, `gap`, `block`, `quiet`, or `none`. */
   readonly rule: string;
 }
 
 /**
- * Limits alerts per recipient. Its promise, which docs/limiter.md explains and test/contract/limiter.ts asserts: exact over
- * rolling windows, one requeue for a blocked id, in order of asking, no slot later than needed, one slot for one id, a refusal
- * writes nothing, every key expires.
- * Every call rejects with LimiterUnavailableError if there was no answer, with InputError if an argument is not usable, and with
- * NewerFormatError if a newer version of pushpacer wrote the state of this recipient.
+ * Limits alerts per recipient. It promises, as docs/limiter.md explains and test/contract/limiter.ts asserts: limits are exact
+ * over rolling windows, a blocked id is requeued once, slots are given in the order of asking, no slot is later than needed,
+ * one id has one slot, a refusal writes nothing, every key expires. Every call rejects with LimiterUnavailableError if there
+ * was no answer, with InputError if an argument is not usable, and with NewerFormatError if a newer version of pushpacer wrote
+ * the state of this recipient.
  */
 export interface Limiter extends Oversight {
   /** Asks for a slot. */
   admit(ask: Ask): Promise<Admission>;
   /** The answer that `admit` would give, without writing anything. */
   peek(ask: Ask): Promise<Admission>;
-  /** Gives back the slot of a send that certainly did not alert. True if there was one. */
+  /** Gives back the slot of a send that certainly did not alert. True if the id had one. */
   refund(slot: SlotId): Promise<boolean>;
-  /** Gives back a reservation that will not be used. True if there was one. */
+  /** Gives back a reservation that will not be used. True if the id had one. */
   cancel(slot: SlotId): Promise<boolean>;
   /**
    * Moves a reservation before others of its line: before all that have not overtaken themselves, up to the first one that may not be
@@ -226,15 +232,15 @@ export interface Overtaking {
   readonly onMoved?: ((moved: readonly Pick<Moved, 'id' | 'from' | 'at'>[]) => void | Promise<void>) | undefined;
 }
 
-/** A reservation that an operator's command has moved to another slot, with the reason for that. */
+/** A reservation that an operator's command, or a cancel, has moved to another slot, with the cause of its wait. */
 export interface Moved extends Cause {
-  /** Absent if the limiter stores only a digest of it: for an id of more than 160 characters, or with other than visible ASCII. */
+  /** Absent if the limiter stores only a digest of the id: if it has more than 160 characters, or others than visible ASCII. */
   readonly id?: string;
-  /** Its category, if that has a policy of its own. */
+  /** The category of the reservation, if that category has a policy of its own. */
   readonly category?: string;
-  /** Its slot before: epoch milliseconds on the limiter's clock. */
+  /** The slot before the move: epoch milliseconds on the limiter's clock. */
   readonly from: number;
-  /** Its slot now. */
+  /** The slot now. */
   readonly at: number;
 }
 
@@ -242,12 +248,13 @@ export interface Moved extends Cause {
 export interface Follow {
   /**
    * Called with the reservations that have moved, part by part: each part when it is done. The next part waits until the
-   * returned promise settles. Wake those that moved to earlier, or they come late. One that moves twice is reported twice.
+   * returned promise settles. Wake the jobs that moved to earlier, or they come late. A reservation that moves twice is
+   * reported twice.
    */
   readonly onMoved?: ((moved: readonly Moved[]) => void | Promise<void>) | undefined;
   /**
-   * Called with the jobs that have no slot of their own: parts of digests, and what ends without being sent. Their line may have moved
-   * to earlier, so they should ask again now.
+   * Called with the jobs that have no slot of their own: parts of digests, and notifications that end without being sent. The
+   * line for which they wait may have moved to earlier, so they should ask again now.
    */
   readonly onUnslotted?: ((jobIds: readonly string[]) => Promise<void>) | undefined;
   /** No slot is moved to earlier than now plus this (ms), so that there is time to wake its job. Default: 0. */
@@ -255,9 +262,9 @@ export interface Follow {
 }
 
 /**
- * An operator's commands on one recipient. They are in force at once for every process that shares the limiter. Then all reservations
- * are planned anew, in their order: each gets its earliest slot under the new policies, later or earlier than before. An id that
- * comes back at its old slot gets its new one as the answer.
+ * An operator's commands on one recipient. Each is in force at once for every process that shares the limiter. Then all
+ * reservations are planned anew, in their order: each gets its earliest slot under the new policies, later or earlier than
+ * before. An id that comes back at its old slot gets the new slot as the answer.
  */
 export interface Oversight {
   /** Stores an overall policy for this recipient, for ever or until `until` (epoch milliseconds, ahead of now). */
@@ -268,7 +275,10 @@ export interface Oversight {
   block(recipientId: string, block: Block, follow?: Follow): Promise<void>;
   /** Ends the block. True if there was one. */
   unblock(recipientId: string, follow?: Follow): Promise<boolean>;
-  /** Stores quiet hours for this recipient, in place of the limiter's: no slot lies in them. Without any, no time is quiet. */
+  /**
+   * Stores quiet hours for this recipient, in place of the limiter's own: no slot lies in them. Hours without a window mean no
+   * quiet time.
+   */
   quiet(recipientId: string, hours: QuietHours, follow?: Follow): Promise<void>;
   /** Removes the stored quiet hours: the limiter's are in force again. True if there were any. */
   unquiet(recipientId: string, follow?: Follow): Promise<boolean>;
@@ -283,60 +293,69 @@ export interface Oversight {
 
 /** An ask of a notification that waits together with others of its recipient. */
 export interface Join {
-  /** `latest`: only the newest goes, in the slot of the oldest. `digest`: one goes for all. */
+  /** `latest`: only the newest notification is sent, in the slot of the oldest. `digest`: one is sent for all. */
   readonly kind: 'latest' | 'digest';
-  /** What waits under the same key waits together. */
+  /** Notifications of the recipient that wait under the same key wait together. */
   readonly key: string;
-  /** The age of the notification: epoch milliseconds. A later one takes the place of an earlier one. */
+  /**
+   * The age of the notification: epoch milliseconds. Of two notifications, the one with the later time takes the place of the
+   * other.
+   */
   readonly at: number;
-  /** When it expires, epoch milliseconds: it does not join a digest that may expire before it. Default: never. */
+  /** When the notification expires, epoch milliseconds: it does not join a digest that may expire before it. Default: never. */
   readonly expires?: number | undefined;
   /** At most so many notifications are in one digest. */
   readonly max: number;
 }
 
-/** The id of such an ask is the notification's job id, `/` and a number: one notification has several asks. */
+/** An ask for a notification. The id is the notification's job id, `/` and a number, since one notification has several asks. */
 export interface WaitingAsk extends Ask {
-  /** With which others it waits if it is blocked. Default: alone. */
+  /** With which other notifications it waits if it is blocked. Default: with none. */
   readonly join?: Join | undefined;
   /** If it is refused it will be sent without a slot: then it is too late to cancel it. Default: false. */
   readonly claim?: boolean | undefined;
-  /** If it is refused in a quiet time, it waits for the end of that without a slot: `onUnslotted` tells of it. Default: false. */
+  /**
+   * If it is refused in a quiet time, it waits without a slot for the end of that, and is reported by `onUnslotted`. Default:
+   * false.
+   */
   readonly untilAwake?: boolean | undefined;
   /**
-   * When the notification was enqueued first: epoch milliseconds. With its job id that names the notification, since an id may be used
-   * again, and a replay is the same notification.
+   * When the notification was enqueued first: epoch milliseconds. Together with the job id this names the notification: an id
+   * alone may be used again, and a replay has another job id but is the same notification.
    */
   readonly enqueuedAt?: number | undefined;
 }
 
-/** A notification that ends, under the id of its next ask. */
+/** A notification that ends, named by the id of its next ask. */
 export interface Ending extends SlotId {
-  /** As in its asks. */
+  /** As `enqueuedAt` in the asks of this notification. */
   readonly enqueuedAt: number;
-  /** `unseen`: it becomes a dead letter, and certainly nobody was alerted, so parts of its digest may be sent without it. */
+  /**
+   * `dead`: it becomes a dead letter. `unseen`: it does, and certainly nobody was alerted, so parts of its digest may be sent
+   * without it.
+   */
   readonly how: 'ended' | 'dead' | 'unseen';
 }
 
 /** What became of all that a notification held. */
 export interface Released {
-  /** It had a slot ahead, which is free now. */
+  /** The notification had a slot ahead, which is free now. */
   readonly hadSlot: boolean;
-  /** The ask that leads its digest from now on, with its slot; absent if none does, or if that has no slot. */
+  /** The ask that leads its digest from now on, with the slot; absent if none does, or if that ask has no slot. */
   readonly leader?: SlotView;
-  /** Nobody else leads its digest: what that is made of. Absent for none. */
+  /** What its digest is made of, if no other notification leads that. Absent for none. */
   readonly digest?: Digest;
 }
 
-/** The notification ends without being sent. It gets the same answer whenever it asks, until that is forgotten. */
+/** The notification ends without being sent. It gets this answer whenever it asks, until `forget`. */
 export interface NotToBeSent {
   /** It is not to be sent. */
   readonly kind: 'ended';
-  /** It was canceled; a newer one took its slot; or it is a part of a digest that has gone. */
+  /** `canceled`; `superseded`: a newer notification took its slot; `merged`: it is a part of a digest that was sent. */
   readonly how: 'canceled' | 'superseded' | 'merged';
-  /** The job of the newer one, or of the digest; absent for `canceled`. */
+  /** The job of that newer notification, or of the digest; absent for `canceled`. */
   readonly by?: string;
-  /** It gave back a slot that lay ahead: those behind it may move up. */
+  /** It gave back a slot that lay ahead, so the reservations behind it may move up. */
   readonly gaveBackSlot: boolean;
 }
 
@@ -345,22 +364,25 @@ export type Digest = DeadDigest;
 
 /** A limiter whose asks may wait together, and be canceled (canceller.ts). */
 export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
-  /** Asks for a slot. An admission of a digest says what it is made of. */
+  /** Asks for a slot. The admission of a digest says what the digest is made of. */
   admit(ask: WaitingAsk): Promise<(Admission & { readonly digest?: Digest }) | NotToBeSent>;
   /**
-   * Gives back all that a notification holds while it waits, or hands it on: its slot ahead, and its place in a digest. To be called
-   * on every way out that does not lead through an admission. It is safe to repeat.
+   * Gives back, or hands on, everything that a notification holds while it waits: its slot ahead, and its place in a digest. To
+   * be called whenever a notification ends in another way than by an admission. It is safe to repeat.
    */
   release(ending: Ending): Promise<Released>;
-  /** The job has ended for good, so nobody asks any more how it ends, or what its digest is made of. It is safe to repeat. */
+  /**
+   * The job has ended for good, so the limiter no longer needs to remember how it ended, or what its digest was made of. It is
+   * safe to repeat.
+   */
   forget(ending: Omit<Ending, 'how'>): Promise<void>;
-  /** Gives each reservation of the recipient the earliest slot that is free, in their order. */
+  /** Gives each reservation of the recipient the earliest slot that is free, in the order of the reservations. */
   moveUp(recipientId: string, follow: Follow): Promise<void>;
 }
 
 /**
- * What makes a limiter one of background pushes, or of Live Activities. It is apart from that of alerts: the same recipients,
- * under keys and rules of its own.
+ * The options that make a limiter one of background pushes, or of Live Activities. It is separate from the limiter of alerts:
+ * the same recipients, under keys and rules of its own.
  *
  * @param prefix the prefix of the limiter of alerts: `{pushpacer}` → `{pushpacer}:background`
  */
@@ -372,12 +394,12 @@ export function apartOptions(
   return { policy: { rules, minGapMs: 0 }, prefix: limiterPrefix(kind, prefix) };
 }
 
-/** `{pushpacer}` → `{pushpacer}:background`; that of alerts has no name of its own. */
+/** `{pushpacer}` → `{pushpacer}:background`; the limiter of alerts has the prefix itself. */
 export function limiterPrefix(kind: CountedAs, prefix: string): string {
   return kind === 'alert' ? prefix : `${prefix}:${kind}`;
 }
 
-/** One for each kind: `of` gets the prefix of its limiter. */
+/** Makes one value for each kind of limiter: `of` is called with that limiter's prefix. */
 export function forEachKind<T>(prefix: string, of: (limiterPrefix: string) => T): Readonly<Record<CountedAs, T>> {
   const made = (kind: CountedAs): T => of(limiterPrefix(kind, prefix));
   return { alert: made('alert'), background: made('background'), liveactivity: made('liveactivity') };

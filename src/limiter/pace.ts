@@ -14,26 +14,29 @@ export interface Limit {
 export interface Pace {
   readonly limits: readonly Limit[];
   /**
-   * The tolerance: how long after its slot an id may be sent without losing it. Most of the gap (of the shortest window if there
-   * is no gap): no other id comes back in that time, so nothing is lost by sending late. With the whole gap or more, all ids that
-   * wake at the same instant would be sent, and each would make the line later by a gap.
+   * The tolerance: how long after its slot an id may be sent without losing the slot. It is most of the gap (of the shortest
+   * window if there is no gap): no other id comes back in that time, so nothing is lost by sending late. If it were the whole
+   * gap or more, all ids that wake at the same instant would be sent, and each would make the line later by a gap.
    */
   readonly toleranceMs: number;
-  /** The longest window or gap: slots that were sent before it do not count any more. */
+  /** The longest window or gap, in milliseconds: older sent slots do not count any more. */
   readonly longestMs: number;
 }
 
 /** The share of the gap that an id may be late by. */
 const LATE_SHARE = 0.9;
-/** When an id is late, those behind it sleep in their workers for as long. So there is a bound. */
+/** When an id is late, the ids behind it sleep in their workers for as long. So the tolerance has a bound. */
 const MAX_TOLERANCE_MS = 2_000;
 /** An id that comes early sleeps in its worker until its slot. It comes early by the lead of its job (delivery/slot.ts), or a few ms more. */
 const MAX_EARLY_MS = 120;
-/** For this long an overdue reservation still makes newcomers wait behind it: the longest tolerance. */
+/** For this long an overdue reservation still makes newcomers wait behind it. It is as long as the longest tolerance. */
 export const GRACE_MS = 2_000;
 /** A reservation that is overdue by more than this is a no-show, and forgotten: its job was removed, or its worker died. */
 export const NO_SHOW_MS = 60_000;
-/** A sent slot that lies ahead of now by more than the longest window plus this is damage: the clock was set back since. */
+/**
+ * A sent slot that lies ahead of now by more than the longest window plus this is damage: the clock was set back after it was
+ * written.
+ */
 export const CLOCK_STEP_MS = 60_000;
 /**
  * How long before its slot an id may come back, and how far ahead a newcomer is admitted. Less than half the gap, so that no id
@@ -75,12 +78,12 @@ function workOut({ rules, minGapMs }: Policy): Pace {
 }
 
 /**
- * No slot is reserved in the last moment before a quiet time: most ids come late by less than this, and in the quiet time they
+ * No slot is reserved in this last moment before a quiet time: most ids come late by less than this, and in the quiet time they
  * may not be sent.
  */
 export const QUIET_EDGE_MS = 150;
 
-/** The first instant, `at` or later, that is not quiet. Each window counts `edgeMs` longer, at its beginning. */
+/** The first instant, `at` or later, that is not quiet. Each window begins `edgeMs` earlier. */
 export function awake(windows: readonly Window[], at: number, edgeMs: number): number {
   let instant = at;
   for (const { from, until } of windows) {
@@ -98,12 +101,12 @@ export function quietMsBetween(windows: readonly Window[], from: number, until: 
 }
 
 const DAY_MS = 86_400_000;
-/** Windows are computed for so long before and after now. The clock of the limiter may differ by a day. */
+/** For how long before and after now quiet times are computed. The limiter's clock may differ by a day. */
 const BEHIND_MS = DAY_MS;
 const AHEAD_MS = 10 * DAY_MS;
-/** They are computed anew after this. */
+/** The quiet times are computed anew after this. */
 const FRESH_MS = DAY_MS / 2;
-/** The most texts whose windows are remembered; a worker sees as many as its recipients have different quiet hours. */
+/** How many texts are remembered with their windows at most; a worker sees as many as its recipients have different quiet hours. */
 const MOST_TEXTS = 10_000;
 
 /** The windows of quiet hours around now. */
@@ -116,11 +119,11 @@ export interface Quiet {
 export interface QuietClock {
   /** The windows around `now`; computed at most twice a day. */
   of(hours: QuietHours, now: number): Quiet;
-  /** The same for quiet hours that are written as JSON. */
+  /** As `of`, for quiet hours that are written as JSON. */
   ofText(text: string, now: number): Quiet;
 }
 
-/** Text that is not usable was not written by pushpacer: no time is quiet then, so that its recipient still gets alerts. */
+/** Text that is not usable was not written by pushpacer. Then no time is quiet, so that the recipient still gets alerts. */
 function windowsOf(text: string, now: number): Window[] {
   const hours = JSON.parse(text) as QuietHours;
   return quietFaults(hours).length > 0 ? [] : quietWindows(hours, now - BEHIND_MS, now + AHEAD_MS);
@@ -152,7 +155,7 @@ export function createQuietClock(): QuietClock {
   };
 }
 
-/** Of a refusal: the time until the quiet time ends that is now. */
+/** A field of a refusal: if it is quiet now, the milliseconds until this quiet time ends. */
 export function quietLeft(windows: readonly Window[], now: number): { readonly quietMs?: number } {
   const quietMs = awake(windows, now, 0) - now;
   return quietMs > 0 ? { quietMs } : {};
@@ -163,11 +166,11 @@ interface WaitIn {
   readonly limits: readonly Limit[];
   /** The sent slots, oldest first. */
   readonly sent: readonly { readonly at: number }[];
-  /** How many are before the id here. */
+  /** How many ids are before this id here. */
   readonly before: number;
 }
 
-/** The causes beside limits. */
+/** The causes of a wait that are not limits. */
 export interface Moment {
   readonly now: number;
   /** Absent if the recipient is not blocked now. */
@@ -177,8 +180,8 @@ export interface Moment {
 }
 
 /**
- * The longest cause of a wait until `at`, as `causeOf` in instants.lua: the block, quiet time, or the limit that alone would make an
- * id wait longest behind those that are before it. The first limit if nothing makes it wait.
+ * The longest cause of a wait until `at`, as `causeOf` in instants.lua: the block, quiet time, or the limit that alone would
+ * make the id wait longest behind the ids before it. The first limit if nothing makes it wait.
  *
  * @param quietMs how much quiet time counts; by default all of it until `at`
  */
@@ -203,7 +206,7 @@ export function causeOf(
   return isBlock ? { rule: 'block', ruleUntil: blockedUntil } : { rule: rule ?? 'none' };
 }
 
-/** The quiet times are the cause: the answer names the last one that begins before the slot. */
+/** The cause if quiet time is the longest one: it names the end of the last quiet time that begins before the slot. */
 export function quietCause(quiet: readonly Window[], at: number): Pick<Cause, 'rule' | 'ruleUntil'> {
   const ruleUntil = quiet.findLast(({ from }) => from < at)?.until;
   return { rule: 'quiet', ...(ruleUntil !== undefined && { ruleUntil }) };

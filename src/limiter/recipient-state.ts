@@ -3,7 +3,8 @@ import type { QuietHours } from '../domain/quiet-hours.ts';
 import type { Admission, Block, Cause, Inspection, Moved, SlotView } from './limiter.ts';
 import { awake, causeOf, GRACE_MS, paceOf, QUIET_EDGE_MS, type Limit, type Moment } from './pace.ts';
 
-// What both limiters do with everything that is stored about a recipient: plan its reservations anew, say why each waits, show it.
+// What both limiters do with everything that is stored about a recipient: plan its reservations anew, say why each waits, and
+// show it.
 
 /** What is stored about a recipient and in force now. */
 export interface RecipientState extends Moment {
@@ -39,18 +40,18 @@ export interface Scope {
 /** The slots of one scope, each list oldest first. An id is in one list at most. */
 export interface Slots {
   readonly sent: readonly Slot[];
-  /** In line. The overall scope has all of them, a category its own ones. */
+  /** Reservations in line. The overall scope has those of all categories, a category only its own. */
   readonly reserved: readonly Slot[];
-  /** Held back by this category: not in the overall line yet. Empty in the overall scope. */
+  /** Slots that this category holds back: they are not in the overall line yet. Empty in the overall scope. */
   readonly heldBack: readonly Slot[];
 }
 
 /** An instant that is taken. */
 export interface Slot {
   readonly at: number;
-  /** As it is stored. Absent for a mark, which counts a blocked ask as sent (`countBlocked`). */
+  /** The id as it is stored. Absent for a mark, which counts a blocked ask as sent (`countBlocked`). */
   readonly id?: string;
-  /** For a mark of the limiter in memory: the id of its ask. One id has at most one mark at one instant. */
+  /** For a mark of the memory limiter: the id of its ask. One id has at most one mark at one instant. */
   readonly markOf?: string;
 }
 
@@ -70,9 +71,9 @@ export interface Replanned extends Waiting {
 }
 
 /**
- * Gives every reservation its earliest slot, in their order, as if all asked now one after the other: later if the limits have
- * become stricter, earlier if looser, but not earlier than now plus `leadMs`. An overdue reservation keeps its slot if the limits
- * allow it. Takes O(n log n) for n reservations, times the number of limits.
+ * Gives every reservation its earliest slot, in their order, as if all asked now one after the other: a later slot if the
+ * limits have become stricter, an earlier one if looser, but none earlier than now plus `leadMs`. An overdue reservation keeps
+ * its slot if the limits allow that. Takes O(n log n) for n reservations, times the number of limits.
  */
 export function replan(state: RecipientState, leadMs: number): Replanned[] {
   const { now, blockedUntil = -Infinity, quiet, scopes } = state;
@@ -97,7 +98,7 @@ export function replan(state: RecipientState, leadMs: number): Replanned[] {
   return withCauses(places, state);
 }
 
-/** All reservations, by slot, each id once. At one slot those held back come last. */
+/** All reservations, by slot, each id once. Of those with the same slot, the held-back ones come last. */
 export function waitingIn([overall, ...categories]: RecipientState['scopes']): Waiting[] {
   const ofCategory = new Map(categories.flatMap((scope) => scope.slots.reserved.map(({ id }) => [id, scope] as const)));
   const inLine = overall.slots.reserved.map(({ id = '', at }) => ({
@@ -106,14 +107,14 @@ export function waitingIn([overall, ...categories]: RecipientState['scopes']): W
     own: ofCategory.get(id),
     isHeldBack: false,
   }));
-  const known = new Set(inLine.map(({ id }) => id)); // one that joined the line while it was read may be in both lists
+  const known = new Set(inLine.map(({ id }) => id)); // an id that joined the line while the sets were read may be in both lists
   const heldBack = categories.flatMap((own) =>
     own.slots.heldBack.map(({ id = '', at }) => ({ id, at, own, isHeldBack: true })).filter(({ id }) => !known.has(id)),
   );
   return [...inLine, ...heldBack].sort((a, b) => a.at - b.at);
 }
 
-/** With the reason why each waits for so long. */
+/** The reservations, each with the cause of its wait. */
 export function withCauses<W extends Waiting>(
   waiting: readonly W[],
   state: RecipientState,
@@ -123,7 +124,7 @@ export function withCauses<W extends Waiting>(
   const earlier = new Map<Scope, number>();
   const count = (scope: Scope): number => earlier.get(scope) ?? 0;
   const causes = new Map<W, Cause>();
-  let uncounted: W[] = []; // those of the same slot are not before each other
+  let uncounted: W[] = []; // reservations at the same slot are not before each other
   for (const each of waiting.toSorted((a, b) => a.at - b.at)) {
     if (uncounted[0]?.at !== each.at) {
       for (const { at, own, isHeldBack } of uncounted) {
@@ -144,7 +145,7 @@ export function withCauses<W extends Waiting>(
   return waiting.map((each) => ({ ...each, cause: causes.get(each) ?? { rule: 'none', before: 0 } }));
 }
 
-/** The overall limits of an id of this category. */
+/** The overall limits that hold for an id of this category. */
 export function limitsFor(own: Scope | undefined, { limits }: Scope): readonly Limit[] {
   return limits.filter(({ name }) => own?.exempt?.includes(name === 'gap' ? 'gap' : 'rules') !== true);
 }
@@ -165,7 +166,7 @@ class Line {
     this.#instants = sent.map(({ at }) => at);
   }
 
-  /** The first instant, `from` or later, that the limits allow behind all placed slots. */
+  /** The first instant, `from` or later, that the limits allow behind all slots placed so far. */
   free(from: number): number {
     const ends = this.#limits.map(({ max, perMs }) => (this.#instants.at(-max) ?? -Infinity) + perMs);
     return Math.max(from, this.#last, ...ends);
@@ -179,10 +180,10 @@ class Line {
   }
 }
 
-/** The id of a stored one; undefined if only its digest is stored. */
+/** The id of a stored entry; undefined if only its digest is stored. */
 type IdOf = (stored: string) => string | undefined;
 
-/** What to report: a reservation that changed its scope but not its slot is left out. */
+/** The reservations to report: one that changed its scope but not its slot is left out. */
 export function movedOf(places: readonly Replanned[], idOf: IdOf): Moved[] {
   return movesOf(
     places.filter(({ at, wasAt }) => at !== wasAt),
@@ -190,7 +191,7 @@ export function movedOf(places: readonly Replanned[], idOf: IdOf): Moved[] {
   );
 }
 
-/** The same for all of them. */
+/** As `movedOf`, for all reservations. */
 export function movesOf(places: readonly Replanned[], idOf: IdOf): Moved[] {
   return places.map(({ at, wasAt: from, own, cause, ...slot }) => {
     const { id } = viewOf({ at, id: slot.id }, idOf);
@@ -206,7 +207,7 @@ interface InspectOptions {
   readonly timesOf: (id: string) => number;
 }
 
-/** What an operator sees. `next`: the answer that a newcomer would get. */
+/** What an operator sees of a recipient. `next`: the answer that a newcomer would get. */
 export function inspectionOf(
   state: RecipientState,
   next: Admission,

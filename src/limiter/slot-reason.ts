@@ -10,14 +10,14 @@ import {
   type Slot,
 } from './recipient-state.ts';
 
-/** Why one reservation has the slot that it has, for people who ask. Instants are epoch milliseconds on the limiter's clock. */
+/** Why one reservation has its slot, for `pushpacer why`. Instants are epoch milliseconds on the limiter's clock. */
 export interface SlotReason extends Cause {
   readonly now: number;
-  /** Its slot. */
+  /** The slot of the reservation. */
   readonly at: number;
-  /** What fixes the slot: it could not be earlier because of this. Absent if the limits would allow an earlier one by now. */
+  /** What fixes the slot: it could not be earlier because of this. Absent if by now the limits would allow an earlier slot. */
   readonly fixed?: LimitReason | EndReason;
-  /** The limit that `rule` names, if another thing fixes the slot. */
+  /** The limit that `rule` names, if something else fixes the slot. */
   readonly longest?: LimitReason;
   readonly block?: Block;
   /** It has overtaken others of normal priority, and is not overtaken itself. */
@@ -43,15 +43,15 @@ export interface EndReason {
 /** The slot of another notification. */
 export interface SlotBefore {
   readonly at: number;
-  /** Whether it was sent; else it waits too. */
+  /** Whether it was sent; if not, it is a reservation too. */
   readonly isSent: boolean;
-  /** As the limiter stores it: the id of an ask, or for most sent ones only a hash of it. */
+  /** As the limiter stores it: the id of an ask, or for most sent slots only a hash of that id. */
   readonly entry?: string;
 }
 
 /**
- * What ends within this much of a slot, before or after it, counts as the reason of the slot. The two need not be equal: a send may be late
- * by some milliseconds, and what waits behind it keeps its slots.
+ * A window, block or quiet time that ends within this much of a slot, before or after it, counts as the reason of the slot. The
+ * two instants need not be equal: a send may be late by some milliseconds, and the reservations behind it keep their slots.
  */
 const NEAR_MS = 1_000;
 
@@ -69,7 +69,7 @@ export function slotReasonOf(state: RecipientState, entry: string): SlotReason |
   const inLine = ahead.filter((each) => !each.isHeldBack);
   const ofCategory = ahead.filter((each) => each.own === own.own);
   const reasons = [
-    // One that its category holds back is not in the overall line yet, so only what was sent counts for it there.
+    // If its category holds the id back, it is not in the overall line yet: there only sent slots count for it.
     ...limitReasons(limitsFor(own.own, overall), overall, isHeldBack ? [] : inLine),
     ...(own.own === undefined ? [] : limitReasons(own.own.limits, own.own, ofCategory)),
   ];
@@ -96,8 +96,8 @@ export function slotReasonOf(state: RecipientState, entry: string): SlotReason |
 }
 
 /**
- * The sent slot behind which one at `at` had to stay by this rule: of 10 in a minute the tenth one before. Undefined where it is not
- * kept any more, or the rule is no limit.
+ * The sent slot behind which a slot at `at` had to stay by this rule: for 10 in a minute, the tenth one before `at`. Undefined
+ * if it is not kept any more, or the rule is no limit.
  */
 export function sentBefore({ scopes }: RecipientState, rule: string, at: number): SlotBefore | undefined {
   for (const { limits, slots } of scopes) {
@@ -110,7 +110,7 @@ export function sentBefore({ scopes }: RecipientState, rule: string, at: number)
   return undefined;
 }
 
-/** Of each limit the slot that has to leave its window: of 10 in a minute the tenth one before. */
+/** For each limit, the slot that has to leave its window first: for 10 in a minute, the tenth one before. */
 function limitReasons(limits: readonly Limit[], { slots }: Scope, ahead: readonly Slot[]): LimitReason[] {
   const before: SlotBefore[] = [
     ...slots.sent.map((slot) => ({ at: slot.at, isSent: true, ...(slot.id !== undefined && { entry: slot.id }) })),

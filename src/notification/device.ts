@@ -3,7 +3,7 @@ import { DEVICE_KINDS } from './devices/devices.ts';
 import { isObject } from '../domain/json.ts';
 import type { Device, Platform } from './types.ts';
 
-/** By the platform. `never`: each takes the devices of its own platform alone. */
+/** The readers of a platform's devices. `never`: each reader takes only devices of its own platform. */
 interface Reader {
   tokenOf(device: never): string;
   hostOf?(device: never): string;
@@ -12,7 +12,7 @@ const READERS: ReadonlyMap<string, Reader> = new Map(
   DEVICE_KINDS.map((kind) => [kind.schema.shape.platform.value, kind] as const),
 );
 
-/** What a provider identifies a device by: a token, or the endpoint of a web push subscription. It is secret. */
+/** By what a provider knows a device: its token, or the endpoint of a web push subscription. It is secret. */
 export function tokenOf(device: Device): string {
   return READERS.get(device.platform)?.tokenOf(device as never) ?? '';
 }
@@ -22,21 +22,21 @@ export function serviceOfDevice(device: Device): Service {
   return serviceOf(accountOf(device), READERS.get(device.platform)?.hostOf?.(device as never));
 }
 
-/** For which devices a notification is, in few words: for the log, the metrics and the stream of outcomes. */
+/** To which devices a notification goes, in short form: for the log, the metrics and the stream of outcomes. */
 export interface Target {
-  /** The platforms of its devices, in the order of the alphabet: `fcm`, `apns,fcm`. Absent if no device can be read. */
+  /** The platforms of its devices, in alphabetical order: `fcm`, `apns,fcm`. Absent if no device can be read. */
   readonly platform?: string;
-  /** The app of APPS_FILE that they belong to, or `SEVERAL_APPS`. Absent for the app of the environment. */
+  /** The app of APPS_FILE to which the devices belong, or `SEVERAL_APPS`. Absent for the app of the environment. */
   readonly app?: string;
 }
 
 /** The value of `app` if the devices belong to more than one app. No app's name has a space. */
 export const SEVERAL_APPS = 'several apps';
-/** A notification has at most 20 devices; what is invalid may list more. */
+/** A notification has at most 20 devices; an invalid one may list more. */
 const MOST_DEVICES = 20;
 const LONGEST_APP = 64;
 
-/** The target of a notification, or of what a job has in place of one: anything that was enqueued. */
+/** The target of a notification, or of whatever was enqueued in place of one. */
 export function targetOf(data: unknown): Target {
   const listed = isObject(data) ? data['devices'] : undefined;
   const devices = (Array.isArray(listed) ? listed.slice(0, MOST_DEVICES) : []).filter(isOfPlatform);
@@ -62,8 +62,8 @@ export const SECRET_DEVICE_FIELDS: readonly string[] = [
 ].filter((field) => field !== 'platform' && field !== 'app');
 
 /**
- * An app on a platform: what has credentials, a quota and a circuit breaker of its own. `apns` is the app of the environment,
- * `apns~teacher` another one. It is a part of Redis keys, and neither a platform nor an app's name contains a `~`.
+ * An app on a platform: it has credentials, a quota and circuit breakers of its own. `apns` is the app of the environment,
+ * `apns~teacher` another one. It is a part of Redis keys; neither a platform nor an app's name contains a `~`.
  */
 export type Account = Platform | `${Platform}~${string}`;
 
@@ -73,8 +73,8 @@ export function accountOf({ platform, app }: { platform: Platform; app?: string 
 }
 
 /**
- * What a circuit breaker is for: an account; on a platform whose devices name their servers (web push), one server of it:
- * `webpush@fcm.googleapis.com`. Neither an account nor a host contains an `@`.
+ * What has a circuit breaker of its own: an account, or on a platform whose devices name their servers (web push), one server
+ * of an account: `webpush@fcm.googleapis.com`. Neither an account nor a host contains an `@`.
  */
 export type Service = Account | `${Account}@${string}`;
 
@@ -110,10 +110,10 @@ export function accountIn(service: Service): Account {
 const NAMESPACE = Buffer.from('5f1c7a0e9b5d4e0c8d3a6c2f7be41d90', 'hex');
 
 /**
- * The same UUID for every attempt at one device of a notification, even after a crash: `pushId('msg-8841', 0)`.
- * A UUID of version 5 (RFC 9562, section 5.5). A notification's id contains no `#`, so two pairs never hash the same name.
+ * The push id: the same UUID for every attempt at one device of a notification, even after a crash: `pushId('msg-8841', 0)`. It
+ * is a UUID of version 5 (RFC 9562, section 5.5). A notification's id contains no `#`, so no two pairs hash the same name.
  *
- * @param deviceIndex the device's place in the notification's `devices`, from 0
+ * @param deviceIndex the index of the device in the notification's `devices`
  */
 export function pushId(notificationId: string, deviceIndex: number): string {
   const sha1 = hash('sha1', Buffer.concat([NAMESPACE, Buffer.from(`${notificationId}#${deviceIndex}`)]), 'hex');

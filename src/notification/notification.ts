@@ -16,19 +16,19 @@ export type * from './types.ts';
 /** The answer of `parseNotification`: the checked notification, or everything that is wrong with it. */
 export type ParsedNotification =
   | {
-      /** The value fits. */
+      /** The value is a valid notification. */
       readonly ok: true;
       /** The same notification with its defaults. */
       readonly notification: Notification;
     }
   | {
-      /** The value does not fit. */
+      /** The value is not a valid notification. */
       readonly ok: false;
-      /** One or more; after 20 the rest is only counted, in a last fault. */
+      /** One fault or more; after 20 the others are only counted, in a last fault. */
       readonly faults: readonly Fault[];
     };
 
-/** A list of faults is cut after this many; the rest is only counted. */
+/** A list of faults is cut after this many; the others are only counted. */
 const MAX_FAULTS = 20;
 
 /** Checks any value against the schema. Reports every fault at once; no fault shows a token or a text of the alert. */
@@ -61,15 +61,15 @@ const PROTO_FAULT: Fault = {
   found: 'one',
 };
 
-/** zod drops such a key and reports nothing. */
+/** Whether `data` has a key `__proto__`: zod drops such a key and reports nothing. */
 function hasProto(raw: unknown): boolean {
   const data = valueAt(raw, 'data');
   return isObject(data) && Object.hasOwn(data, '__proto__');
 }
 
 /**
- * Values that no fault, log line or error may repeat: tokens, the texts of the alert, and what the app gets beside them. A
- * malformed job may have them in the wrong place, so also: data that is plain text, a token in place of a device, a token in
+ * Values that no fault, log line or error may repeat: tokens, the texts of the alert, and the data for the app. A malformed job
+ * may have them in the wrong place, so these are private too: data that is plain text, a token in place of a device, a token in
  * place of its platform.
  */
 function isPrivate([field, inner, ...rest]: readonly PropertyKey[], value: unknown): boolean {
@@ -91,7 +91,7 @@ function isPrivate([field, inner, ...rest]: readonly PropertyKey[], value: unkno
 
 const PRIVATE_FIELDS: ReadonlySet<PropertyKey> = new Set(['alert', 'data', 'imageUrl', 'webpush']);
 
-/** The fields at each place of a notification; places in `devices` have no index. */
+/** The fields at each place of a notification. The place `devices` stands for every entry of that list. */
 const FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
   ['', Object.keys(notificationSchema.shape)],
   ['devices', [...new Set(DEVICE_KINDS.flatMap(({ schema }) => Object.keys(schema.shape)))]],
@@ -107,12 +107,12 @@ const FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
 ]);
 
 /**
- * The field that was probably meant by an unknown one: a near name at the same place (`treadId` in `apns` → `threadId`),
- * otherwise the same name at another place (`channelId` → `android.channelId`).
+ * The field that the producer probably meant by an unknown one: a similar name at the same place (`treadId` in `apns` →
+ * `threadId`), otherwise the same name at another place (`channelId` → `android.channelId`).
  */
 function meantField(place: readonly PropertyKey[], name: string): string | undefined {
   const here = place.filter((part) => typeof part !== 'number').join('.');
-  // A device of another platform may have the field, so that it is among those of this place.
+  // The fields of a device are those of all platforms, so the unknown name may be a field of another platform.
   const others = (FIELDS.get(here) ?? []).filter((field) => field !== name);
   return nearest(name, others) ?? elsewhere(name, here);
 }
@@ -126,22 +126,22 @@ function elsewhere(name: string, here: string): string | undefined {
   return undefined;
 }
 
-/** What is to be canceled: one notification by its id, or all that wait for a recipient under a cancellation key. */
+/** Which notifications to cancel: one by its id, or all that wait for a recipient under a cancellation key. */
 export type CancelTarget =
   | {
-      /** The id that the notification was enqueued with. */
+      /** The id with which the notification was enqueued. */
       readonly id: string;
     }
   | {
       /** The recipient of the notifications. */
       readonly recipientId: string;
-      /** The `cancellationKey` that they were enqueued with. */
+      /** The `cancellationKey` with which they were enqueued. */
       readonly cancellationKey: string;
     };
 
-/** What came of a cancel. */
+/** The result of a cancel. */
 export interface Canceled {
-  /** How many notifications are canceled: they will not be sent. Those that were canceled before count again. */
+  /** How many notifications are canceled: they will not be sent. Those that were canceled before are counted again. */
   readonly canceled: number;
   /** How many cannot be canceled any more: they are being sent, may have alerted a device, or have ended. */
   readonly tooLate: number;
@@ -151,7 +151,7 @@ const { id, recipientId, cancellationKey } = notificationSchema.shape;
 const byIdSchema = z.strictObject({ id });
 const byKeySchema = z.strictObject({ recipientId, cancellationKey: cancellationKey.unwrap() });
 
-/** Checks what a producer, or a job named `cancel`, gives. */
+/** Checks the target that a producer gives, or the data of a job named `cancel`. */
 export function parseCancelTarget(
   raw: unknown,
 ): { readonly ok: true; readonly target: CancelTarget } | { readonly ok: false; readonly faults: readonly Fault[] } {

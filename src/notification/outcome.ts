@@ -10,12 +10,12 @@ import type { LetterStory } from './story.ts';
 export const TROUBLES = ['auth', 'configuration', 'quota', 'outage'] as const;
 export type Trouble = (typeof TROUBLES)[number];
 
-/** Whether the trouble lasts until an operator does something about it. */
+/** Whether the trouble lasts until an operator corrects something. */
 export function needsOperator(trouble: Trouble | undefined): boolean {
   return trouble === 'auth' || trouble === 'configuration';
 }
 
-/** Why a notification cannot be delivered as it is. docs/errors.md says of each what to do. */
+/** Why a notification cannot be delivered as it is. docs/errors.md says for each reason what to do. */
 export const DEAD_LETTER_REASONS = [
   'invalid',
   'unregistered',
@@ -53,8 +53,8 @@ export type OutcomeName = (typeof OUTCOMES)[number];
  * | expired     | completed                      | —        |
  * | dropped     | completed                      | —        |
  * | canceled    | completed                      | —        |
- * | superseded  | completed: a newer one goes in its slot | — |
- * | merged      | completed: it is a part of a digest that has gone | — |
+ * | superseded  | completed: a newer one is sent in its slot | — |
+ * | merged      | completed: it is a part of a digest that was sent | — |
  * | requeued    | delayed until its slot         | +0       |
  * | deferred    | delayed until the cause may be gone; logged and counted as `held` | +0 |
  * | retried     | delayed by the backoff         | +1       |
@@ -67,12 +67,12 @@ export type Result =
   | { readonly kind: 'expired' }
   | { readonly kind: 'dropped'; readonly rule: string }
   | { readonly kind: 'canceled' }
-  /** `by`: the id of the newer notification, or of the one that goes as the digest. */
+  /** `by`: the id of the newer notification, or of the notification that is sent as the digest. */
   | { readonly kind: 'superseded' | 'merged'; readonly by: string }
   /**
-   * `waitMs`: until its slot. `delayMs`: until a worker takes the job again, which is a little before the slot. `rule`: the longest
-   * cause of the wait; `ruleUntil`: when the block or the quiet time ends, epoch milliseconds; `before`: how many are before it in
-   * its line.
+   * `waitMs`: until its slot. `delayMs`: until a worker takes the job again, which is a little before the slot. `rule`: the
+   * longest cause of the wait; `ruleUntil`: when the block or the quiet time ends, epoch milliseconds; `before`: how many
+   * notifications are before it in its line.
    */
   | ({ readonly kind: 'requeued'; readonly delayMs: number } & Waited)
   | { readonly kind: 'deferred'; readonly waitMs: number; readonly code: string }
@@ -80,7 +80,7 @@ export type Result =
   | { readonly kind: 'retried'; readonly waitMs: number; readonly code: string }
   | { readonly kind: 'dead-letter'; readonly reason: DeadLetterReason; readonly message: string };
 
-/** The name of a result in the log, in metrics and in traces: that of the outcome, where it is one. */
+/** The name of a result in the log, in metrics and in traces: the name of the outcome, if the result is one. */
 export function resultName({ kind }: Result): Exclude<Result['kind'], 'dead-letter'> | 'dead-lettered' {
   return kind === 'dead-letter' ? 'dead-lettered' : kind;
 }
@@ -93,7 +93,7 @@ export interface Waited {
   readonly before?: number | undefined;
 }
 
-/** One failed attempt, as it is kept in a dead letter. Never holds a token. */
+/** One failed try, as a dead letter lists it. Never contains a token. */
 export interface FailedAttempt {
   /** Epoch milliseconds. */
   readonly at: number;
@@ -105,19 +105,19 @@ export interface FailedAttempt {
 
 /** What a digest that became a dead letter is made of. */
 export interface DeadDigest {
-  /** How many notifications; those but one have ended as `merged`. */
+  /** How many notifications it stands for; all of them but one have ended as `merged`. */
   readonly count: number;
-  /** Whether its own text is one of them: false only if an earlier version canceled it. */
+  /** Whether the text of the leader itself is one of them: false only if it was canceled under an earlier version. */
   readonly own: boolean;
 }
 
 /** The data of a job of the dead-letter queue. */
 export interface DeadLetter {
-  /** Exactly as the producer enqueued it, even if it was invalid. */
+  /** The notification exactly as the producer enqueued it, even if it was invalid. */
   readonly notification: unknown;
   /** Why it cannot be delivered. */
   readonly reason: DeadLetterReason;
-  /** What went wrong, for people to read; after each `<` what caused that. Never holds a token. */
+  /** What went wrong, for people to read; after each `<` stands the cause of what is before. Never contains a token. */
   readonly message: string;
   /** The newest 100 failed attempts, the newest last. */
   readonly attempts: readonly FailedAttempt[];
@@ -127,11 +127,11 @@ export interface DeadLetter {
   readonly enqueuedAt?: number;
   /** How often it was replayed before. */
   readonly generation: number;
-  /** It is a digest that was tried: a replay sends it for all that are in it. Absent for a notification alone. */
+  /** What it is made of, if it is a digest that was tried: a replay sends it for all of these. Absent for a notification alone. */
   readonly digest?: DeadDigest;
   /** The devices that were alerted before the rest failed (`apns#0`): a replay skips them. Absent if none was. */
   readonly delivered?: readonly string[];
-  /** Its story so far; absent if none was recorded, and nobody said who enqueued it, or in which trace. */
+  /** Its story so far; absent if no pass was recorded, and it is not known who enqueued it or in which trace. */
   readonly story?: LetterStory;
 }
 
@@ -141,22 +141,22 @@ export type DeviceState = 'delivered' | DeadLetterReason;
 /** What a completed job returns. BullMQ keeps it with the job, and `producer.status` reads it. */
 export interface Completion {
   readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
-  /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
+  /** For `superseded` and `merged`: the id of the notification that is sent in its place. */
   readonly by?: string;
-  /** Delivered without sound, vibration or banner, because its producer chose that for the case that it is blocked. Absent otherwise. */
+  /** Delivered without sound, vibration or banner, because its producer chose that for a blocked notification. Absent otherwise. */
   readonly silenced?: true;
-  /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
+  /** When the first device accepted it: epoch milliseconds. Absent if none did. */
   readonly sentAt?: number;
-  /** By label, such as `apns#0`; a device that is not here was not tried to an end. */
+  /** How each device ended, by label, such as `apns#0`; a device that did not end is absent. */
   readonly devices: Readonly<Record<string, DeviceState>>;
-  /** The delivery attempts, with the one that ended it. Absent if an older worker wrote it. */
+  /** How many attempts there were, with the one that ended the notification. Absent if an older worker wrote it. */
   readonly attempts?: number;
 }
 
 /** What became of a notification: one entry of the stream of outcomes. docs/outcomes.md explains the fields. */
 export interface Outcome extends Target, Omit<Completion, 'outcome' | 'attempts'> {
   readonly id: string;
-  /** Absent where the notification has no usable one. */
+  /** Absent if the notification has no usable recipient. */
   readonly recipientId?: string;
   readonly category?: string;
   readonly outcome: OutcomeName;
@@ -170,12 +170,15 @@ export interface Outcome extends Target, Omit<Completion, 'outcome' | 'attempts'
   readonly waitMs: number;
 }
 
-/** Milliseconds from enqueuing to the first alert, or to the end without one. Clocks of machines differ, so it is never below 0. */
+/**
+ * Milliseconds from enqueuing to the first alert, or to the end without one. Never below 0, although the clocks of machines
+ * differ.
+ */
 export function waitOf(enqueuedAt: number, sentAt: number | undefined, endedAt: number): number {
   return Math.max(0, (sentAt ?? endedAt) - enqueuedAt);
 }
 
-/** The fields and values of its entry, in turn: `['id', 'msg-1', 'outcome', 'delivered', …]`. */
+/** The fields and values of an outcome's entry in the stream, in turn: `['id', 'msg-1', 'outcome', 'delivered', …]`. */
 export function outcomeFields({ devices, ...others }: Outcome): string[] {
   const fields = Object.entries(others).flatMap(([name, value]: [string, string | number | true | undefined]) =>
     value === undefined ? [] : [name, String(value)],
@@ -185,7 +188,10 @@ export function outcomeFields({ devices, ...others }: Outcome): string[] {
 
 const NUMBERS = ['generation', 'enqueuedAt', 'sentAt', 'waitMs'];
 
-/** What `outcomeFields` gave, as JSON has it; a field that this version does not know, or cannot read, stays a text. */
+/**
+ * The inverse of `outcomeFields`, with values as in JSON; a field that this version does not know, or cannot read, stays a
+ * text.
+ */
 export function readOutcome(fields: readonly string[]): Readonly<Record<string, unknown>> {
   const values = fields.flatMap((name, at) => {
     const text = fields[at + 1] ?? '';
@@ -197,18 +203,18 @@ export function readOutcome(fields: readonly string[]): Readonly<Record<string, 
   return Object.fromEntries(values) as Record<string, unknown>;
 }
 
-/** Whether some device may have been alerted, by what its job remembers. */
+/** Whether some device may have been alerted, judged by what the job remembers. */
 export function mayBeSeen({ devices = {}, ambiguous = 0, trying = [] }: Seen): boolean {
   const isSeen = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
   return isSeen || ambiguous > 0 || trying.length > 0;
 }
 
-/** The part of a job's progress that says it. */
+/** The fields of a job's progress from which `mayBeSeen` judges. */
 interface Seen {
   readonly devices?: Readonly<Record<string, unknown>>;
   readonly ambiguous?: number;
   readonly trying?: readonly string[] | undefined;
 }
 
-/** What a notification waits for that is put back for a worker with credentials for its devices; where else a rule stands. */
+/** Stands in place of a rule if a notification waits for a worker with credentials for its devices. */
 export const CREDENTIALS = 'credentials';

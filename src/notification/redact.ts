@@ -4,21 +4,21 @@ import { LIVE_ACTIVITY_EVENTS, PLATFORMS } from './schema.ts';
 const MAX_LENGTH = 300;
 /** Only this many characters of a text are looked at; the rest is cut off. */
 const MAX_READ = 2_000;
-/** Shorter values are not redacted: they reveal little, and taking out every "a" would make a message unreadable. */
+/** Values that are shorter than this are not redacted: they reveal little, and a message without any "a" could not be read. */
 const MIN_SECRET_LENGTH = 4;
-/** This many successive characters of a private text are enough to be taken out: a server may quote only a part. */
+/** A private text is taken out if this many successive characters of it appear: a server may quote only a part. */
 const RUN = 8;
 /** Long runs of characters that look like a token, a key or a JWT. */
 const TOKEN_LIKE = /[A-Za-z0-9_.~+/:=-]{60,}|[0-9a-fA-F]{32,}/g;
 const REDACTED = '[redacted]';
 
 /**
- * A message about a notification (from a provider, from Redis, of an unexpected error) without its tokens and without the
- * texts of its alert and data. Finds them whole or in part, in upper or lower case, and encoded as JSON, URL, base64 or
- * hexadecimal digits. The notification may be malformed: every text in the private fields is taken out.
+ * A message about a notification (from a provider, from Redis, of an unexpected error) without the notification's tokens and
+ * without the texts of its alert and data. Finds them whole or in part, in upper or lower case, and encoded as JSON, URL,
+ * base64 or hexadecimal digits. The notification may be malformed: every text in the private fields is taken out.
  */
 export function redact(text: string, notification: unknown): string {
-  if (isOversized(notification)) return REDACTED; // it holds too many texts to look for
+  if (isOversized(notification)) return REDACTED; // the notification contains too many texts to look for
   const words = text.slice(0, MAX_READ);
   const isPrivate = marksOf(lowerCase(words), privateForms(notification));
   if (!isPrivate.includes(1)) return withoutTokens(words);
@@ -40,11 +40,11 @@ const CREDENTIALS: readonly (readonly [pattern: RegExp, rest: string])[] = [
   // A JWT, or its beginning.
   [/\beyJ[\w-]{8,}(\.[\w-]*)*/gi, REDACTED],
   [/(\bBearer )[\w.~+/=-]+/gi, `$1${REDACTED}`],
-  // Redis repeats the arguments of a command that it does not know; up to the end of the line, in JSON too.
+  // Redis repeats the arguments of a command that it does not know. They are taken out up to the end of the line, in JSON too.
   [/(with args beginning with: )([^"\\\n]|\\[^n])*/g, `$1${REDACTED}`],
 ];
 
-/** A quick check, since it runs on every log line: a text without a match holds no credentials. */
+/** A quick check, since every log line is checked: a text that does not match contains no credentials. */
 const MAY_HOLD = /PRIVATE KEY|:\/\/|eyJ|bearer |with args beginning/i;
 
 /** Any text without credentials: private keys, passwords in URLs, bearer tokens, and command arguments that Redis repeats. */
@@ -68,7 +68,7 @@ const PRIVATE_FIELDS = [
 /** Words of the schema that private fields contain too, such as `apns` or `update`: they are not secret. */
 const PUBLIC_WORDS: ReadonlySet<string> = new Set([...PLATFORMS, ...LIVE_ACTIVITY_EVENTS]);
 
-/** Kept, because a notification has a message for each of its devices that is refused. */
+/** The forms are kept for each notification, because each of its devices that is refused has a message of its own. */
 const KNOWN_FORMS = new WeakMap<object, readonly string[]>();
 
 function privateForms(notification: unknown): readonly string[] {
@@ -102,15 +102,15 @@ function formsOf(text: string): string[] {
   return [...new Set([text, json, ascii, url, url.replaceAll('%20', '+'), ...encoded].map(lowerCase))];
 }
 
-/** Of a long form, only every `STRIDE`th place is looked up in the words: any `RUN` characters contain one such place. */
+/** In a long form, only every `STRIDE`th place is looked up in the words: any `RUN` characters contain one such place. */
 const GRAM = 3;
 const STRIDE = RUN - GRAM + 1;
 /** A power of two. */
 const HASHES = 0x10000;
 
 /**
- * Marks the characters of `words` that belong to a form: the whole of a short form, any `RUN` characters of a longer one. 20 tokens
- * of 4,096 characters have half a million characters in all forms, so most places are not looked at.
+ * Marks the characters of `words` that belong to a form: all of a short form, and any `RUN` characters of a longer one. 20
+ * tokens of 4,096 characters have half a million characters in all forms, so most places are not looked up.
  */
 function marksOf(words: string, forms: readonly string[]): Uint8Array {
   const marks = new Uint8Array(words.length);
@@ -137,12 +137,12 @@ function marksOf(words: string, forms: readonly string[]): Uint8Array {
   return marks;
 }
 
-/** The code of `GRAM` characters: one number for each combination. */
+/** The code of `GRAM` characters: a different number for each combination. */
 function gramAt(text: string, at: number): number {
   return (text.charCodeAt(at) * 0x10000 + text.charCodeAt(at + 1)) * 0x10000 + text.charCodeAt(at + 2);
 }
 
-/** A smaller number, which other combinations may have too. */
+/** A smaller number for `GRAM` characters; different combinations may have the same one. */
 function hashAt(text: string, at: number): number {
   return (text.charCodeAt(at) * 961 + text.charCodeAt(at + 1) * 31 + text.charCodeAt(at + 2)) & (HASHES - 1);
 }
@@ -155,7 +155,7 @@ interface Match {
   readonly place: number;
 }
 
-/** Marks all that is the same on both sides of this place, if it is long enough. */
+/** Marks everything around this place that is the same in the words and in the form, if it is long enough. */
 function markAround(marks: Uint8Array, { words, at, form, place }: Match): void {
   let before = 0;
   while (before < at && before < place && words[at - before - 1] === form[place - before - 1]) before += 1;
@@ -165,7 +165,7 @@ function markAround(marks: Uint8Array, { words, at, form, place }: Match): void 
   if (before + after >= RUN) marks.fill(1, at - before, at + after);
 }
 
-/** In lower case, with each character at the same index. `İ` would become two characters, so it stays. */
+/** The text in lower case, with each character at the same index. `İ` would become two characters, so it stays. */
 function lowerCase(text: string): string {
   const lower = text.toLowerCase();
   if (lower.length === text.length) return lower;
@@ -175,7 +175,7 @@ function lowerCase(text: string): string {
   }).join('');
 }
 
-/** The depth is bounded because an error may be its own cause, through others. */
+/** The depth is limited because an error may be its own cause, directly or through others. */
 const MAX_DEPTH = 10;
 
 interface ErrorLike {

@@ -9,8 +9,8 @@ import type { Notification, Platform } from './types.ts';
 import { instantOf } from '../domain/time.ts';
 
 /**
- * The faults that no single field shows: which fields need or exclude each other. They are read from the raw value, so that
- * they are reported together with the faults of single fields.
+ * The faults that no single field shows: fields that need or exclude each other. They are read from the raw value, so that they
+ * are reported together with the faults of single fields.
  */
 export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
@@ -25,7 +25,7 @@ export function togetherFaults(raw: unknown): Fault[] {
   return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
 }
 
-/** What it needs to wait together with others. */
+/** The faults of a notification that is to wait together with others. */
 function waitingFaults({ onThrottle, onQuiet, collapseId, digest }: Record<string, unknown>): Fault[] {
   const faults: Fault[] = [];
   if (onThrottle === 'latest' && collapseId === undefined) {
@@ -36,7 +36,8 @@ function waitingFaults({ onThrottle, onQuiet, collapseId, digest }: Record<strin
   }
   const isTogether = onThrottle === 'latest' || onThrottle === 'digest';
   if (isTogether && onQuiet !== undefined && onQuiet !== 'delay') {
-    // What is silent or dropped alone would leave the others of its digest, or an older one, behind.
+    // If one notification of a digest were sent silently or dropped, the others of the digest, or an older `latest`, would be
+    // left behind.
     faults.push(faultOf('onQuiet', `"delay" beside onThrottle "${onThrottle}"`, onQuiet));
   }
   if (digest !== undefined && onThrottle !== 'digest') {
@@ -55,7 +56,7 @@ function presentFaults(raw: object, paths: readonly string[], expected: string):
 
 const hasText = (value: unknown): boolean => value !== undefined && value !== '';
 
-/** It must not wait until it has expired. */
+/** The fault of a notification whose `sendAfter` is not before its `expiresAt`. */
 function timesFaults(raw: Record<string, unknown>): Fault[] {
   if (raw['sendAfter'] === undefined) return [];
   const [sendAfter, expiresAt] = [instantOf(raw['sendAfter']), instantOf(raw['expiresAt'])];
@@ -77,7 +78,7 @@ export const NOT_IN_BACKGROUND = [
   ...SHOWN_BY_FCM.map((name) => `fcm.message.${name}`),
 ];
 
-/** The platforms whose devices take no background pushes. */
+/** The platforms whose devices cannot get background pushes. */
 export const MUST_SHOW = platformsWhere((kind) => kind.mustShow === true);
 /** The platforms whose devices have Live Activities. */
 export const LIVE_ACTIVITY_PLATFORMS = platformsWhere((kind) => kind.takesLiveActivities === true);
@@ -86,14 +87,14 @@ function platformsWhere(isOne: (kind: DeviceKind) => boolean): readonly string[]
   return DEVICE_KINDS.filter(isOne).map(({ schema }) => schema.shape.platform.value);
 }
 
-/** A fault for each device on a platform that may not be there. */
+/** A fault for each device on a platform that is not allowed. */
 function platformFaults(raw: Record<string, unknown>, isAllowed: (platform: string) => boolean, expected: string) {
   return platformsOf(raw).flatMap(([index, platform]) =>
     isAllowed(platform) ? [] : [faultOf(`devices[${index}].platform`, expected, platform.slice(0, 16))],
   );
 }
 
-/** The platforms that the devices name, each with the device's place. */
+/** The platforms that the devices name, each with the index of the device. */
 function platformsOf({ devices }: Record<string, unknown>): (readonly [index: number, platform: string])[] {
   if (!Array.isArray(devices)) return [];
   return devices.flatMap((device: unknown, index) => {
@@ -118,7 +119,10 @@ function backgroundFaults(raw: Record<string, unknown>): Fault[] {
   return faults;
 }
 
-/** What Android would show by itself, or shows by, where the app draws (`android.dataOnly`): it could not draw a digest's count. */
+/**
+ * With `android.dataOnly` the app draws the notification. So these fields may not be there: Android would show them, or the
+ * digest's count.
+ */
 export const NOT_IN_DATA_ONLY = [
   'digest',
   ...Object.keys(androidFieldsSchema.shape)
@@ -137,7 +141,7 @@ function dataOnlyFaults(raw: Record<string, unknown>): Fault[] {
   return faults;
 }
 
-/** Devices use the arguments only where there is a key. */
+/** A fault for each list of arguments without its key: devices use the arguments only with the key. */
 function locArgsFaults(alert: Record<string, unknown>): Fault[] {
   return ['title', 'subtitle', 'body'].flatMap((text) => {
     const isAlone = alert[`${text}LocArgs`] !== undefined && alert[`${text}LocKey`] === undefined;
@@ -145,7 +149,7 @@ function locArgsFaults(alert: Record<string, unknown>): Fault[] {
   });
 }
 
-/** A key names a text of an app. A website has none, and a browser would show the word "undefined". */
+/** The faults of keys without texts: a key names a text of an app. A website has none, and a browser would show "undefined". */
 function keysAloneFaults(raw: Record<string, unknown>, alert: Record<string, unknown>): Fault[] {
   const hasKey = alert['titleLocKey'] !== undefined || alert['bodyLocKey'] !== undefined;
   if (!hasKey || hasText(alert['title']) || hasText(alert['body'])) return [];
@@ -156,13 +160,13 @@ function keysAloneFaults(raw: Record<string, unknown>, alert: Record<string, unk
 
 /** A form in which a notification may be sent. */
 interface Form {
-  /** In words, after the platform; empty for the one that goes if nothing blocks it. */
+  /** A name for the fault's text, after the platform; empty for the form that is sent if nothing blocks the notification. */
   readonly name: string;
   readonly notification: Notification;
   readonly silent: boolean;
 }
 
-/** What is sent if the limits or quiet hours block it. A digest is never silent, and a background push always is. */
+/** The forms that are sent if the limits or quiet hours block it. A digest is never silent, and a background push always is. */
 function otherForms(notification: Notification): Form[] {
   const { digest, onQuiet, onThrottle, pushType } = notification;
   const forms: Form[] = [];
@@ -176,13 +180,16 @@ function otherForms(notification: Notification): Form[] {
   return forms;
 }
 
-/** A payload that is too large for a platform of its devices, in any form. The worker would find it too, but only after the queue. */
+/**
+ * The faults of payloads that are too large for a platform of the devices, in any form. A worker would find them only after the
+ * queue.
+ */
 export function payloadFaults(notification: Notification): Fault[] {
   const forms = [{ name: '', notification, silent: false }, ...otherForms(notification)];
   return DEVICE_KINDS.flatMap(({ schema }) => tooLarge(notification, schema.shape.platform.value, forms) ?? []);
 }
 
-/** The fault of the forms that this send is not, so that a worker does not find it only when it is blocked. */
+/** The fault of a form that may be sent later, so that a worker finds it now and not only when the notification is blocked. */
 export function laterPayloadFault(notification: Notification, platform: Platform): Fault | undefined {
   const forms = otherForms(notification);
   return forms.length === 0 ? undefined : tooLarge(notification, platform, forms);
@@ -201,11 +208,11 @@ function tooLarge({ devices }: Notification, platform: Platform, forms: readonly
   return undefined;
 }
 
-/** Where the patches write Apple's keys. */
+/** The places where patches write Apple's keys. */
 const APS_PLACES = ['apns.payload.aps', 'fcm.message.apns.payload.aps'];
-/** Each has a rule of its own (`NOT_IN_BACKGROUND`), which is in the JSON Schema too. */
+/** Keys that have a rule of their own (`NOT_IN_BACKGROUND`), which is in the JSON Schema too. */
 const LISTED = new Set(['alert', 'sound', 'badge']);
-/** The headers that the push type decides, with their values. */
+/** The headers that the push type fixes, with their values. */
 const HEADERS: ReadonlyMap<string, string> = new Map([
   ['apns-push-type', 'background'],
   ['apns-priority', '5'],
@@ -214,15 +221,15 @@ const HEADERS_PLACE = 'fcm.message.apns.headers';
 const PRIORITY_PLACE = 'fcm.message.android.priority';
 
 /**
- * What `apns.payload` and `fcm.message` may not change of a background push, because Apple would refuse or show it: `aps` has
- * only `content-available`, the push type is `background`, and the priority is 5
+ * The faults of `apns.payload` and `fcm.message` for a background push. They may not change what Apple would refuse or show:
+ * `aps` has only `content-available`, the push type is `background`, and the priority is 5
  * (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app).
  */
 function patchFaults(raw: unknown): Fault[] {
   return [...APS_PLACES.flatMap((place) => apsFaults(raw, place)), ...headerFaults(raw), ...priorityFaults(raw)];
 }
 
-/** The fault of an alert whose patch makes it a background push, which would keep its sound and its priority. */
+/** The faults of an alert whose patch makes it a background push: it would keep its sound and its priority. */
 function disguisedFaults(raw: unknown): Fault[] {
   return headersOf(raw)
     .filter(([name, value]) => name.toLowerCase() === 'apns-push-type' && value === 'background')
@@ -247,7 +254,7 @@ function apsFaults(raw: unknown, place: string): Fault[] {
   });
 }
 
-/** A patch that takes away the whole object would take `content-available` or the headers with it. */
+/** A fault if a patch replaces a whole object, because `content-available` or the headers would be lost with it. */
 function placeFaults(raw: unknown, place: string): Fault[] {
   const value = valueAt(raw, place);
   // The schema itself reports what is wrong in `apns.payload`.
@@ -265,7 +272,10 @@ function headerFaults(raw: unknown): Fault[] {
   return [...placeFaults(raw, HEADERS_PLACE), ...faults];
 }
 
-/** Google keeps `high` for what is shown, and lowers the messages of an app that does otherwise. */
+/**
+ * The fault of a background push with a high priority: Google lowers the messages of an app that uses `high` for what is not
+ * shown.
+ */
 function priorityFaults(raw: unknown): Fault[] {
   const priority = valueAt(raw, PRIORITY_PLACE);
   const isNormal = typeof priority === 'string' && priority.toLowerCase() === 'normal';
@@ -274,7 +284,7 @@ function priorityFaults(raw: unknown): Fault[] {
   return [{ path: PRIORITY_PLACE, expected, found: foundIn(priority) }];
 }
 
-/** A patch is private, so only what looks like a value of the providers is repeated. */
+/** A patch is private, so its value is repeated only if it looks like a word of the providers. */
 const foundIn = (value: unknown): string =>
   describeFound(value, typeof value === 'string' && !/^[A-Za-z0-9]{1,12}$/.test(value));
 
@@ -283,7 +293,7 @@ function headersOf(raw: unknown): [name: string, value: unknown][] {
   return isObject(headers) ? Object.entries(headers) : [];
 }
 
-/** What makes no sense in one, or would make it alert outside of the limits of alerts. */
+/** Fields that make no sense in a Live Activity, or would make it alert without counting against the limits of alerts. */
 export const NOT_IN_LIVE_ACTIVITY = [
   ...['data', 'badge', 'imageUrl', 'digest', 'android', 'fcm', 'webpush', 'analyticsLabel'],
   ...['subtitle', 'subtitleLocKey', 'subtitleLocArgs'].map((field) => `alert.${field}`),
@@ -316,7 +326,7 @@ function liveActivityFaults(raw: Record<string, unknown>): Fault[] {
   ];
 }
 
-/** `liveActivity` beside another push type. */
+/** A fault if there is a `liveActivity` but another push type. */
 function strayLiveActivityFaults({ liveActivity, pushType }: Record<string, unknown>): Fault[] {
   if (liveActivity === undefined || pushType === 'liveactivity') return [];
   return [faultOf('pushType', '"liveactivity" beside liveActivity', pushType)];
@@ -328,7 +338,7 @@ function eventFaults(raw: Record<string, unknown>): Fault[] {
   const { event } = liveActivity;
   const paths = ONLY_WITH_START.map((field) => `liveActivity.${field}`);
   if (event === 'update' || event === 'end') return presentFaults(raw, paths, `none beside event "${event}"`);
-  if (event !== 'start') return []; // the field's own check reports it
+  if (event !== 'start') return []; // the check of the field itself reports an unknown event
   const missing = ONLY_WITH_START.filter((field) => liveActivity[field] === undefined).map((field) => {
     const expected = `${field === 'attributes' ? 'an object' : 'a text'} beside event "start"`;
     return faultOf(`liveActivity.${field}`, expected, undefined);
@@ -338,7 +348,7 @@ function eventFaults(raw: Record<string, unknown>): Fault[] {
     : missing;
 }
 
-/** To silence one is to leave out its alert. */
+/** The faults of `silence` for a Live Activity: to silence it is to leave out its alert. */
 function silenceFaults({ alert, liveActivity, onThrottle, onQuiet }: Record<string, unknown>): Fault[] {
   const isStart = isObject(liveActivity) && liveActivity['event'] === 'start';
   const why = isStart ? 'a start must alert' : 'without an alert it is silent already';

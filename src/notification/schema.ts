@@ -9,8 +9,8 @@ import type { Alert, DigestFields, Notification } from './types.ts';
 import { INSTANT_FORMAT } from '../domain/time.ts';
 
 /**
- * What a notification may contain. The types of the fields, with their descriptions, are in types.ts; `npm run schema`
- * makes docs/notification.schema.json of both.
+ * What a notification may contain. The types of the fields, with their descriptions, are in types.ts; `npm run schema` makes
+ * docs/notification.schema.json from both files.
  */
 
 const alertText = () => z.string().max(4096).optional();
@@ -35,7 +35,7 @@ function isShown({ title = '', body = '', titleLocKey, bodyLocKey }: z.output<ty
   return title + body !== '' || titleLocKey !== undefined || bodyLocKey !== undefined;
 }
 
-/** Numbers below it are Unix seconds by mistake: as seconds it lies 31,000 years ahead. */
+/** A number below this is in Unix seconds by mistake: as seconds, this number would lie 31,000 years ahead. */
 const EARLIEST_MS = Date.UTC(2001, 0, 1);
 const epochMs = z
   .int()
@@ -62,7 +62,7 @@ export const liveActivitySchema = z.strictObject({
   attributes: jsonObject(() => []).optional(),
 });
 
-/** How many notifications may be in one digest, and how many are if the producer does not say. */
+/** How many notifications may be in one digest, and how many may be in it if the producer gives no `maxSize`. */
 export const MAX_DIGEST = 1_000;
 export const DEFAULT_DIGEST = 100;
 
@@ -78,7 +78,7 @@ const digestText = () =>
     .meta({ pattern: '^(?![\\s\\S]*\\{\\{(?!count\\}\\}))' })
     .optional();
 
-/** What goes in place of several notifications that wait. */
+/** The alert that is sent in place of several notifications that wait. */
 export const digestSchema = z.strictObject({
   key: printable(128),
   title: digestText(),
@@ -141,19 +141,19 @@ const fields = z.strictObject({
 });
 
 /**
- * The job's data: one message to one recipient, for one or more devices. What it answers is what every size check, every encoder
- * and the digest see, so texts are made well-formed here, and nowhere else.
+ * The job's data: one message to one recipient, for one or more devices. Every size check, every encoder and the digest see the
+ * parsed value of this schema, so texts are made well-formed here, and nowhere else.
  */
 export const notificationSchema = fields.overwrite((given) => wellFormed(withoutNulls(given)));
 
-/** Apple names no null among the values of custom keys, so such a key of `data` is as one that is not there. */
+/** Removes keys of `data` whose value is null: Apple allows no null among the values of custom keys. */
 function withoutNulls(given: z.output<typeof fields>): z.output<typeof fields> {
   const { data } = given;
   if (data === undefined || !Object.values(data).includes(null)) return given;
   return { ...given, data: Object.fromEntries(Object.entries(data).filter(([, value]) => value !== null)) };
 }
 
-/** The schemas of some kinds of devices, each with its own type. */
+/** The schemas of these kinds of devices, each with its own type. */
 function schemasOf<const Kinds extends readonly DeviceKind[]>(kinds: Kinds) {
   return kinds.map(({ schema }) => schema) as { [Index in keyof Kinds]: Kinds[Index]['schema'] };
 }
@@ -163,7 +163,7 @@ function listed(names: readonly string[]): string {
   return names.join(', ').replace(/, ([^,]*)$/, ' and $1');
 }
 
-/** What the devices show for a digest of so many. Everything but the texts is as in the notification. */
+/** The notification with the texts that devices show for a digest of `count`. Everything else stays as in the notification. */
 export function asDigest(notification: Notification, count: number): Notification {
   const { digest } = notification;
   if (digest === undefined) return notification;

@@ -1,11 +1,12 @@
 import { z } from 'zod';
 
 /**
- * The story of a notification: its passes, as workers write them where HISTORY_MAX is set. While the notification waits they are in
- * its job, then in its dead letter or in the history. Ids, codes and instants only, never a token or a text of an alert.
+ * The story of a notification: its passes, as workers write them if HISTORY_MAX is set. While the notification waits, they are
+ * in its job; later in its dead letter or in the history. They contain only ids, codes and instants, never a token or a text of
+ * an alert.
  */
 
-/** The newest passes of a story are kept, this many; the others are only counted. */
+/** This many of the newest passes of a story are kept; older ones are only counted. */
 export const MOST_PASSES = 20;
 /** The longest text in a story. */
 export const MOST_TEXT = 300;
@@ -18,64 +19,67 @@ const sendSchema = z.object({
   code: z.string(),
   /** From the hand-over to the answer, milliseconds. */
   tookMs: z.number(),
-  /** The provider took it. Absent if it did not. */
+  /** True if the provider took it; else absent. */
   accepted: z.literal(true).optional(),
 });
 
 /** One pass. Instants are epoch milliseconds on the worker's clock, durations milliseconds. */
 const passSchema = z.object({
-  /** When it began; of `replayed`, when that was done. */
+  /** When the pass began; for `replayed`, when the replay was done. */
   at: z.number(),
-  /** `web-1:4711`: the host, and the process. */
+  /** `web-1:4711`: the host and the process id of the worker. */
   worker: z.string().optional(),
-  /** How it ended: the kind of a `Result`. `replayed` is no pass: it was a dead letter since `deadAt`, and was replayed. */
+  /**
+   * How the pass ended: the kind of a `Result`. `replayed` is not a pass: the notification was a dead letter since `deadAt`,
+   * and was replayed.
+   */
   result: z.string(),
-  /** What it waits for: `gap`, `10/1m`, `quiet`, `block`, `sendAfter`, a quota. */
+  /** What the notification waits for: `gap`, `10/1m`, `quiet`, `block`, `sendAfter`, a quota. */
   rule: z.string().optional(),
   /** When the block or the quiet time ends. */
   ruleUntil: z.number().optional(),
-  /** How many were before it in its line. */
+  /** How many notifications were before it in its line. */
   before: z.number().optional(),
-  /** Until when it was put back: its slot, or the next try. */
+  /** Until when it was put back: until its slot, or until the next try. */
   until: z.number().optional(),
-  /** Why it was deferred or is tried again. */
+  /** Why it was deferred or is to be tried again. */
   code: z.string().optional(),
-  /** Of `superseded` and `merged`: the notification that goes in its place. */
+  /** For `superseded` and `merged`: the id of the notification that is sent in its place. */
   by: z.string().optional(),
-  /** Of a dead letter: why. */
+  /** For a dead letter: its reason. */
   reason: z.string().optional(),
-  /** Of a dead letter: what went wrong, for people to read. */
+  /** For a dead letter: what went wrong, for people to read. */
   message: z.string().optional(),
-  /** Of `replayed`: since when it was a dead letter. */
+  /** For `replayed`: since when the notification was a dead letter. */
   deadAt: z.number().optional(),
-  /** The slot that it was sent in. */
+  /** The slot in which it was sent. */
   slot: z.number().optional(),
   /** How long after its slot it was handed over to be sent. */
   lateMs: z.number().optional(),
-  /** How long after the time that it was put back to a worker took it. */
+  /** How long after its due time a worker took it. */
   wokenLateMs: z.number().optional(),
-  /** How often its workers had lost it by then: they died, or stood still. */
+  /** How often the job had stalled by then: its workers died, or stood still. */
   stalls: z.number().optional(),
   /** Sent without sound, vibration or banner. */
   silenced: z.literal(true).optional(),
-  /** One for each device at most; those that failed first. */
+  /** At most one for each device; the failed ones first. */
   sends: z.array(sendSchema).readonly().optional(),
 });
 
-/** One send, as a story has it. */
+/** One send, as a story contains it. */
 export type StorySend = Readonly<z.output<typeof sendSchema>>;
-/** One pass, as a story has it. */
+/** One pass, as a story contains it. */
 export type StoryPass = Readonly<z.output<typeof passSchema>>;
 
 /** The passes of a story, the oldest first. */
 export interface Passes {
   /** The newest 20. */
   readonly passes?: readonly StoryPass[];
-  /** How many came before these. */
+  /** How many older passes were left out. */
   readonly passesLeftOut?: number;
 }
 
-/** Reads the passes of a job's progress, of a dead letter or of a line of the history. What is not one is left out. */
+/** Reads the passes from a job's progress, a dead letter or an entry of the history. What is not a pass is left out. */
 export function readPasses(holder: unknown): Passes {
   const { passes, passesLeftOut } = (holder ?? {}) as Readonly<Record<string, unknown>>;
   if (!Array.isArray(passes)) return {};
@@ -84,22 +88,25 @@ export function readPasses(holder: unknown): Passes {
   return { passes: read, ...(leftOut > 0 && { passesLeftOut: leftOut }) };
 }
 
-/** The passes with one more; the oldest go where there are too many. */
+/** The passes with one more; if there are too many, the oldest are left out. */
 export function withPass({ passes = [], passesLeftOut = 0 }: Passes, pass: StoryPass): Passes {
   const all = [...passes, pass];
   const leftOut = passesLeftOut + Math.max(0, all.length - MOST_PASSES);
   return { passes: all.slice(-MOST_PASSES), ...(leftOut > 0 && { passesLeftOut: leftOut }) };
 }
 
-/** Who enqueued it, in which trace, and when it was enqueued first, before any replay. A job has them in its options. */
+/**
+ * Who enqueued a notification, in which trace, and when it was enqueued first, before any replay. A job has these fields in its
+ * options.
+ */
 export interface Origin {
   /** The name of a token of the HTTP API, `pushpacer enqueue`, or a name that a producer gave. */
   readonly enqueuedBy?: string;
-  /** Epoch milliseconds; absent where it was not replayed. */
+  /** Epoch milliseconds; absent if it was not replayed. */
   readonly firstEnqueuedAt?: number;
-  /** The span in which it was enqueued, as W3C Trace Context; absent where its producer is not traced. */
+  /** The span in which it was enqueued, as W3C Trace Context; absent if its producer is not traced. */
   readonly traceparent?: string;
-  /** What belongs to that, of the tracing systems on the way. */
+  /** The state of the tracing systems on the way, which belongs to `traceparent`. */
   readonly tracestate?: string;
 }
 
@@ -108,7 +115,7 @@ export function firstEnqueuedAtOf({ opts, timestamp }: { readonly opts: unknown;
   return originOf(opts).firstEnqueuedAt ?? timestamp;
 }
 
-/** Reads it from a job's options or from a dead letter. */
+/** Reads the origin from a job's options or from a dead letter. */
 export function originOf(holder: unknown): Origin {
   const { enqueuedBy, firstEnqueuedAt, traceparent, tracestate } = (holder ?? {}) as Readonly<Record<string, unknown>>;
   const isTraced = typeof traceparent === 'string' && TRACEPARENT.test(traceparent);
@@ -122,10 +129,10 @@ export function originOf(holder: unknown): Origin {
 
 /** `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`: version, trace, span, flags (w3.org/TR/trace-context). */
 export const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
-/** W3C asks to pass on at least so many characters; a longer one is left out. */
+/** W3C asks to pass on at least 512 characters; a longer value is left out. */
 const TRACESTATE = /^[\x20-\x7e]{1,512}$/;
 
-/** No control characters, and none that turn the direction of writing. */
+/** No control characters, and no characters that change the direction of writing. */
 export const ENQUEUED_BY = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]{1,100}$/u;
 export const ENQUEUED_BY_FORMAT = 'a name of 1 to 100 letters, digits, spaces and punctuation';
 

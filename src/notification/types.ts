@@ -1,8 +1,8 @@
 import type { JsonObject, JsonValue } from '../domain/json.ts';
 
 /**
- * The types of a notification, beside the schema that checks it (notification-schema.ts). test/notification/notification.test-d.ts
- * compares the two. `npm run schema` copies the docstrings of the fields into docs/notification.schema.json.
+ * The types of a notification, beside the schema that checks it (schema.ts). test/notification/notification.test-d.ts compares
+ * the two. `npm run schema` copies the docstrings of the fields into docs/notification.schema.json.
  */
 
 /** A device of Apple's: iPhone, iPad, Mac or Watch. */
@@ -40,14 +40,14 @@ export interface WebpushDevice {
    * send.
    */
   endpoint: string;
-  /** What the push is encrypted with, so that only this browser can read it. */
+  /** The keys with which the push is encrypted, so that only this browser can read it. */
   keys: {
     /** The browser's public key: a point on P-256, uncompressed, as 87 characters of base64url. */
     p256dh: string;
     /** A secret of the browser: 16 bytes, as 22 characters of base64url. */
     auth: string;
   };
-  /** Browsers have this field in the subscription, mostly as `null`. It may stay, and nothing reads it. */
+  /** Browsers have this field in the subscription, usually as `null`. It may stay; nothing reads it. */
   expirationTime?: number | null | undefined;
   /**
    * The app whose credentials send to the device, by its name in the workers' `APPS_FILE`. 1 to 64 of
@@ -56,7 +56,7 @@ export interface WebpushDevice {
   app?: string | undefined;
 }
 
-/** Where a notification goes: the platform, and what the app got from it, a token or a subscription. */
+/** Where a notification goes: the platform, and the token or subscription that the app got from it. */
 export type Device = ApnsDevice | FcmDevice | WebpushDevice;
 
 /** The name of the provider that reaches a device: `apns`, `fcm` or `webpush`. */
@@ -71,33 +71,33 @@ export interface Alert {
   /** Up to 4,096 characters. Default: none. Example: `Field trip forms are due`. */
   body?: string | undefined;
   /**
-   * The key of the title in the app's own texts, so that the device shows it in its language. It goes before `title`. 1
-   * to 256 printable characters. Default: none. Example: `FORMS_TITLE`.
+   * The key of the title in the app's own texts, so that the device shows it in its language. Phones show
+   * this text instead of `title`. 1 to 256 printable characters. Default: none. Example: `FORMS_TITLE`.
    */
   titleLocKey?: string | undefined;
   /**
-   * What stands in the places that the text of `titleLocKey` leaves open. Up to 100 texts of up to 4,096 characters;
-   * only with `titleLocKey`. Default: none. Example: `["Room 12"]`.
+   * The texts for the places that the text of `titleLocKey` leaves open. Up to 100 texts of up to 4,096 characters; only with
+   * `titleLocKey`. Default: none. Example: `["Room 12"]`.
    */
   titleLocArgs?: string[] | undefined;
   /**
-   * The key of the subtitle in the app's own texts, so that the device shows it in its language. It goes before
-   * `subtitle`. 1 to 256 printable characters. Default: none. Example: `FORMS_SUBTITLE`.
+   * The key of the subtitle in the app's own texts, so that the device shows it in its language. Phones show
+   * this text instead of `subtitle`. 1 to 256 printable characters. Default: none. Example: `FORMS_SUBTITLE`.
    */
   subtitleLocKey?: string | undefined;
   /**
-   * What stands in the places that the text of `subtitleLocKey` leaves open. Up to 100 texts of up to 4,096 characters;
-   * only with `subtitleLocKey`. Default: none. Example: `["Room 12"]`.
+   * The texts for the places that the text of `subtitleLocKey` leaves open. Up to 100 texts of up to 4,096 characters; only
+   * with `subtitleLocKey`. Default: none. Example: `["Room 12"]`.
    */
   subtitleLocArgs?: string[] | undefined;
   /**
-   * The key of the body in the app's own texts, so that the device shows it in its language. It goes before `body`. 1
-   * to 256 printable characters. Default: none. Example: `FORMS_BODY`.
+   * The key of the body in the app's own texts, so that the device shows it in its language. Phones show this
+   * text instead of `body`. 1 to 256 printable characters. Default: none. Example: `FORMS_BODY`.
    */
   bodyLocKey?: string | undefined;
   /**
-   * What stands in the places that the text of `bodyLocKey` leaves open. Up to 100 texts of up to 4,096 characters;
-   * only with `bodyLocKey`. Default: none. Example: `["Room 12"]`.
+   * The texts for the places that the text of `bodyLocKey` leaves open. Up to 100 texts of up to 4,096 characters; only with
+   * `bodyLocKey`. Default: none. Example: `["Room 12"]`.
    */
   bodyLocArgs?: string[] | undefined;
 }
@@ -105,7 +105,7 @@ export interface Alert {
 /** One alert in place of several that wait (`onThrottle: "digest"`). */
 export interface DigestFields {
   /**
-   * Notifications to one recipient with the same key (and the same `category`) go together. 1 to 128 printable
+   * Notifications to one recipient with the same key (and the same `category`) are sent together. 1 to 128 printable
    * characters. Example: `thread-77`.
    */
   key: string;
@@ -120,26 +120,26 @@ export interface DigestFields {
    */
   body?: string | undefined;
   /**
-   * At most so many notifications are in one digest, from 2 to 1,000; the next one begins another digest. Default: 100.
+   * At most this many notifications are in one digest, from 2 to 1,000; the next one begins another digest. Default: 100.
    * Example: `50`.
    */
   maxSize?: number | undefined;
 }
 
-/** A sound of an iPhone with more than a name. */
+/** A sound of an iPhone that needs more than a name. */
 export interface ApnsSound {
   /** The name of a sound of the app, or `default` for the system's. 1 to 128 printable characters. Example: `bell.caf`. */
   name: string;
   /** `true`: it sounds even if the device is muted; the app needs a permission from Apple for it. Default: `false`. */
   critical?: boolean | undefined;
-  /** Of a critical alert, from 0 (silent) to 1 (full). Default: the device decides. Example: `0.8`. */
+  /** The volume of a critical alert, from 0 (silent) to 1 (full). Default: the device decides. Example: `0.8`. */
   volume?: number | undefined;
 }
 
 /** The fields for Apple's devices. */
 export interface ApnsFields {
   /**
-   * Notifications with the same one are shown as a group. 1 to 256 printable characters. Default: none. Example:
+   * Notifications with the same thread id are shown as a group. 1 to 256 printable characters. Default: none. Example:
    * `class-7b`.
    */
   threadId?: string | undefined;
@@ -149,11 +149,11 @@ export interface ApnsFields {
    */
   actionCategory?: string | undefined;
   /**
-   * `passive`: no light and no sound; `active`; `time-sensitive`: breaks through a Focus; `critical`: needs a
-   * permission from Apple. With `onThrottle: silence` it becomes `passive`. Default: `active`, by the device.
+   * `passive`: no light and no sound; `active`; `time-sensitive`: breaks through a Focus; `critical`: needs a permission from
+   * Apple. With `onThrottle: silence` it becomes `passive`. Default: `active`, by the device.
    */
   interruptionLevel?: 'passive' | 'active' | 'time-sensitive' | 'critical' | undefined;
-  /** What the system shows first in a summary: from 0 to 1, the highest. Default: none. Example: `0.7`. */
+  /** In a summary, the system shows the notification with the highest score first: from 0 to 1. Default: none. Example: `0.7`. */
   relevanceScore?: number | undefined;
   /**
    * `true`: a service extension of the app may change the notification before it is shown. Default: `true` with
@@ -165,20 +165,19 @@ export interface ApnsFields {
   /** For iPhones in place of the notification's `sound`: with a volume, or for a critical alert. Default: none. */
   sound?: ApnsSound | undefined;
   /**
-   * 10: delivered at once; 5: when it suits the power of the device; 1: its power goes before everything else, and it
-   * is not woken. With 5 and 1 several may arrive together, closer than the limits say. A silent alert has 5, or 1 if
-   * that is asked for; a background push has 5. Default: 10, and 5 for a background push or a silent one.
+   * 10: delivered at once; 5: delivered when it suits the power of the device; 1: saving power comes before everything else,
+   * and the device is not woken. With 5 and 1 several may arrive together, closer than the limits say. A silent alert has 5, or
+   * 1 if the producer gave 1; a background push has 5. Default: 10, and 5 for a background push or a silent alert.
    */
   priority?: 1 | 5 | 10 | undefined;
   /**
-   * The app, where it is another one of the same team than `APNS_TOPIC` names: its bundle id. For APNs devices only. 1
-   * to 255 of `A-Z a-z 0-9 . -`. Default: `APNS_TOPIC`. Example: `com.example.school.watchkitapp`.
+   * The bundle id of the app, if it is another app of the same team than `APNS_TOPIC` names. For APNs devices only. 1 to 255 of
+   * `A-Z a-z 0-9 . -`. Default: `APNS_TOPIC`. Example: `com.example.school.watchkitapp`.
    */
   topic?: string | undefined;
   /**
-   * For all that has no field here: it is merged into the payload at the end, as a JSON Merge Patch (RFC 7396): objects
-   * name by name, `null` removes, everything else replaces. Default: none. Example:
-   * `{ "aps": { "filter-criteria": "7b" } }`.
+   * For everything that has no field here: it is merged into the payload at the end, as a JSON Merge Patch (RFC 7396): objects
+   * name by name, `null` removes, everything else replaces. Default: none. Example: `{ "aps": { "filter-criteria": "7b" } }`.
    */
   payload?: JsonObject | undefined;
 }
@@ -186,43 +185,43 @@ export interface ApnsFields {
 /** What a push does to a Live Activity of an iPhone. */
 export interface LiveActivityFields {
   /**
-   * `start` begins a Live Activity, and goes to a push-to-start token; `update` and `end` go to the token of the
+   * `start` begins a Live Activity, and is sent to a push-to-start token; `update` and `end` are sent to the token of the
    * activity.
    */
   event: 'start' | 'update' | 'end';
   /**
-   * The state that is shown, the last one with `end`: a JSON object with the names and types of the app's
-   * `ContentState`. Example: `{ "score": "2 : 1" }`.
+   * The state to show; with `end`, the last one: a JSON object with the names and types of the app's `ContentState`. Example:
+   * `{ "score": "2 : 1" }`.
    */
   contentState: JsonObject;
   /**
-   * When this was the state; a device shows no state that is older than the one it has. RFC 3339 with `Z` or an offset,
-   * or epoch milliseconds; Apple gets whole seconds. Default: when it is sent. Example: `2026-11-21T17:00:00Z`.
+   * The instant of this state: a device does not show a state that is older than the one it shows. RFC 3339 with `Z` or an
+   * offset, or epoch milliseconds; Apple gets whole seconds. Default: when it is sent. Example: `2026-11-21T17:00:00Z`.
    */
   timestamp?: string | number | undefined;
   /**
-   * From then on the system calls the state stale, and the app may show it so. Written like `timestamp`. Default: none.
+   * From this instant on the system calls the state stale, and the app may show that. Written like `timestamp`. Default: none.
    * Example: `2026-11-21T17:15:00Z`.
    */
   staleDate?: string | number | undefined;
   /**
-   * With `end`: when it leaves the lock screen; at once if that has passed. Written like `timestamp`. Default: after
-   * four hours, by the system. Example: `2026-11-21T19:00:00Z`.
+   * With `end`: when the activity leaves the lock screen; at once if this instant is past. Written like `timestamp`. Default:
+   * after four hours, by the system. Example: `2026-11-21T19:00:00Z`.
    */
   dismissalDate?: string | number | undefined;
   /**
-   * Of several activities of the app, which one is shown first: the highest. Any number from 0. Default: none. Example:
-   * `75`.
+   * If the app has several activities, the one with the highest score is shown first. Any number from 0. Default: none.
+   * Example: `75`.
    */
   relevanceScore?: number | undefined;
   /**
-   * The name of the app's `ActivityAttributes` structure. 1 to 256 printable characters; with `start` it must be there,
-   * otherwise it may not. Default: none. Example: `MatchAttributes`.
+   * The name of the app's `ActivityAttributes` structure. 1 to 256 printable characters. Required with `start`, not allowed
+   * otherwise. Default: none. Example: `MatchAttributes`.
    */
   attributesType?: string | undefined;
   /**
-   * What does not change while the activity lasts: a JSON object; with `start` it must be there, otherwise it may not.
-   * Default: none. Example: `{ "home": "7b", "away": "7c" }`.
+   * What does not change while the activity lasts: a JSON object. Required with `start`, not allowed otherwise. Default: none.
+   * Example: `{ "home": "7b", "away": "7c" }`.
    */
   attributes?: JsonObject | undefined;
 }
@@ -230,9 +229,9 @@ export interface LiveActivityFields {
 /** The fields for Android devices. */
 export interface AndroidFields {
   /**
-   * `true`: Android gets `data` alone, and the app draws the notification itself, from `data`, which must be there. No
-   * other field of `android` beside it. With `priority: "high"` it wakes a sleeping device. Silenced it has normal
-   * priority, and the key `pushpacer_silent` in the data. An iPhone shows the alert as without it. Default: `false`.
+   * `true`: Android gets only `data`, and the app itself draws the notification from `data`, which is required. No other field
+   * of `android` may be beside it. With `priority: "high"` it wakes a sleeping device. If it is silenced, it has normal
+   * priority, and the key `pushpacer_silent` in the data. An iPhone shows the alert as without this field. Default: `false`.
    */
   dataOnly?: boolean | undefined;
   /**
@@ -254,7 +253,7 @@ export interface AndroidFields {
    */
   clickAction?: string | undefined;
   /**
-   * In the drawer it replaces a notification with the same tag. 1 to 256 printable characters. Default: the
+   * In the notification drawer it replaces a notification with the same tag. 1 to 256 printable characters. Default: the
    * `collapseId`, otherwise the push id. Example: `class-7b`.
    */
   tag?: string | undefined;
@@ -264,19 +263,18 @@ export interface AndroidFields {
    */
   visibility?: 'private' | 'public' | 'secret' | undefined;
   /**
-   * The number at the app's icon, in place of `badge`, from 0 to 2,147,483,647; 0: Android counts by itself. Default:
+   * The number on the app's icon, in place of `badge`, from 0 to 2,147,483,647. With 0 Android counts by itself. Default:
    * `badge`. Example: `3`.
    */
   notificationCount?: number | undefined;
 }
 
-/** The fields for FCM, whatever the device. */
+/** The fields for FCM on any device. */
 export interface FcmFields {
   /**
-   * For all that has no field here: it is merged into FCM's message at the end, as a JSON Merge Patch (RFC 7396):
-   * objects name by name, `null` removes, everything else replaces. Names as in Google's reference, `channel_id`; no
-   * `token`, `topic`, `condition`, `fid` or `name`. Default: none. Example:
-   * `{ "android": { "direct_boot_ok": true } }`.
+   * For everything that has no field here: it is merged into FCM's message at the end, as a JSON Merge Patch (RFC 7396):
+   * objects name by name, `null` removes, everything else replaces. Names as in Google's reference, `channel_id`; no `token`,
+   * `topic`, `condition`, `fid` or `name`. Default: none. Example: `{ "android": { "direct_boot_ok": true } }`.
    */
   message?: JsonObject | undefined;
 }
@@ -315,11 +313,14 @@ export interface WebpushFields {
    */
   actions?: WebpushAction[] | undefined;
   /**
-   * `true`: it makes a sound again if it replaces a notification with the same `collapseId`. Not of a silent one.
+   * `true`: the notification makes a sound again if it replaces one with the same `collapseId`. Not for a silent notification.
    * Default: `false`.
    */
   renotify?: boolean | undefined;
-  /** `true`: it stays on the screen until the person has touched it. Not of a silent one. Default: `false`. */
+  /**
+   * `true`: the notification stays on the screen until the person has touched it. Not for a silent notification. Default:
+   * `false`.
+   */
   requireInteraction?: boolean | undefined;
 }
 
@@ -342,22 +343,22 @@ export interface NotificationInput {
    */
   pushType?: 'alert' | 'background' | 'liveactivity' | undefined;
   /**
-   * What is shown: a title, a body or both, or the keys of them; one must not be empty. With everything else that the
-   * device gets at most 4,096 bytes, the limit of the providers. Must be there unless `pushType` is `background`, or
-   * `liveactivity` with another event than `start`.
+   * What is shown: a title, a body or both, or the keys of them; one must not be empty. Together with everything else that the
+   * device gets, at most 4,096 bytes, the limit of the providers. Required unless `pushType` is `background`, or `liveactivity`
+   * with another event than `start`.
    */
   alert?: Alert | undefined;
   /**
-   * What happens to a Live Activity; must be there if `pushType` is `liveactivity`, and only then. Beside it there may
-   * be `alert` and `sound`, and of `apns` only `priority`, `topic` and `payload`. Default: none. Example:
-   * `{ "event": "update", "contentState": { "score": "2 : 1" } }`.
+   * What happens to a Live Activity. Required if `pushType` is `liveactivity`, otherwise not allowed. Beside it there may be
+   * `alert` and `sound`, and of `apns` only `priority`, `topic` and `payload`. Default: none. Example: `{ "event": "update",
+   * "contentState": { "score": "2 : 1" } }`.
    */
   liveActivity?: LiveActivityFields | undefined;
   /**
-   * What the app gets beside the alert: any JSON values, each under a key. FCM carries only texts, so there a value
-   * that is no text becomes its JSON: `{ "form": { "id": 7 } }` arrives as the text `{"id":7}`. A key whose value is
-   * `null` is left out. The providers reserve the keys `aps`, `fcm_options`, `from`, `message_type`, `google*` and
-   * `gcm*`, where `*` stands for any characters. Default: none. Example: `{ "threadId": "77" }`.
+   * Data for the app, beside the alert: any JSON values, each under a key. FCM carries only texts, so there a value that is not
+   * a text becomes its JSON: `{ "form": { "id": 7 } }` arrives as the text `{"id":7}`. A key whose value is `null` is left out.
+   * The providers reserve the keys `aps`, `fcm_options`, `from`, `message_type`, `google*` and `gcm*`, where `*` stands for any
+   * characters. Default: none. Example: `{ "threadId": "77" }`.
    */
   data?: Record<string, JsonValue> | undefined;
   /**
@@ -371,8 +372,8 @@ export interface NotificationInput {
    */
   imageUrl?: string | undefined;
   /**
-   * The number on the app's icon, from 0 to 2,147,483,647. 0 removes it from an iPhone; Android then counts by itself,
-   * as without a badge. Default: none. Example: `3`.
+   * The number on the app's icon, from 0 to 2,147,483,647. With 0 an iPhone removes it, and Android counts by itself, as
+   * without a badge. Default: none. Example: `3`.
    */
   badge?: number | undefined;
   /**
@@ -386,12 +387,12 @@ export interface NotificationInput {
    */
   priority?: 'high' | 'normal' | undefined;
   /**
-   * On the device it replaces an earlier notification with the same collapse id. 1 to 64 printable characters, at most
-   * 64 bytes of UTF-8. Default: none. Example: `thread-77`.
+   * On the device this notification replaces an earlier one with the same collapse id. 1 to 64 printable characters, at most 64
+   * bytes of UTF-8. Default: none. Example: `thread-77`.
    */
   collapseId?: string | undefined;
   /**
-   * Not sent before this instant: it is taken from the queue, and begins to wait for its slot, then. At most 366 days
+   * Not sent before this instant: only then it is taken from the queue, and begins to wait for its slot. At most 366 days
    * ahead, and before `expiresAt`. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: at once. Example:
    * `2026-11-21T07:00:00Z`.
    */
@@ -402,35 +403,34 @@ export interface NotificationInput {
    */
   expiresAt?: string | number | undefined;
   /**
-   * What several notifications of this recipient have in common, so that all that still wait can be canceled together
-   * (docs/waiting.md). The device does not get it. 1 to 128 printable characters. Default: none. Example: `trip-77`.
+   * A key that several notifications of this recipient have in common, so that all of them that still wait can be canceled
+   * together (docs/waiting.md). The device does not get it. 1 to 128 printable characters. Default: none. Example: `trip-77`.
    */
   cancellationKey?: string | undefined;
   /**
-   * What happens if the limits block it: `delay` waits for its slot; `latest` waits too, but of those with the same
-   * `collapseId` only the newest goes, in the slot of the oldest; `digest` joins the digest that waits (`digest`);
-   * `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner (not of a background push;
-   * a Live Activity goes without its `alert`). Default: `delay`.
+   * What happens if the limits block it: `delay` waits for its slot; `latest` waits too, but of the notifications with the same
+   * `collapseId` only the newest is sent, in the slot of the oldest; `digest` joins the digest that waits (`digest`); `drop`
+   * ends it undelivered, `silence` delivers it now without sound, vibration or banner (not allowed for a background push; a
+   * Live Activity is sent without its `alert`). Default: `delay`.
    */
   onThrottle?: 'delay' | 'latest' | 'digest' | 'drop' | 'silence' | undefined;
   /**
-   * With `onThrottle: digest`: what is shown in place of several notifications that waited. A title or a body must be
-   * there. The first one that is not blocked goes at once with its own `alert`, and so does one that waited alone. Not
-   * of a background push. Default: none. Example:
-   * `{ "key": "thread-77", "title": "Class 7b", "body": "{{count}} new messages" }`.
+   * With `onThrottle: digest`: what is shown in place of several notifications that waited. A title or a body is required. The
+   * first notification that is not blocked is sent at once with its own `alert`, and so is one that waited alone. Not for a
+   * background push. Default: none. Example: `{ "key": "thread-77", "title": "Class 7b", "body": "{{count}} new messages" }`.
    */
   digest?: DigestFields | undefined;
   /**
    * What happens in the recipient's quiet hours: `delay` waits for their end, `silence` delivers it now without sound,
-   * vibration or banner, `drop` ends it undelivered. Only `delay` with `onThrottle` `latest` or `digest`. It does not
-   * hold for a background push, nor for a Live Activity without an alert. Default: `delay`.
+   * vibration or banner, `drop` ends it undelivered. Only `delay` with `onThrottle` `latest` or `digest`. It does not apply to
+   * a background push, nor to a Live Activity without an alert. Default: `delay`.
    */
   onQuiet?: 'delay' | 'silence' | 'drop' | undefined;
   /** For Apple's devices only, on APNs or through FCM. Default: none. Example: `{ "threadId": "class-7b" }`. */
   apns?: ApnsFields | undefined;
   /** For Android devices only. Default: none. Example: `{ "channelId": "homework" }`. */
   android?: AndroidFields | undefined;
-  /** For FCM devices only, whatever they are. Default: none. */
+  /** For FCM devices only, Android and iPhones. Default: none. */
   fcm?: FcmFields | undefined;
   /** For browsers only. Default: none. Example: `{ "requireInteraction": true }`. */
   webpush?: WebpushFields | undefined;
@@ -441,13 +441,13 @@ export interface NotificationInput {
   analyticsLabel?: string | undefined;
 }
 
-/** The same with its instants in epoch milliseconds. */
+/** `LiveActivityFields` with all instants in epoch milliseconds. */
 export interface LiveActivity extends Omit<LiveActivityFields, 'timestamp' | 'staleDate' | 'dismissalDate'> {
-  /** When this was the state. Absent: when it is sent. */
+  /** The instant of this state. Absent: when it is sent. */
   timestamp?: number | undefined;
   /** From when on the state is stale. Absent: never. */
   staleDate?: number | undefined;
-  /** When it leaves the lock screen. Absent: the system decides. */
+  /** When the activity leaves the lock screen. Absent: the system decides. */
   dismissalDate?: number | undefined;
 }
 

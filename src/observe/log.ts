@@ -4,13 +4,13 @@ import { withoutCredentials } from '../notification/redact.ts';
 
 export type { Logger };
 
-/** Lines are written in batches: one write for each line was measured to cost a busy worker 5% of its throughput. */
+/** Lines are written in batches: with one write for each line, a busy worker had 5% less throughput. */
 const BATCH = { characters: 16_384, everyMs: 100 };
 
 /**
- * JSON lines on standard output, written within 100 ms and at the end of the process; a killed process may lose the last
- * 100 ms. Callers never log tokens, keys or texts of an alert. As a second safeguard fields are redacted by their names, and
- * the whole line by patterns of credentials.
+ * JSON lines on standard output, written within 100 ms and at the end of the process; a killed process may lose the last 100
+ * ms. Callers never log tokens, keys or texts of an alert. As a second safeguard, fields are redacted by their names, and the
+ * whole line by patterns of credentials.
  */
 export function createLog(level: string, destination?: DestinationStream): Logger {
   const options = {
@@ -18,7 +18,7 @@ export function createLog(level: string, destination?: DestinationStream): Logge
     base: { pid: process.pid },
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
     formatters: { level: (level: string) => ({ level }) },
-    // ioredis attaches the failed command to its errors, and with it passwords, tokens and whole notifications.
+    // ioredis attaches the failed command to its errors, with passwords, tokens and whole notifications in it.
     serializers: { err: plainError },
     redact: {
       paths: [...SECRET_DEVICE_FIELDS.flatMap(everywhere), 'alert', '*.alert', 'key', '*.key'],
@@ -43,8 +43,8 @@ function plainError(error: unknown): unknown {
 }
 
 /**
- * Standard output in batches, each in one synchronous write. (Asynchronous output of pino waits for ever at the exit where a
- * write fails for another reason than a full pipe.) pino calls `flushSync` for a `fatal` line, so that one is written at once.
+ * Standard output in batches, each in one synchronous write. (pino's asynchronous output waits for ever at the exit if a write
+ * fails for another reason than a full pipe.) pino calls `flushSync` for a `fatal` line, so such a line is written at once.
  */
 function batchedOutput(): DestinationStream & { flushSync(): void } {
   const output = pino.destination({ dest: 1, sync: true });
@@ -73,7 +73,10 @@ function batchedOutput(): DestinationStream & { flushSync(): void } {
   };
 }
 
-/** Whether to log a trouble now: how often it occurred since the last line without being logged, or undefined to log nothing. */
+/**
+ * Whether to log a trouble now. The answer is how often it occurred without being logged since the last line, or undefined: do
+ * not log it.
+ */
 export type Sparing = (trouble: string) => number | undefined;
 
 /** Keeps a log short during an outage: each trouble is logged at most once in `everyMs` milliseconds. */

@@ -15,17 +15,17 @@ import { LATENESS_BOUNDS_MS, SEND_AFTER } from '../domain/time.ts';
 import { createSlotWatch, WITHOUT_SLOT_CODES, type SlotWatch } from './without-slot.ts';
 
 /**
- * What one replica counts; shared-metrics.ts has what all of them read from Redis. Labels have few possible values: never a recipient,
- * never a token. What belongs to an account has the label `platform`, and `app` too if it is an app of APPS_FILE; series of the
- * environment's app have no such label. docs/metrics.md has the list, and test/house compares it with a scrape.
+ * What one worker counts; shared-metrics.ts has what all workers read from Redis. Labels have few possible values: never a
+ * recipient, never a token. A series of an account has the label `platform`, and `app` too if it is an app of APPS_FILE; series
+ * of the environment's app have no label `app`. docs/metrics.md has the list, and test/house compares it with a scrape.
  */
 export interface Metrics {
   readonly registry: Registry;
-  /** Which accounts have credentials from now on. Their series begin at 0. */
+  /** Sets which accounts have credentials from now on. Their series begin at 0. */
   use(accounts: Iterable<Account>): void;
   /** A pass ended. */
   passEnded(result: Result, end: PassEnd): void;
-  /** What this replica did since its start, for the registry of workers. */
+  /** What this worker did since its start, for the registry of workers. */
   tally(): Tally;
   /** A notification became a dead letter without a pass that decided it: its job stalled too often. */
   diedUnseen(dead: Target & { readonly reason?: DeadLetterReason }): void;
@@ -33,7 +33,7 @@ export interface Metrics {
   reply(account: Account, meaning: string, tookMs: number): void;
   /** A deferred job reached a worker this long after it was due. */
   woken(lateMs: number): void;
-  /** One ask to the limiter took so long, whether it was answered or not. */
+  /** One ask to the limiter took this long, whether it was answered or not. */
   asked(tookMs: number): void;
   /** Whether asks get slots. */
   readonly slots: SlotWatch;
@@ -41,15 +41,15 @@ export interface Metrics {
   unprioritised(): void;
   /** A job was put back for another worker because a newer version wrote it. */
   newerJob(): void;
-  /** A job was put back for a worker with credentials that this one lacks. */
+  /** A job was put back for a worker with credentials that this worker lacks. */
   withoutCredentials(account: Account): void;
-  /** This replica learned that a circuit breaker opened. */
+  /** This worker learned that a circuit breaker opened. */
   breakerOpened(service: Service, trouble: Trouble): void;
-  /** A trial of this replica ended: `success`, `failure` or `unused`. */
+  /** A trial of this worker ended: `success`, `failure` or `unused`. */
   breakerTrial(service: Service, result: string): void;
 }
 
-/** Counts since the start of a replica. */
+/** Counts since the start of a worker. */
 export interface Tally {
   /** Passes that ended. */
   readonly passes: number;
@@ -57,33 +57,36 @@ export interface Tally {
   readonly lastPassAt?: number;
   readonly delivered: number;
   readonly dead: number;
-  /** Notifications put back until a slot. */
+  /** Notifications that were put back until a slot. */
   readonly requeued: number;
-  /** Wake-ups by lateness: up to each of LATENESS_BOUNDS_MS, and later. */
+  /** Wake-ups by lateness: how many up to each of LATENESS_BOUNDS_MS, and how many later. */
   readonly late: readonly number[];
 }
 
-/** What is counted of a pass beside its result. */
+/** What is counted of a pass in addition to its result. */
 export interface PassEnd {
   readonly target: Target;
-  /** From enqueuing, or a later `sendAfter`, to the first acceptance, or to the end without one. Absent if it has not ended. */
+  /**
+   * From enqueuing, or a later `sendAfter`, to the first acceptance, or to the end without one. Absent if the notification has
+   * not ended.
+   */
   readonly waitedMs?: number;
-  /** The same, if the notification is delivered and a device accepted it in this generation. */
+  /** The same wait, if the notification is delivered and a device accepted it in this generation. */
   readonly acceptedMs?: number;
-  /** If it had been put back until a slot: how long after that slot its send began. */
+  /** If it had been put back until a slot: how long after this slot its send began. */
   readonly slotLateMs?: number;
 }
 
 export interface MetricsOptions {
-  /** The limiter's late tolerance: a wake-up that is later than this is counted. */
+  /** The limiter's tolerance: a wake-up that is later than this is counted. */
   readonly lateAfterMs: number;
-  /** The rules that can make a notification wait, as far as they are known: `gap`, `10/1m`, `fcm:600000/1m`. */
+  /** The rules that are known to make notifications wait: `gap`, `10/1m`, `fcm:600000/1m`. */
   readonly rules?: readonly string[];
-  /** The others are called at each scrape. The jobs that have a place now, and how many places there are. */
+  /** How many jobs have a place now, and how many places there are. This function and the next ones are called at each scrape. */
   readonly jobs?: () => { readonly inHand: number; readonly places: number };
-  /** How much longer each circuit breaker stays open; 0 if it is half open, undefined if it is closed. */
+  /** For each circuit breaker, how much longer it stays open; 0 if it is half open, undefined if it is closed. */
   readonly breakersOpenMs: () => Iterable<readonly [Service, number | undefined]>;
-  /** For how long each provider could not be reached; 0 if it can. */
+  /** For each provider, for how long it could not be reached; 0 if it can be reached. */
   readonly unreachableMs: () => Iterable<readonly [Service, number]>;
 }
 
@@ -91,7 +94,7 @@ const LONG_SECONDS = [0.1, 0.5, 1, 3, 10, 30, 60, 300, 900, 3600, 14_400, 86_400
 const WHOLE_SECONDS = [0.025, 0.05, ...LONG_SECONDS];
 const FAST_SECONDS = LATENESS_BOUNDS_MS.map((ms) => ms / 1_000);
 const SLOT_SECONDS = [...FAST_SECONDS, 30, 60, 300];
-/** An ask takes a millisecond where Redis is near, and twice LIMITER_TIMEOUT_MS at most. */
+/** An ask takes a millisecond if Redis is near, and at most twice LIMITER_TIMEOUT_MS. */
 const ASK_SECONDS = [0.0005, ...FAST_SECONDS];
 const NO_JOBS = { inHand: 0, places: 0 };
 const JOBS_IN_HAND =
@@ -132,7 +135,7 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
     new Gauge({
       ...{ name, help, labelNames: ['platform', 'app', 'server'], registers },
       collect() {
-        this.reset(); // an app may be gone
+        this.reset(); // an app may have been removed
         for (const [service, ms = 0] of read()) this.set(namesOf(service), ms / 1000);
       },
     });
@@ -247,7 +250,7 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
     labelNames: ['platform', 'app', 'server', 'state'],
     registers,
     collect() {
-      this.reset(); // an app may be gone
+      this.reset(); // an app may have been removed
       for (const [service, openMs] of sources.breakersOpenMs()) {
         const present = openMs === undefined ? 'closed' : openMs > 0 ? 'open' : 'half-open';
         for (const state of ['closed', 'open', 'half-open'])
@@ -280,7 +283,7 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
   };
   let lastPassAt: number | undefined;
   let apps: ReadonlySet<string> = new Set();
-  /** A producer may name any app. Only those with credentials become a label. */
+  /** A producer may name any app, so only apps with credentials become a label. */
   const labelsOf = ({ platform, app }: Target): Target => ({
     ...(platform !== undefined && { platform }),
     ...(app !== undefined && { app: apps.has(app) || app === SEVERAL_APPS ? app : NOT_CONFIGURED }),
@@ -352,13 +355,13 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
 /** Gauges that prom-client names as counters. `promtool check metrics` refuses them; each has a twin without `_total`. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 
-/** The value of `app` for an app that has no credentials here. No app's name has a space. */
+/** The value of the label `app` for an app that has no credentials here. No app's name has a space. */
 const NOT_CONFIGURED = 'not configured';
-/** The series of so many apps begin at 0; those of further ones begin with their first notification. */
+/** The series of this many apps begin at 0; those of further apps begin with their first notification. */
 const MOST_APPS = 20;
 type SeriesLabels = Partial<Record<'outcome' | 'reason' | 'silenced' | 'platform' | 'app', string>>;
 
-/** Series that begin at 0. Prometheus sees no rise in a series that begins at 1. */
+/** Series that begin at 0: Prometheus sees no rise in a series that begins at 1. */
 function firstSeries(
   apps: readonly (readonly [app: string | undefined, accounts: readonly { readonly platform: string }[]])[],
 ): SeriesLabels[] {
@@ -366,7 +369,7 @@ function firstSeries(
   return [
     ...[{ outcome: 'dead-lettered', reason: 'invalid' }], // no device could be read
     ...PLATFORMS.map((platform) => ({ ...unconfigured, platform })),
-    ...combinations(PLATFORMS).flatMap((platform) => seriesOf({ platform })), // also of those that are off
+    ...combinations(PLATFORMS).flatMap((platform) => seriesOf({ platform })), // also for platforms that are off
     ...apps.flatMap(([app = '', accounts]) =>
       combinations(accounts.map(({ platform }) => platform)).flatMap((platform) => seriesOf({ platform, app })),
     ),

@@ -1,12 +1,12 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** The content of a replica's pages. */
+/** The content of a worker's pages. */
 export interface Pages {
   readonly metrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
-  /** Why the replica should be restarted; undefined if it should not. Answers at once. */
+  /** Why the worker should be restarted; undefined if it should not. Answers at once. */
   readonly sick: () => Readonly<Record<string, unknown>> | undefined;
-  /** Whether the replica can work, and if not, what is missing. */
+  /** Whether the worker can work, and if not, what is missing. */
   readonly ready: () => Promise<{ readonly ok: boolean; readonly detail: Readonly<Record<string, unknown>> }>;
 }
 
@@ -16,8 +16,8 @@ export interface MetricsServer {
 }
 
 /**
- * Serves `/metrics`, `/healthz` (200, or 503 with the reason for a restart) and `/readyz` (200 or 503, with the detail). If the port is in use, it
- * calls `onPortTaken` and takes any free port: several replicas may run on one host.
+ * Serves `/metrics`, `/healthz` (200, or 503 with the reason for a restart) and `/readyz` (200 or 503, with the detail). If the
+ * port is in use, it calls `onPortTaken` and takes any free port, since several workers may run on one host.
  */
 export async function serveMetrics(
   { host, port }: { readonly host: string; readonly port: number },
@@ -45,13 +45,16 @@ export async function serveMetrics(
   };
 }
 
-/** Asynchronous from its first line on: what is thrown outside of a promise here would end the worker, with its jobs under way. */
+/**
+ * Asynchronous from its first line on: an error that is thrown here outside of a promise would end the worker, with its jobs
+ * under way.
+ */
 async function respond({ method, url }: IncomingMessage, pages: Pages, response: ServerResponse): Promise<void> {
   if (method !== 'GET' && method !== 'HEAD') {
     answer(response, 405, 'only GET\n');
     return;
   }
-  // `//` is no URL, for example.
+  // The URL may be none, for example `//`.
   switch (URL.parse(url ?? '/', 'http://replica')?.pathname) {
     case undefined:
       answer(response, 400, 'expected a path, such as /metrics\n');

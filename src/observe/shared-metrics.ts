@@ -2,11 +2,11 @@ import { Counter, Gauge, type Registry } from 'prom-client';
 import { namesOf, type Account } from '../notification/device.ts';
 import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../notification/outcome.ts';
 
-// What every replica reads from Redis at each scrape, and what lies between Redis and the replica. All replicas show the same, so take
-// the maximum of them, not the sum. A reader answers undefined where Redis does not answer in time. Then its metrics show nothing: no
-// number is better than an old one.
+// What every worker reads from Redis at each scrape, and what is between Redis and the worker. All workers show the same
+// numbers, so take their maximum, not their sum. A reader answers undefined if Redis does not answer in time. Then its metrics
+// show nothing: no number is better than an old one.
 
-/** What all replicas together have to do. */
+/** The work of all workers together. */
 export interface QueueFigures {
   /** Jobs by state: `waiting`, `delayed`, `active`, … */
   readonly jobs: Readonly<Record<string, number>>;
@@ -51,20 +51,20 @@ export function createQueueMetrics(registry: Registry, read: () => Promise<Queue
   });
 }
 
-/** Dead letters beyond those that are looked at. */
+/** Stands in place of a reason for dead letters that are not looked at. */
 const NOT_LOOKED_AT = 'not looked at';
 
 /** How many dead letters there are, and how old. */
 export interface DeadLetterFigures {
-  /** Of those that were looked at. */
+  /** The dead letters that were looked at, by reason. */
   readonly byReason: ReadonlyMap<DeadLetterReason, number>;
-  /** How many more there are. */
+  /** How many dead letters were not looked at. */
   readonly notLookedAt: number;
   /** Milliseconds since the oldest one became a dead letter; 0 if there is none. */
   readonly oldestAgeMs: number;
 }
 
-/** @returns counts dead letters that were removed for good because they were too old or too many */
+/** @returns a function that counts dead letters that were removed for good because they were too old or too many */
 export function createDeadLetterMetrics(
   registry: Registry,
   read: () => Promise<DeadLetterFigures | undefined>,
@@ -104,7 +104,7 @@ export interface QuotaFigure {
   readonly account: Account;
   /** `600000/1m` */
   readonly rule: string;
-  /** 0 to 1. */
+  /** The used share, from 0 to 1. */
   readonly ratio: number;
 }
 
@@ -122,11 +122,11 @@ export function createQuotaMetrics(registry: Registry, read: () => Promise<reado
   });
 }
 
-/** What one server of Redis says of itself. */
+/** What one Redis server says about itself. */
 export interface RedisFigures {
   /** `limiter` for the limiter's own Redis, if there is one. */
   readonly redis: 'queue' | 'limiter';
-  /** Of a cluster: which of its servers, `10.0.0.7:6379`. */
+  /** In a cluster: which of its servers this is, `10.0.0.7:6379`. */
   readonly node?: string;
   readonly usedBytes: number;
   /** 0: no bound. */
@@ -137,7 +137,7 @@ export interface RedisFigures {
   readonly commands: number;
 }
 
-/** Servers that do not answer are left out. */
+/** The metrics of the Redis servers. Servers that do not answer are left out. */
 export function createRedisMetrics(registry: Registry, read: () => Promise<readonly RedisFigures[]>): void {
   const once = shared(read);
   const metric = (
@@ -179,7 +179,7 @@ export function createRedisMetrics(registry: Registry, read: () => Promise<reado
   );
 }
 
-/** @returns counts what this worker noticed that one of these Redises lost */
+/** @returns a function that counts losses of these Redises that this worker noticed */
 export function createLossMetrics(
   registry: Registry,
   names: readonly RedisFigures['redis'][],
@@ -192,7 +192,7 @@ export function createLossMetrics(
   });
   for (const redis of names) for (const kind of ['emptied', 'older']) losses.inc({ redis, kind }, 0);
   return (redis, kind) => {
-    if (kind !== 'evicted') losses.inc({ redis, kind }); // keys are counted by Redis itself
+    if (kind !== 'evicted') losses.inc({ redis, kind }); // Redis itself counts evicted keys
   };
 }
 
@@ -209,7 +209,7 @@ export function createClockMetrics(registry: Registry, offsetsMs: () => readonly
   });
 }
 
-/** Gauges that share one read at each scrape; `figures` is the same read, for others. */
+/** Gauges that share one read at each scrape; `figures` is the same read, for other users. */
 function createSharedGauges<Found>(
   registry: Registry,
   read: () => Promise<Found | undefined>,
@@ -229,7 +229,7 @@ function createSharedGauges<Found>(
   return { figures };
 }
 
-/** Those who ask while it is being read get the same answer. */
+/** Callers that ask while it is being read get the same answer. */
 function shared<Found>(read: () => Promise<Found>): () => Promise<Found> {
   let reading: Promise<Found> | undefined;
   return () => (reading ??= read().finally(() => (reading = undefined)));

@@ -3,21 +3,22 @@ import { within } from '../domain/time.ts';
 import { createSparing } from './log.ts';
 import { loadApi, TRACER, wantsTraces, type Api, type Warn } from './tracing.ts';
 
-/** How long the last spans have to be exported when a program stops. */
+/** How much time the last spans have to be exported when a program stops. */
 const FLUSH_MS = 2_000;
-/** How often it is logged that spans cannot be exported. */
+/** How often it is logged at most that spans cannot be exported. */
 const TROUBLE_EVERY_MS = 60_000;
 /**
- * Without `process`, which writes the command line to every span: that of `pushpacer enqueue` has tokens and the texts of alerts.
+ * Without the detector `process`, which writes the command line to every span: the command line of `pushpacer enqueue` contains
+ * tokens and the texts of alerts.
  */
 const DETECTORS = 'env,host,os,serviceinstance';
 
 /**
- * Starts OpenTelemetry's SDK in a program of pushpacer, as the variables of the environment say, for traces alone. Does nothing where
- * none asks for traces, or where a tracer provider is registered already (`node --import`). Never rejects.
+ * Starts OpenTelemetry's SDK in a program of pushpacer, as the variables of the environment say, for traces only. Does nothing
+ * if no variable asks for traces, or if a tracer provider is registered already (`node --import`). Never rejects.
  *
- * @param service its name in traces, unless a variable has another one
- * @returns exports the last spans, within 2 s, and ends it
+ * @param service the program's name in traces, unless a variable sets another one
+ * @returns a function that exports the last spans, within 2 s, and ends the SDK
  */
 export async function startTracing(env: NodeJS.ProcessEnv, service: string, warn: Warn): Promise<() => Promise<void>> {
   const nothing = (): Promise<void> => Promise.resolve();
@@ -34,7 +35,7 @@ export async function startTracing(env: NodeJS.ProcessEnv, service: string, warn
     sdk.start();
     return async () => {
       await within(
-        sdk.shutdown().catch(() => undefined), // it was logged
+        sdk.shutdown().catch(() => undefined), // the error was logged
         FLUSH_MS,
       );
     };
@@ -49,12 +50,12 @@ const NO_SDK =
   'there are none; install it beside pushpacer (npm install @opentelemetry/sdk-node), or start your own with node --import';
 
 function isRegistered({ trace }: Api): boolean {
-  // A provider of the API hands on to the one that is registered, if there is one.
+  // The API's own provider hands over to the registered one, if there is one.
   const provider = trace.getTracerProvider() as { readonly getDelegateTracer?: (name: string) => unknown };
   return provider.getDelegateTracer === undefined || provider.getDelegateTracer(TRACER) !== undefined;
 }
 
-/** What the SDK reports goes into the log: without that, spans that cannot be exported would be lost in silence. */
+/** What the SDK reports goes into the log. Else spans that cannot be exported would be lost without a message. */
 function logTroubles({ diag, DiagLogLevel }: Api, warn: Warn): void {
   const sparing = createSparing(TROUBLE_EVERY_MS);
   const say = (reported: string): void => {

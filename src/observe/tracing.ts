@@ -4,32 +4,32 @@ import type { Attributes, Link, Span, SpanContext, TraceState } from '@opentelem
 import { originOf, TRACEPARENT, type Origin } from '../notification/story.ts';
 
 /**
- * Traces by OpenTelemetry: the spans of producers and of passes, which docs/tracing.md explains. tracing-sdk.ts starts the SDK for
- * them, in the programs of this project. `@opentelemetry/api` is not loaded before traces are wanted, and it may be missing. Nothing
- * private is handed to this file but the recipient, which it hashes.
+ * Traces by OpenTelemetry: the spans of producers and of passes, which docs/tracing.md explains. tracing-sdk.ts starts the SDK
+ * for them, in the programs of this project. `@opentelemetry/api` is loaded only when traces are wanted, and it may be missing.
+ * Nothing private is passed to this file except the recipient, which it hashes.
  *
- * Producers use it too, in other people's apps: so it imports no logger.
+ * Producers use this file too, in other people's apps, so it imports no logger.
  */
 
-/** What a job carries of the span that enqueued it: W3C Trace Context. Empty where there is no span. */
+/** What a job contains about the span that enqueued it: W3C Trace Context. Empty if there is no span. */
 export type Carried = Pick<Origin, 'traceparent' | 'tracestate'>;
 
-/** Attributes; what is undefined is left out. */
+/** The attributes of a span; an undefined one is left out. */
 export type Facts = Readonly<Record<string, string | number | boolean | undefined>>;
 
-/** Begins spans. It exists only where traces are wanted. */
+/** Begins spans. It exists only if traces are wanted. */
 export interface Tracing {
-  /** Runs the work in a span of a producer, with what its jobs are to carry. `ids`: of the notifications. */
+  /** Runs the work in a span of a producer; `carried` is to be written into the jobs. `ids`: of the notifications. */
   enqueue<T>(ids: readonly string[], work: (carried: Carried) => Promise<T>): Promise<T>;
-  /** Begins the span of a pass. Undefined where the sampler leaves it out. */
+  /** Begins the span of a pass. Undefined if the sampler leaves it out. */
   pass(about: PassStart): PassTrace | undefined;
-  /** Runs the work in the trace of the caller, as the headers of its request have it, unless it runs in a trace already. */
+  /** Runs the work in the caller's trace, which the headers of its request name, unless it runs in a trace already. */
   continuing<T>(headers: { readonly [Name in keyof Carried]?: string | undefined }, work: () => T): T;
 }
 
 export interface PassStart {
   readonly id: string;
-  /** Hashed before it is written; empty in a notification that is invalid. */
+  /** Hashed before it is written; empty if the notification is invalid. */
   readonly recipientId: string;
   /** The producer's span. */
   readonly producer: Carried;
@@ -41,9 +41,9 @@ export interface PassStart {
 /** The span of a pass. */
 export interface PassTrace {
   readonly traceId: string;
-  /** Names this span; the next pass links to it. */
+  /** The name of this span; the next pass links to it. */
   readonly traceparent: string;
-  /** A span inside of it, which ends with the work. */
+  /** A span inside this one, which ends with the work. */
   during<T>(name: string, work: Promise<T>, factsOf: (found: T) => Facts): void;
   /** Begins the span of a request to a provider. */
   request(about: RequestStart): RequestTrace;
@@ -52,26 +52,26 @@ export interface PassTrace {
 }
 
 export interface RequestStart {
-  /** `/3/device/{token}`: the path, with a word for all that is private. */
+  /** `/3/device/{token}`: the path, with words in place of everything private. */
   readonly template: string;
   readonly facts: Facts;
 }
 
 /** The span of a request. */
 export interface RequestTrace {
-  /** Called with the HTTP status of each answer: expired credentials make a second one. */
+  /** Called with the HTTP status of each answer: after expired credentials there is a second answer. */
   readonly onStatus: (status: number) => void;
   /**
    * @param host where it was sent, with the port: `api.push.apple.com:443`; undefined if there was no connection yet
-   * @param failure the code of a reply that is no acceptance
+   * @param failure the code of a reply that is not an acceptance
    */
   end(host: string | undefined, failure: string | undefined): void;
 }
 
 export interface TracingOptions {
-  /** What the queue is called in traces. */
+  /** The name of the queue in traces. */
   readonly destination: string;
-  /** Passes are children of the producer's span. Default: they are traces of their own, with a link to it. */
+  /** Whether passes are children of the producer's span. Default: each is a trace of its own, with a link to that span. */
   readonly isParent?: boolean;
 }
 
@@ -83,8 +83,8 @@ export type Warn = (message: string) => void;
 /** The name of the tracer. */
 export const TRACER = 'pushpacer';
 /**
- * They ask for no traces: this project's own variable says how, not whether; and Kubernetes sets the others for every service, so also
- * for one whose name begins with `otel`.
+ * Variables that do not ask for traces. This project's own say how to trace, not whether. And Kubernetes sets the others for
+ * every service, so also for a service whose name begins with `otel`.
  */
 const NO_WISH = /^OTEL_PUSHPACER_|_SERVICE_(HOST|PORT)(_|$)|_PORT(_\d+_(TCP|UDP|SCTP)(_|$)|$)/;
 
@@ -103,7 +103,10 @@ export function wantsTraces(env: Environment, asked?: boolean): boolean {
 
 let loading: Promise<Api | undefined> | undefined;
 
-/** Loads `@opentelemetry/api`. Undefined where that is missing: the first caller is warned, and the program goes on without traces. */
+/**
+ * Loads `@opentelemetry/api`. Undefined if it is missing: the first caller gets a warning, and the program goes on without
+ * traces.
+ */
 export function loadApi(warn: Warn): Promise<Api | undefined> {
   return (loading ??= import('@opentelemetry/api').catch((error: unknown) => {
     warn(`${NO_API} (${error instanceof Error ? error.message : String(error)})`);
@@ -116,8 +119,8 @@ const NO_API =
   '(npm install @opentelemetry/api @opentelemetry/sdk-node), or take the variable away';
 
 /**
- * Spans by the tracer provider that this process has registered, or registers later; without one nothing is recorded. Undefined if
- * `@opentelemetry/api` is missing. Call it only where `wantsTraces`.
+ * Makes spans by the tracer provider that this process has registered, or registers later; without one nothing is recorded.
+ * Undefined if `@opentelemetry/api` is missing. Call it only if `wantsTraces` is true.
  */
 export async function openTracing(options: TracingOptions, warn: Warn): Promise<Tracing | undefined> {
   const api = await loadApi(warn);
@@ -133,7 +136,7 @@ function createTracing(api: Api, { destination, isParent = false }: TracingOptio
     span.setAttribute('error.type', code).setStatus({ code: api.SpanStatusCode.ERROR, message: code });
   }
 
-  /** Undefined for what is no trace context. */
+  /** The span context of these fields; undefined if they contain none. */
   function spanContextOf({ traceparent, tracestate }: Carried): SpanContext | undefined {
     const [, traceId = '', spanId = '', flags = ''] = TRACEPARENT.exec(traceparent ?? '') ?? [];
     const found = { traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true };
@@ -237,7 +240,7 @@ function createTracing(api: Api, { destination, isParent = false }: TracingOptio
   };
 }
 
-/** It is only handed on. */
+/** The trace state as it was given: it is only passed on. */
 function asGiven(tracestate: string): TraceState {
   const state: TraceState = { serialize: () => tracestate, get: () => undefined, set: () => state, unset: () => state };
   return state;
@@ -253,7 +256,7 @@ function carriedOf(spanContext: SpanContext, api: Api): Carried {
   return { traceparent: traceparentOf(spanContext), ...(tracestate !== '' && { tracestate }) };
 }
 
-/** The same for the same recipient. Who has a list of all recipients can find out whose it is. */
+/** The same hash for the same recipient. A person who has a list of all recipients can find out whose hash it is. */
 function hashOf(recipientId: string): string {
   return hash('sha256', recipientId, 'hex').slice(0, 16);
 }
@@ -268,7 +271,7 @@ function serverOf(host: string, template: string): Attributes {
   };
 }
 
-/** The kind of an error alone: its message may hold what is private. */
+/** Only the kind of an error, since its message may contain something private. */
 function errorName(error: unknown): string {
   return error instanceof Error ? error.name : 'thrown';
 }

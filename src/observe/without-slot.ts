@@ -1,26 +1,29 @@
-/** Why asks get no slot: the results of passes with these codes. */
+/** Why asks get no slot: passes that end with these codes got none. */
 export const WITHOUT_SLOT_CODES = ['limiter-unavailable', 'replicas-missing'] as const;
 export type WithoutSlotCode = (typeof WITHOUT_SLOT_CODES)[number];
 
-/** Asks that ended without a slot, because the limiter's Redis or its replicas did not answer, and none got one since. */
+/** Asks that got no slot because the limiter's Redis or its replicas did not answer; no ask has got a slot since. */
 export interface WithoutSlot {
-  /** Of the last one. */
+  /** The code of the last one. */
   readonly code: WithoutSlotCode;
-  /** The first one: epoch milliseconds on this machine's clock. */
+  /** When the first one ended: epoch milliseconds on this machine's clock. */
   readonly since: number;
-  /** The last one. */
+  /** When the last one ended. */
   readonly lastAt: number;
 }
 
-/** Whether this replica gets slots. */
+/** Knows whether this worker gets slots. */
 export interface SlotWatch {
   /** An ask ended: with a slot, with another answer of the limiter, or without an answer that can be used. */
   asked(end: 'slot' | 'answer' | WithoutSlotCode): void;
-  /** Undefined if the last ask got a slot, and if nothing was asked for a minute: others may have what failed here. */
+  /**
+   * Undefined if the last ask got a slot, or if there was no ask for a minute: other workers may have the jobs that failed
+   * here.
+   */
   current(): WithoutSlot | undefined;
 }
 
-/** What failed is asked again after 1 to 2 s, by any worker. */
+/** An ask that failed is repeated after 1 to 2 s, by any worker. */
 const FORGOTTEN_MS = 60_000;
 
 export function createSlotWatch(now: () => number = Date.now): SlotWatch {
@@ -33,7 +36,7 @@ export function createSlotWatch(now: () => number = Date.now): SlotWatch {
   return {
     current,
     asked(end) {
-      // An answer that is no slot says that the limiter is there, and nothing of its replicas.
+      // An answer without a slot shows that the limiter answers, but shows nothing about its replicas.
       if (end === 'slot' || (end === 'answer' && found?.code === 'limiter-unavailable')) found = undefined;
       if (end === 'slot' || end === 'answer') return;
       const at = now();

@@ -8,7 +8,7 @@ import { redelay } from '../queue/job-lock.ts';
 
 /** What the actions on one recipient need. */
 export interface ActionParts {
-  /** The limiter of alerts, and those of what is apart from them: with the policies and the prefix of the workers. */
+  /** The limiters of alerts, background pushes and Live Activities, with the policies and the prefix of the workers. */
   readonly limiters: Readonly<Record<CountedAs, Oversight>>;
   /** The overall policy of these limiters. */
   readonly policy: Policy;
@@ -16,17 +16,20 @@ export interface ActionParts {
   readonly queues: readonly Queue<unknown>[];
 }
 
-/** What came of an action. */
+/** What an action did. */
 export interface Acted {
-  /** There was something to end or to forget: a block, stored limits or quiet hours, sent slots. True for what was stored. */
+  /**
+   * True if there was something to end or to forget (a block, stored limits or quiet hours, sent slots), or if the action
+   * stored something.
+   */
   readonly wasThere: boolean;
   /** How many waiting notifications got another slot. */
   readonly moved: number;
 }
 
 /**
- * Does to a recipient what an operator has decided, and changes the due times of its delayed jobs to their new slots. A job that a
- * worker has at that moment asks the limiter anyway. If it fails half-way it may be done again.
+ * Does to a recipient what an operator has decided, and changes the due times of its delayed jobs to their new slots. A job
+ * that a worker has at that moment asks the limiter anyway. If the action fails half-way, it may be done again.
  *
  * @param onMoved called now and then with how many have moved so far
  */
@@ -58,7 +61,10 @@ export async function act(
   return { wasThere, moved };
 }
 
-/** A block stops everything; limits, quiet hours and what was sent are those of alerts. */
+/**
+ * The limiters that an action concerns. A block stops everything; limits, quiet hours and what was sent are only those of
+ * alerts.
+ */
 export function limitersOf<L>({ kind }: Pick<Action, 'kind'>, limiters: Readonly<Record<CountedAs, L>>): readonly L[] {
   return kind === 'block' || kind === 'unblock' ? Object.values(limiters) : [limiters.alert];
 }

@@ -1,29 +1,32 @@
 import { auditKey } from '../queue/names.ts';
 import type { Connection } from '../redis/connection.ts';
 
-/** An action of an operator: who did what, to whom, and what came of it. */
+/** An action of an operator: who did what, to whom, and with what result. */
 export interface AuditEntry {
-  /** The stream's id of it. */
+  /** The id of the entry in the stream. */
   readonly id: string;
   /** Epoch milliseconds on Redis's clock. */
   readonly at: number;
   /** The name of the token; `local` for a console without a login; `root (terminal)`: no token can have such a name. */
   readonly who: string;
-  /** `recipient block`, `dead-letters replay` */
+  /** What was done: `recipient block`, `dead-letters replay`. */
   readonly action: string;
-  /** What it was done to: a recipient, a notification, a filter. */
+  /** To what it was done: a recipient, a notification, a filter. */
   readonly on: string;
-  /** Counts and settings, such as `{ moved: 14, until: 1795… }`. Never a token, nor a text of an alert; a block's reason and a note are here. */
+  /**
+   * Counts and settings, such as `{ moved: 14, until: 1795… }`, and the reason of a block or the text of a note. Never a token
+   * or a text of an alert.
+   */
   readonly facts: Readonly<Record<string, string | number | boolean>>;
 }
 
 export interface Audit {
   write(entry: Omit<AuditEntry, 'id' | 'at'>): Promise<void>;
-  /** The newest first. @param before the id of an entry: only older ones */
+  /** The newest entries first. @param before the id of an entry: only older ones */
   read(options: { readonly before?: string | undefined; readonly count: number }): Promise<readonly AuditEntry[]>;
 }
 
-/** About so many actions are kept. */
+/** About how many entries are kept. */
 const MOST_KEPT = 10_000;
 const MOST_TEXT = 1_000;
 

@@ -30,7 +30,7 @@ first expire. An earlier block is replaced.`,
   initial: () => ({ for: '2h' }),
   faults: (given, names) => [...endFaults(given, names), ...noneFaults(given, ['for', 'until'], names)],
   plan({ reason, ...end }, at) {
-    const until = endOf(end, at, MAX_BLOCK_MS) ?? at.now; // one of the two is given
+    const until = endOf(end, at, MAX_BLOCK_MS) ?? at.now; // one of the two fields is given
     const when = instantFrom(at.now, until);
     return {
       deed: { kind: 'block', until, reason },
@@ -74,7 +74,7 @@ export function readMinGap(text: string): Read<number> {
   return unfit(`0 or ${DURATION_FORMAT}, at most ${formatDuration(MAX_WINDOW_MS)}`, text);
 }
 
-/** As they are written. */
+/** The rules as people write them. */
 function rulesText(rules: readonly Rule[]): string {
   return rules.length === 0 ? 'none' : rules.map(ruleName).join(',');
 }
@@ -163,7 +163,7 @@ export function readDays(input: string | readonly string[]): Read<readonly Day[]
   return { value: [...new Set(days)] };
 }
 
-/** A field as it is: those of quiet hours are checked together, since the parts of a time depend on each other. */
+/** A field that is not checked by itself: the parts of a quiet time depend on each other, so they are checked together. */
 function asItIs<T>(schema: z.ZodType<T, T>, look: FieldLook & { readonly description: string }) {
   return written(schema, look, (value): Read<T> => ({ value })).optional();
 }
@@ -189,12 +189,12 @@ const quietFields = z.strictObject({
   }),
 });
 
-/** The quiet hours that the fields give, with the days as they were understood. */
+/** The quiet hours that the fields give, with the days in the form that they mean. */
 function hoursOf(given: Readonly<Record<string, unknown>>): unknown {
   if (given['none'] === true) return { timezone: 'UTC', quietHours: [] };
   const { timezone, from, until, days } = given;
   if ('quietHours' in given) return { timezone, quietHours: given['quietHours'] };
-  const texts = DAYS_INPUT.safeParse(days); // what is no text has its fault from the schema
+  const texts = DAYS_INPUT.safeParse(days); // the schema reports days that are no texts
   const read = texts.success ? readDays(texts.data) : undefined;
   return { timezone, quietHours: [{ ...(read && 'value' in read && { days: read.value }), from, until }] };
 }
@@ -218,7 +218,7 @@ function quietFieldFaults(given: Readonly<Record<string, unknown>>, { of, word }
     const expected = `${of('timezone')}, ${of('from')} and ${of('until')} (or ${of('quietHours')}, or ${of('none')})`;
     return [{ path: missing.join(', '), expected, found: 'nothing' }];
   }
-  // `quietHours[0].from` is the field `from`; `quietHours` as a whole is about the time that both give.
+  // A fault at `quietHours[0].from` is about the field `from`; one at `quietHours` is about the time that both fields give.
   const named = (path: string): string =>
     path === 'quietHours' ? `${of('from')}, ${of('until')}` : of(path.replace(/^quietHours\[0\]\.?/, ''));
   return quietFaults(hoursOf(given)).map((fault) => ({ ...fault, path: named(fault.path) }));
@@ -357,7 +357,7 @@ function readTarget(target: object, text: string): Read<string> {
   return parsed.ok ? { value: text } : { faults: parsed.faults.map((fault) => ({ ...fault, path: '' })) };
 }
 
-/** All that an operator may do to one recipient, in the order in which it is offered. A new one is a value here. */
+/** All operations on one recipient, in the order in which they are offered. A new operation is a value in this list. */
 export const OPERATIONS: readonly Operation[] = [
   ...[block, unblock, limit, unlimit, quiet, unquiet, reset, cancel],
   ...[note, unnote],
@@ -367,13 +367,13 @@ export function operationOf(name: string | undefined): Operation | undefined {
   return OPERATIONS.find((operation) => operation.name === name);
 }
 
-/** What operations keep about a recipient, in their order. */
+/** What operations keep about a recipient, in the order of the operations. */
 export async function keptAbout(recipientId: string, store: OperatorStore): Promise<readonly Kept[]> {
   const all = await Promise.all(OPERATIONS.map(async (operation) => operation.kept?.(recipientId, store)));
   return all.filter((each) => each !== undefined);
 }
 
-/** As fields of the JSON that shows the recipient. */
+/** What is kept about a recipient, as fields of the JSON that shows the recipient. */
 export function keptFields(kept: readonly Kept[]): Readonly<Record<string, unknown>> {
   return Object.fromEntries(kept.flatMap(({ fields }) => Object.entries(fields)));
 }

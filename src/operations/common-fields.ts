@@ -46,7 +46,7 @@ export function endFaults(given: Readonly<Record<string, unknown>>, { of }: Name
   return [{ path: of('until'), expected: `${of('until')} or ${of('for')}`, found: 'both' }];
 }
 
-/** Epoch milliseconds; undefined without an end. An instant may be at most `mostMs` ahead of the limiter's clock. */
+/** When it ends: epoch milliseconds; undefined for no end. An instant may be at most `mostMs` ahead of the limiter's clock. */
 export function endOf(end: End, { now, names }: PlanContext, mostMs = Infinity): number | undefined {
   const { until, for: forMs } = end;
   if (until === undefined) return forMs === undefined ? undefined : now + forMs;
@@ -57,7 +57,7 @@ export function endOf(end: End, { now, names }: PlanContext, mostMs = Infinity):
   throw new InputError('unusable end', [{ path: names.of('until'), expected, found }]);
 }
 
-/** A fault if none of these fields, one of which is wanted, is given. */
+/** A fault if none of these fields is given, although one is needed. */
 export function noneFaults(given: Readonly<Record<string, unknown>>, fields: readonly string[], names: Names): Fault[] {
   if (fields.some((field) => given[field] !== undefined)) return [];
   const all = [...fields.map(names.of), ...names.others];

@@ -1,37 +1,41 @@
 import { z } from 'zod';
 import { describeFound, formatPath, InputError, nearest, zodFaults, type Fault } from '../domain/faults.ts';
 
-// The fields of what an operator does: as people write them, with what a command's flags, a form and OpenAPI say of each.
+// The fields of operations: how people write them, and how a command's flags, a form and OpenAPI describe each of them.
 
 /** How a field is shown. */
 export interface FieldLook {
-  /** In forms. */
+  /** Its name in forms. */
   readonly label: string;
-  /** In a command's help: `--for <duration>`. */
+  /** Its value in a command's help: `--for <duration>`. */
   readonly value: string;
   /**
-   * In forms it is a text if it is left out. `none`: it is in no form. `flag`: `true` or nothing, in no form. `file`: several
-   * values as JSON, which a command reads from a file; in no form. `argument`: a command has it without a flag.
+   * What a form shows; a text field by default. `none`: no form has it. `flag`: it is `true` or absent, and no form has it.
+   * `file`: several values as JSON, which a command reads from a file; no form has it. `argument`: a command takes it without a
+   * flag.
    */
   readonly kind?: 'time' | 'days' | 'none' | 'flag' | 'file' | 'argument';
-  /** All that it may be. */
+  /** All values that it may have. */
   readonly choices?: readonly string[];
-  /** Spaces at its ends count: it is a name. */
+  /** True for a name: spaces at its ends belong to it. */
   readonly isExact?: true;
-  /** In a form's empty field. */
+  /** An example, shown in a form's empty field. */
   readonly example?: string;
 }
 
 const LOOKS = z.registry<FieldLook>();
 
-/** What a text means, or what is wrong with it; paths are below the field. */
+/** What a written value means, or what is wrong with it; the faults' paths are below the field. */
 export type Read<T> = { readonly value: T } | { readonly faults: readonly Fault[] };
 
 export function unfit(expected: string, found: unknown): { readonly faults: readonly Fault[] } {
   return { faults: [{ path: '', expected, found: describeFound(found) }] };
 }
 
-/** A field as people write it. `description`: for people, in a command's help, beside a form's field, and in OpenAPI. */
+/**
+ * A field as people write it. `description`: a text for people, shown in a command's help, beside a form's field, and in
+ * OpenAPI.
+ */
 export function written<Input, Value>(
   schema: z.ZodType<Input, Input>,
   look: FieldLook & { readonly description: string },
@@ -49,7 +53,7 @@ export function written<Input, Value>(
     .register(LOOKS, rest);
 }
 
-/** A field, as the faces need it. */
+/** A field, as the terminal, the console and the HTTP API need it. */
 export interface FieldOf extends FieldLook {
   readonly name: string;
   readonly description: string;
@@ -69,12 +73,12 @@ export function fieldsOf({ fields }: { readonly fields: z.ZodObject }): readonly
 /** Fields as they were written. */
 export type Given = Readonly<Record<string, unknown>>;
 
-/** What the fields are called where they were given. */
+/** What the fields are called in the place where they were given: in a request or on a command line. */
 export interface Names {
   readonly word: 'field' | 'flag';
   /** `minGap` → `--min-gap` */
   readonly of: (field: string) => string;
-  /** What may be given in place of the fields, such as `--clear`. */
+  /** What else may be given instead of the fields, such as `--clear`. */
   readonly others: readonly string[];
 }
 
@@ -87,8 +91,8 @@ export interface ReadOptions {
 }
 
 /**
- * What the fields mean. Throws InputError with every fault, by the names that the fields have where they were given. `what` begins its
- * message: `cannot block`.
+ * What the fields mean. Throws InputError with every fault; the faults name the fields as `names` does. `what` is the beginning
+ * of the error's message: `cannot block`.
  */
 export function readFields<Fields extends z.ZodObject>(
   what: string,

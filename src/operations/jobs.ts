@@ -7,10 +7,10 @@ import { dueAtOfScore } from '../queue/bullmq-internals.ts';
 import type { Connection } from '../redis/connection.ts';
 import { notificationIdOf, replayOf } from '../queue/names.ts';
 
-/** Facts about a waiting notification from the queue, without texts and tokens. */
+/** Facts about a waiting notification, read from the queue, without texts and tokens. */
 export interface WaitingJob {
   readonly id: string;
-  /** Of a replay of a dead letter: which one it is. */
+  /** If it is a replay of a dead letter: which one. */
   readonly replay?: number;
   readonly category?: string;
   readonly priority: Notification['priority'];
@@ -18,7 +18,7 @@ export interface WaitingJob {
   readonly enqueuedAt: number;
   /** Delivery attempts so far. */
   readonly attempts: number;
-  /** How often it was requeued until its slot. */
+  /** How often it was requeued. */
   readonly requeues: number;
   /** What it waits for: a limiter's rule, `sendAfter`, `retry`, or `provider` (a breaker, a connection). */
   readonly waitsFor: string;
@@ -26,7 +26,7 @@ export interface WaitingJob {
 
 /** A notification that a worker has now: it is being sent, or is about to be. */
 export interface SendingJob extends Omit<WaitingJob, 'waitsFor'> {
-  /** Its slot, which the limiter counts as sent already: epoch milliseconds. Absent if it has none yet. */
+  /** Its slot, which the limiter already counts as sent: epoch milliseconds. Absent if it has none yet. */
   readonly at?: number;
   /** When the worker took it: epoch milliseconds. */
   readonly takenAt?: number;
@@ -38,10 +38,10 @@ export interface DelayedJob extends WaitingJob {
   readonly dueAt: number;
 }
 
-/** Jobs of one recipient, and whether all jobs were looked at. */
+/** Jobs of one recipient, and how many of all jobs were looked at. */
 export interface FoundJobs<T> {
   readonly found: readonly T[];
-  /** How many jobs were looked at: of delayed jobs those that are due first. */
+  /** How many jobs were looked at; of delayed jobs, those that are due first. */
   readonly lookedAt: number;
   /** How many jobs there are. */
   readonly of: number;
@@ -49,9 +49,9 @@ export interface FoundJobs<T> {
 export type DelayedJobs = FoundJobs<DelayedJob>;
 
 const PAGE = 500;
-/** BullMQ keeps no index by recipient: each job has to be read. */
+/** How many jobs are looked at: BullMQ has no index by recipient, so each job has to be read. */
 const MOST_LOOKED_AT = 20_000;
-/** A worker may take the jobs in these states now, and none has. */
+/** The states of jobs that a worker may take now and that none has taken. */
 const NOT_TAKEN: readonly JobType[] = ['wait', 'prioritized'];
 
 /** The jobs that are still in the recipient's queues, by their ids. */
@@ -71,13 +71,13 @@ export async function findJobs(
   return found;
 }
 
-/** In the first queue that has it. A hash without data only keeps the id. */
+/** The job in the first queue that has it. A hash without data only keeps an id, and is no job. */
 async function findFirst(queues: readonly Queue<unknown>[], jobId: string): Promise<Job<unknown> | undefined> {
   const jobs = await Promise.all(queues.map((queue) => findJob(queue, jobId)));
   return jobs.find((job) => recipientOf(job?.data) !== undefined);
 }
 
-/** What was found in several queues. */
+/** The jobs that were found in several queues, together. */
 function together<T>(all: readonly FoundJobs<T>[]): FoundJobs<T> {
   return {
     found: all.flatMap(({ found }) => found),
@@ -86,7 +86,7 @@ function together<T>(all: readonly FoundJobs<T>[]): FoundJobs<T> {
   };
 }
 
-/** The recipient's delayed jobs without those in `known`, the next one first. */
+/** The recipient's delayed jobs, without those in `known`, the next due first. */
 export async function findDelayed(
   queues: readonly Queue<unknown>[],
   connection: Connection,
@@ -157,7 +157,8 @@ export async function findSending(
     const facts = readFacts(job)?.facts;
     if (facts === undefined) return undefined;
     const { asks } = readProgress(job.progress);
-    // The pass has noted no ask yet; after one that was given to a worker which died, it asks under the next number.
+    // The pass has not saved its ask yet. If the slot under `asks` went to a worker that died, this pass asks under the next
+    // number.
     const slots = await Promise.all([asks + 1, asks].map((number) => slotOf(job.data, `${job.id ?? ''}/${number}`)));
     const at = slots.find((slot) => slot !== undefined);
     return {
@@ -171,9 +172,9 @@ export async function findSending(
 
 interface Asked {
   readonly recipientId: string;
-  /** Jobs that are left out. */
+  /** The ids of jobs to leave out. */
   readonly known: ReadonlySet<string>;
-  /** Default: 20,000. */
+  /** How many jobs are looked at. Default: 20,000. */
   readonly mostLookedAt?: number | undefined;
 }
 
@@ -199,7 +200,7 @@ function factsOf(job: Job<unknown>): WaitingJob | undefined {
   return { ...facts, waitsFor: rule ?? (isNew ? SEND_AFTER : heldSince === undefined ? 'retry' : 'provider') };
 }
 
-/** Undefined for what is no notification. */
+/** The facts of a job; undefined if it is not a notification. */
 function readFacts({ id = '', data, timestamp, progress }: Job<unknown>) {
   const withId = typeof data === 'object' && data !== null ? { id: notificationIdOf(id), ...data } : data;
   const parsed = parseNotification(withId);

@@ -3,7 +3,7 @@ import type { SeenWorker } from '../queue/workers.ts';
 import { printable } from '../domain/faults.ts';
 import { fromNow, span } from '../terminal/text.ts';
 
-/** What Redis has lost, and whether it may lose more, in the words of `status`. */
+/** Says in the words of `status` what Redis has lost, and whether it may lose more. */
 
 const NAMES: Readonly<Record<RedisName, string>> = { queue: 'Redis', limiter: "the limiter's Redis" };
 
@@ -34,7 +34,7 @@ function whatText(loss: NotedLoss, now: number, when: string): string {
   }
 }
 
-/** One text for each Redis and policy. */
+/** One text for each Redis and policy that may lose keys. */
 export function mayEvictTexts(workers: readonly SeenWorker[]): string[] {
   const found = workers.flatMap(({ alive, evicting = [] }) => (alive ? evicting : []));
   const texts = found.map(

@@ -6,10 +6,10 @@ import { instant } from '../terminal/text.ts';
 import { textField } from './common-fields.ts';
 import { defineOperation, type Kept } from './operation.ts';
 
-/** A note that nobody writes anew goes after so long. */
+/** A note that is not written again is removed after this. */
 const KEPT_S = 366 * 86_400;
 
-/** What operators note about a recipient, for each other. */
+/** An operator's note about a recipient, for other operators. */
 export const note = defineOperation({
   ...{ name: 'note', title: 'Note', scope: 'operate', done: 'the note is stored', isGentle: true },
   does: 'Notes something about this recipient, which is shown with it.',

@@ -8,48 +8,48 @@ import type { Connection } from '../redis/connection.ts';
 import type { Acted } from './actions.ts';
 import { PLAIN_NAMES, readFields, type Given, type Names } from './fields.ts';
 
-// What an operation on a recipient is. catalogue.ts has the operations, run.ts previews and runs them. The terminal, the console and the
-// HTTP API each make their part from these values: flags, a form, a route.
+// What an operation on a recipient is. catalogue.ts has the operations, run.ts previews and runs them. The terminal, the
+// console and the HTTP API each build their own part from these values: flags, a form, a route.
 
 /** What an operator may do to one recipient. */
 export interface Operation<Fields extends z.ZodObject = z.ZodObject> {
-  /** `block`: the command, the end of the route, and the action in the audit. */
+  /** `block`: the name of the command, the end of the route, and the action in the audit. */
   readonly name: string;
-  /** What a button says. */
+  /** The text of its button. */
   readonly title: string;
   /** What it does, in one sentence. */
   readonly does: string;
-  /** What follows from it, for who reads a command's help: whole sentences, with line breaks. */
+  /** What it leads to, for the reader of a command's help: whole sentences, with line breaks. */
   readonly help: string;
-  /** The same in short, above a form. */
+  /** The same as `help`, in short, shown above a form. */
   readonly hint: string;
-  /** What has happened, without the recipient: `the recipient is blocked`. */
+  /** What has been done, without the recipient: `the recipient is blocked`. */
   readonly done: string;
   /** The scope that a token needs for it. */
   readonly scope: 'operate';
-  /** It takes back what an operator did, or changes nothing that is sent. */
+  /** True if it takes back what an operator did, or changes nothing that is sent. */
   readonly isGentle?: true;
-  /** The terminal has it as a flag of another operation, alone: `--clear` of `limit`. */
+  /** The terminal has it as a flag of another operation, used alone: `--clear` of `limit`. */
   readonly flagOf?: { readonly operation: string; readonly flag: string; readonly does: string };
-  /** The fields of the JSON that are its own, in their order, as the command's help lists them. */
+  /** The JSON fields of its answer that only this operation has, in the order in which the command's help lists them. */
   readonly answers: readonly string[];
-  /** Texts and JSON values as people write them. Each is made by `written`. */
+  /** The fields, as texts and JSON values that people write. Each is made by `written`. */
   readonly fields: Fields;
-  /** Whether a form makes sense for the recipient as it is, with what is kept about it. */
+  /** Whether a form makes sense for the recipient in this state, with what is kept about it. */
   isOffered(recipient: Inspection, kept: readonly Kept[]): boolean;
-  /** With what a form begins. */
+  /** The values that a form begins with. */
   initial?(recipient: Inspection): FormValues;
   /** What is wrong with the fields together. `given`: as they were written. */
   faults?(given: Given, names: Names): readonly Fault[];
-  /** What it keeps about the recipient, beside the limiters: shown wherever the recipient is. */
+  /** What it keeps about the recipient outside of the limiters; shown wherever the recipient is shown. */
   kept?(recipientId: string, store: OperatorStore): Promise<Kept | undefined>;
-  /** What is to be done. Throws InputError, such as for an end that has passed. */
+  /** Plans what to do. Throws InputError, for example for an end that has passed. */
   plan(fields: z.output<Fields>, at: PlanContext): Plan;
 }
 
 export type FormValues = Readonly<Record<string, string | readonly string[]>>;
 
-/** What a plan may depend on. */
+/** Everything on which a plan may depend. */
 export interface PlanContext {
   readonly recipientId: string;
   /** The limiter's clock: epoch milliseconds. */
@@ -59,7 +59,7 @@ export interface PlanContext {
   readonly names: Names;
 }
 
-/** Where operations keep what is not the limiter's: the queue's Redis, under QUEUE_PREFIX. */
+/** Where operations keep what does not belong in a limiter: the queue's Redis, under QUEUE_PREFIX. */
 export interface OperatorStore {
   readonly connection: Connection;
   readonly prefix: string;
@@ -67,40 +67,40 @@ export interface OperatorStore {
 
 /** What an operation keeps about a recipient. */
 export interface Kept {
-  /** `Note`; safe for a terminal, as `text`. */
+  /** `Note`; safe for a terminal, like `text`. */
   readonly label: string;
   readonly text: string;
-  /** For the JSON that shows the recipient. */
+  /** The fields of the JSON that shows the recipient. */
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-/** What an operation does by itself. It moves nothing that waits. */
+/** What an operation itself does, without a limiter or a cancel. It moves no waiting notification. */
 export interface OwnDeed {
   readonly kind: 'own';
-  /** @param who did it, as the audit shows it. Resolves to what `Result.wasThere` is. It is safe to repeat */
+  /** @param who did it, as the audit shows it. Resolves to the value of `Result.wasThere`. It is safe to repeat */
   run(store: OperatorStore, who: string): Promise<boolean>;
 }
 
-/** What is done: an action of the limiter, a cancel, or something of the operation's own. */
+/** What is done: an action of the limiter, a cancel, or what the operation itself does. */
 export type Deed = Action | { readonly kind: 'cancel'; readonly target: CancelTarget } | OwnDeed;
 
 export interface Plan {
   readonly deed: Deed;
   /**
-   * The fields with which the same is done later: an end is an instant, what was left out is as it was understood. They are the
-   * facts of the audit.
+   * The fields with which the same can be done later: an end is an instant, and a field that was left out has the value that
+   * was used. They are also the facts of the audit.
    */
   readonly settled: Readonly<Record<string, string | number>>;
-  /** What would be done, with the values as they were understood: whole sentences. */
+  /** What would be done, with the values that the fields mean: whole sentences. */
   readonly would: string;
   did(result: Result): Did;
 }
 
 export interface Result extends Acted {
-  /** Of a cancel. */
+  /** For a cancel: how many were canceled, and for how many it was too late. */
   readonly canceled: number;
   readonly tooLate: number;
-  /** The recipient, at the limiter of alerts. */
+  /** The recipient at the limiter of alerts, before and after. */
   readonly before: Inspection;
   readonly after: Inspection;
 }
@@ -108,18 +108,18 @@ export interface Result extends Acted {
 export interface Did {
   /** `teacher-42 is blocked until …`; safe for a terminal. */
   readonly text: string;
-  /** Those of `answers`. */
+  /** The fields that `answers` names. */
   readonly fields: Readonly<Record<string, unknown>>;
-  /** Short: what waits may be said on the same line. */
+  /** True for a short text: what waits may be said on the same line. */
   readonly isShort?: true;
 }
 
-/** An operation among others. The compiler checks its fields against its plan here. */
+/** Makes an operation for the list. Here the compiler checks its fields against its plan. */
 export function defineOperation<Fields extends z.ZodObject>(operation: Operation<Fields>): Operation {
   return operation;
 }
 
-/** An operation with its fields, which fit. */
+/** An operation with fields that were read and are valid. */
 export interface Asked {
   readonly operation: Operation;
   readonly recipientId: string;
@@ -127,7 +127,7 @@ export interface Asked {
   readonly names: Names;
 }
 
-/** Reads the fields. Throws InputError with every fault, by the names that the fields have where they were given. */
+/** Reads the fields. Throws InputError with every fault; the faults name the fields as `names` does. */
 export function ask(operation: Operation, recipientId: string, input: unknown, names: Names = PLAIN_NAMES): Asked {
   const { name, fields } = operation;
   const read = readFields(`cannot ${name}`, fields, input, { names, faults: operation.faults?.bind(operation) });

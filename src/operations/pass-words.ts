@@ -2,7 +2,7 @@ import { printable } from '../domain/faults.ts';
 import type { StoryPass, StorySend } from '../notification/story.ts';
 import { span, timeNear } from '../terminal/text.ts';
 
-/** The passes of a story in words, for the command and the console. */
+/** Says the passes of a story in words, for the command and the console. */
 
 /** `a worker took it 3s late; put back until 09:14:03Z for gap, with 2 before it`. @param before the pass before it */
 export function passText(now: number, pass: StoryPass, before: StoryPass | undefined): string {
@@ -16,7 +16,7 @@ export function passText(now: number, pass: StoryPass, before: StoryPass | undef
   return parts.filter((part) => part !== '').join('; ');
 }
 
-/** A worker may come so much late every time. */
+/** A worker may be this much late every time, so it is not mentioned. */
 const LATE_MS = 50;
 
 function lostText({ stalls = 0 }: StoryPass, before: StoryPass | undefined): string {
@@ -52,7 +52,7 @@ function resultText(now: number, pass: StoryPass): string {
   }
 }
 
-/** `in its slot at 09:14:03.005Z, 0.4ms after it` */
+/** `in its slot of 09:14:03Z, 4ms after it` */
 function sentText(now: number, { slot, lateMs = 0 }: StoryPass): string {
   if (slot === undefined) return '';
   return `in its slot of ${timeNear(now, slot)}${lateMs >= 1 ? `, ${span(lateMs)} after it` : ''}`;

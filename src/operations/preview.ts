@@ -11,9 +11,9 @@ import { notificationIdOf } from '../queue/names.ts';
 import { readJobs } from '../queue/readable.ts';
 import { limitersOf } from './actions.ts';
 
-/** What previews look at. They write nothing. */
+/** What previews read. They write nothing. */
 export interface PreviewParts {
-  /** At the limiters of `ActionParts`. */
+  /** The foresights for the limiters of `ActionParts`. */
   readonly foresights: Readonly<Record<CountedAs, Foresight>>;
   /** The queues that may have the recipient's notifications. */
   readonly own: readonly Queue<unknown>[];
@@ -28,31 +28,34 @@ export interface PreviewedSlot extends Pick<Moved, 'rule' | 'ruleUntil'> {
   readonly to: number;
 }
 
-/** What an action would do to what waits: the same that the action does if it follows at once. */
+/** What an action would do to what waits. If the action follows at once, it does the same. */
 export interface Preview {
   /** The limiter's clock: epoch milliseconds. */
   readonly now: number;
-  /** How many have a slot, and how many of them would get another one. */
+  /** How many notifications have a slot, and how many of these would get another one. */
   readonly waiting: number;
   readonly moves: number;
   readonly earlier: number;
   readonly later: number;
-  /** The last slot of all; absent if none waits. */
+  /** The last slot of all; absent if no notification waits. */
   readonly lastAtBefore?: number;
   readonly lastAtAfter?: number;
-  /** How many would be sent now, but expire before their new slots; of `expiryKnown` that move to later. */
+  /**
+   * How many would be sent in time now, but would expire before their new slots. Of `expiryKnown` that move to later, the
+   * expiry was read.
+   */
   readonly expiring: number;
   readonly expiryKnown: number;
-  /** Those that move, in the order in which they wait. */
+  /** The notifications that move, in the order in which they wait. */
   readonly slots: readonly PreviewedSlot[];
 }
 
-/** Of so many of those that move to later it is looked up when they expire. */
+/** Of the notifications that move to later, the expiry of at most this many is read. */
 const MOST_LOOKED_UP = 2_000;
 /** How many jobs one command reads. */
 const JOBS_A_READ = 100;
 
-/** Rejects with InputError where the action would. */
+/** Rejects with InputError if the action itself would. */
 export async function preview(
   recipientId: string,
   action: Action,
@@ -62,11 +65,11 @@ export async function preview(
   return previewOf(await Promise.all(each), own);
 }
 
-/** What a cancel would end, and what it would do to those that are left. */
+/** What a cancel would end, and what it would do to the notifications that are left. */
 export interface CancelPreview extends Preview {
-  /** How many of this recipient wait, and would be canceled. */
+  /** How many notifications of this recipient wait, and would be canceled. */
   readonly cancels: number;
-  /** How many it is too late for. */
+  /** For how many it is too late. */
   readonly tooLate: number;
 }
 
@@ -114,12 +117,12 @@ async function previewOf(foreseen: readonly Foreseen[], queues: readonly Queue<u
   };
 }
 
-/** Without spreading: there may be more instants than a call may have arguments. */
+/** The latest of these instants. Not by spreading them: there may be more of them than a call may have arguments. */
 function latest(instants: readonly number[]): number {
   return instants.reduce((last, at) => Math.max(last, at), -Infinity);
 }
 
-/** When these expire: epoch milliseconds; those that do not are left out. */
+/** When these notifications expire: epoch milliseconds; those that do not expire are left out. */
 async function expiriesOf(queues: readonly Queue<unknown>[], slots: readonly Moved[]): Promise<Map<Moved, number>> {
   const found = new Map<Moved, number>();
   const jobs = slots.flatMap((slot) => {

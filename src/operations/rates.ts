@@ -1,6 +1,6 @@
 import type { SeenWorker, SeenWorkers } from '../queue/workers.ts';
 
-/** What all workers together do a second. */
+/** What all workers together do in a second. */
 export interface Rates {
   readonly passesPerS: number;
   readonly deliveredPerS: number;
@@ -8,7 +8,7 @@ export interface Rates {
   readonly deadPerS: number;
 }
 
-/** What a worker had done when it wrote its line. */
+/** What a worker had done when it wrote its entry in the registry. */
 interface Written {
   readonly at: number;
   readonly passes: number;
@@ -22,8 +22,8 @@ const NO_RATES: Rates = { passesPerS: 0, deliveredPerS: 0, requeuedPerS: 0, dead
 
 /**
  * Answers, for one look after another, the rates of the living workers. A worker writes its counts every 5 s, so its rates are
- * those between its last two writes, however often somebody looks. Undefined while no worker has written twice; 0 where none is
- * alive. A worker that started since the first look counts from its start.
+ * those between its last two writes, however often it is looked at. Undefined while no worker has written twice; 0 if none is
+ * alive. A worker that started after the first look counts from its start.
  */
 export function createRates(): (seen: Pick<SeenWorkers, 'now' | 'workers'>) => Rates | undefined {
   const writes = new Map<string, readonly Written[]>();
@@ -54,7 +54,7 @@ function writtenBy({ seenAt, tally }: SeenWorker): Written | undefined {
 }
 
 function ratesOf([first, last]: readonly Written[]): Rates {
-  if (first === undefined || last === undefined || last.at <= first.at) return NO_RATES; // clocks may have been set
+  if (first === undefined || last === undefined || last.at <= first.at) return NO_RATES; // a clock may have been set back
   const seconds = (last.at - first.at) / 1_000;
   return {
     passesPerS: (last.passes - first.passes) / seconds,

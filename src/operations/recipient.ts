@@ -21,7 +21,7 @@ export interface WaitingSlot extends ReservedView {
   readonly notification?: WaitingJob;
 }
 
-/** What the limiter of what is no alert has. */
+/** What the limiter of background pushes, or of Live Activities, has about the recipient. */
 export interface ApartLook extends Omit<Inspection, 'reserved'> {
   readonly kind: CountedApart;
   readonly reserved: readonly WaitingSlot[];
@@ -30,15 +30,15 @@ export interface ApartLook extends Omit<Inspection, 'reserved'> {
 /** Everything about one recipient, from its limiters and its queue. */
 export interface RecipientLook {
   readonly inspection: Inspection;
-  /** The inspection's reserved slots. */
+  /** The reserved slots of the inspection, with their notifications. */
   readonly waiting: readonly WaitingSlot[];
-  /** Without those that have nothing. */
+  /** The other limiters, without those that have nothing about the recipient. */
   readonly others: readonly ApartLook[];
-  /** Delayed without a slot. */
+  /** Delayed notifications without a slot. */
   readonly delayed: DelayedJobs;
-  /** A worker may take them now, and none has. */
+  /** Notifications that a worker may take now and that none has taken. */
   readonly notTaken: FoundJobs<WaitingJob>;
-  /** Workers have them now. */
+  /** Notifications that workers have now. */
   readonly sending: readonly SendingJob[];
 }
 
@@ -47,13 +47,13 @@ export interface LookParts {
   /** The queues that may have the recipient's notifications, and their Redis. */
   readonly queues: readonly Queue<unknown>[];
   readonly connection: Connection;
-  /** For so many reserved slots the notification is looked up. */
+  /** For how many reserved slots the notification is looked up. */
   readonly most: number;
-  /** So many delayed jobs are looked through, and as many that no worker has taken yet. Default: 20,000. */
+  /** How many delayed jobs are looked through, and how many that no worker has taken yet. Default: 20,000. */
   readonly mostLookedAt?: number;
 }
 
-/** Writes nothing. */
+/** Reads everything about a recipient. Writes nothing. */
 export async function lookAtRecipient(
   recipientId: string,
   { limiters, queues, connection, most, mostLookedAt }: LookParts,
@@ -89,10 +89,10 @@ export function overtakenText({ overtaken = 0 }: Pick<ReservedView, 'overtaken'>
   return overtaken === 0 ? '' : `overtaken ${overtaken} ${overtaken === 1 ? 'time' : 'times'}`;
 }
 
-/** What it may wait for although it has a slot. */
+/** Causes of a wait that are not rules; a notification may wait for them although it has a slot. */
 const NO_RULES: ReadonlySet<string> = new Set(['retry', 'provider', CREDENTIALS, SEND_AFTER]);
 
-/** Why it waits for its slot says the limiter, which knows of every move. */
+/** The reserved slots with their notifications. The limiter says why each waits for its slot, since it knows of every move. */
 async function waitingOf(
   { reserved }: Pick<Inspection, 'reserved'>,
   most: number,

@@ -9,18 +9,18 @@ import type { Names } from './fields.ts';
 import type { Asked, Did, OperatorStore, Plan } from './operation.ts';
 import { preview, previewCancel, type CancelPreview, type Preview, type PreviewParts } from './preview.ts';
 
-/** What a cancel needs beside the recipient's own queues. */
+/** What a cancel needs in addition to the recipient's own queues. */
 export interface CancelingParts {
   readonly find: Omit<CancelParts, 'deciders'>;
   readonly cancel: (target: CancelTarget) => Promise<Canceled>;
 }
 
-/** What operations on one recipient work with. Its queues are those that may have its notifications. */
+/** What operations on one recipient need. `queues` are those that may have the recipient's notifications. */
 export interface OperationParts extends ActionParts {
   readonly limiters: Readonly<Record<CountedAs, ActionParts['limiters'][CountedAs] & Pick<Limiter, 'inspect'>>>;
   readonly audit: Pick<Audit, 'write'>;
   readonly store: OperatorStore;
-  /** Absent where there is no cancel. */
+  /** Absent if cancels are not possible here. */
   readonly canceling?: CancelingParts;
 }
 
@@ -29,7 +29,7 @@ export interface Foreseen extends Pick<Plan, 'would' | 'settled'> {
   readonly preview: Preview | CancelPreview;
 }
 
-/** Writes nothing. Rejects with InputError where `runOperation` would. */
+/** What the operation would do. Writes nothing. Rejects with InputError if `runOperation` would. */
 export async function previewOperation(
   asked: Asked,
   parts: OperationParts & Pick<PreviewParts, 'foresights'>,
@@ -46,22 +46,22 @@ export async function previewOperation(
 
 /** What an operation did. */
 export interface Done extends Did {
-  /** The limiter's clock when it began: epoch milliseconds. `text` counts from it. */
+  /** The limiter's clock when the operation began: epoch milliseconds. The times in `text` are relative to it. */
   readonly now: number;
   /** How many waiting notifications got another slot. */
   readonly moved: number;
-  /** How many moved, or were canceled. */
+  /** How many notifications moved, or were canceled. */
   readonly count: number;
-  /** What waits for a slot now, the next one first. */
+  /** The reservations after the operation, the next one first. */
   readonly reserved: Inspection['reserved'];
 }
 
 /**
- * Does it, and writes that into the audit. If it fails half-way it may be done again. Rejects with InputError for an end that has
- * passed, and where a notification to cancel is not the recipient's.
+ * Runs the operation, and writes it into the audit. If it fails half-way, it may be run again. Rejects with InputError for an
+ * end that has passed, and if a notification to cancel is another recipient's.
  *
  * @param who did it, as the audit shows it
- * @param onMoved called now and then with how many have moved, of how many that waited before; there may be more by then
+ * @param onMoved called now and then with how many have moved, and how many waited before; more may have moved by then
  */
 export async function runOperation(
   asked: Asked,
@@ -97,7 +97,7 @@ export async function runOperation(
     }
   } catch (error) {
     const facts = { ...(doesMove && { moved: result.moved }), failed: true };
-    if (!(error instanceof InputError)) await write(facts).catch(() => undefined); // the error says enough
+    if (!(error instanceof InputError)) await write(facts).catch(() => undefined); // an InputError changed nothing
     throw error;
   }
   const { canceled, tooLate } = result;
@@ -117,7 +117,7 @@ function nothingMoves({ now, reserved }: Inspection): Preview {
   };
 }
 
-/** The end of an operation counts from the limiter's clock, so it is planned when that is known. */
+/** Plans the operation. Its end counts from the limiter's clock, so it is planned when that clock is known. */
 async function planOf(
   { operation, recipientId, fields, names }: Asked,
   { limiters, policy }: Pick<OperationParts, 'limiters' | 'policy'>,
@@ -126,7 +126,7 @@ async function planOf(
   return { plan: operation.plan(fields, { recipientId, now: alerts.now, policy, names }), alerts };
 }
 
-/** What waits at the limiters that the operation concerns, the next one first. */
+/** What waits at the limiters that the operation concerns, the next slot first. */
 async function waitingOf(
   recipientId: string,
   { deed }: Plan,
@@ -140,7 +140,10 @@ async function waitingOf(
   return [alerts, ...apart].flatMap((each) => each.reserved).toSorted((a, b) => a.at - b.at);
 }
 
-/** The preview was of this recipient, so nothing of another one is canceled. */
+/**
+ * Throws if the notification is another recipient's: the preview was about this recipient, so nothing of another one may be
+ * canceled.
+ */
 async function checkOwn(recipientId: string, id: string, find: CancelingParts['find'], names: Names): Promise<void> {
   const { waiting } = await findCancelable({ id }, find);
   if (waiting.some((job) => job.recipientId === recipientId)) return;

@@ -4,7 +4,7 @@ import { readJobs } from '../queue/readable.ts';
 import type { ShardQueues } from '../queue/shards/shards.ts';
 import type { Connection } from '../redis/connection.ts';
 
-/** A notification that has not ended, by whichever of its fields matched. */
+/** A notification that has not ended, whichever of its fields matched. */
 export interface FoundNotification {
   readonly id: string;
   readonly recipientId?: string;
@@ -16,22 +16,23 @@ export interface FoundNotification {
 
 export interface SearchResult {
   readonly found: readonly FoundNotification[];
-  /** More matched than are in `found`. */
+  /** More notifications matched than are in `found`. */
   readonly isCut: boolean;
   /** How many notifications were looked at, and how many there are that have not ended. */
   readonly lookedAt: number;
   readonly of: number;
 }
 
-/** The queue has no index by text, so each notification has to be read. */
+/** How many notifications are looked at: the queue has no index by text, so each has to be read. */
 const MOST_LOOKED_AT = 20_000;
 const MOST_FOUND = 50;
-/** So many jobs are read by one command, which takes Redis half a millisecond. */
+/** This many jobs are read by one command, which takes Redis half a millisecond. */
 const PAGE = 50;
 
 /**
- * Notifications that have not ended whose id, recipient or category begins with the text, or whose cancellation key is the text. Looks
- * at 20,000 at most, in all shards together: those that a worker has, those that are new or due, then those that are due next.
+ * Finds notifications that have not ended, whose id, recipient or category begins with the text, or whose cancellation key is
+ * the text. Looks at 20,000 at most, in all shards together: first those that a worker has, then those that are new or due,
+ * then those that are due next.
  */
 export async function searchWaiting(
   shards: readonly ShardQueues[],
@@ -75,7 +76,7 @@ export async function searchWaiting(
   return { found: found.slice(0, MOST_FOUND), isCut: found.length > MOST_FOUND, lookedAt, of };
 }
 
-/** A longer text is not valid in any of these fields, and may be a token in the wrong place. */
+/** A text that is longer than this is not valid in any of these fields, and may be a token in the wrong place. */
 const MOST_TEXT = 256;
 
 function textOf(value: unknown): string | undefined {

@@ -24,7 +24,7 @@ import { breakdown, deadLetters as deadLettersText, fromNow, span } from '../ter
 import { lossText, mayEvictTexts } from './losses.ts';
 import type { Rates } from './rates.ts';
 
-/** What is wrong, in the words of the last lines. */
+/** Something that is wrong; the last lines of `status` say it in words. */
 interface Wrong {
   readonly kind:
     | 'no-writes'
@@ -46,7 +46,7 @@ interface Wrong {
   readonly text: string;
 }
 
-/** A circuit breaker that is not closed, and how many of the living workers say so. */
+/** A circuit breaker that is not closed, and how many of the living workers report it. */
 export interface OpenBreaker {
   readonly platform: string;
   readonly app?: string;
@@ -58,7 +58,7 @@ export interface OpenBreaker {
   readonly workers: number;
 }
 
-/** A provider, or its sign-in, that cannot be reached, and how many of the living workers say so. */
+/** A provider, or its sign-in, that cannot be reached, and how many of the living workers report it. */
 interface Unreachable {
   readonly platform: string;
   readonly app?: string;
@@ -71,10 +71,10 @@ interface Unreachable {
 
 interface DeadOverview {
   readonly total: number;
-  /** How many were looked at, the newest. */
+  /** How many dead letters were looked at, the newest ones. */
   readonly lookedAt: number;
   readonly byReason: Readonly<Partial<Record<DeadLetterReason, number>>>;
-  /** Those of the last hour, of the ones that were looked at. */
+  /** How many of these became dead letters in the last hour. */
   readonly lastHour: number;
   readonly lastHourByReason: Readonly<Partial<Record<DeadLetterReason, number>>>;
 }
@@ -82,29 +82,29 @@ interface DeadOverview {
 /** A policy that workers have. */
 interface PolicyOfWorkers extends WorkerPolicy {
   readonly id: string;
-  /** How many of the living workers have it. */
+  /** How many of the living workers have this policy. */
   readonly workers: number;
 }
 
 /** The queues over which the recipients are spread. */
 export interface ShardsFacts {
-  /** Of the record; 0: there is none. */
+  /** The version of the record; 0: there is none. */
   readonly version: number;
-  /** `prepare` and `move`: a reshard is not done. */
+  /** In `prepare` and `move` a reshard is not finished. */
   readonly phase: Layout['phase'];
-  /** How many there were before, and how many there will be; the same in the phase `steady`. */
+  /** How many shards there were before, and how many there will be; the same number in the phase `steady`. */
   readonly from: number;
   readonly to: number;
   /** Jobs and dead letters that are still in former queues. */
   readonly left: number;
 }
 
-/** The JSON of the command. */
+/** The JSON that the command prints. */
 export interface StatusResult extends Overview {
   readonly ok: boolean;
   readonly wrong: readonly Wrong[];
   readonly shards: ShardsFacts;
-  /** Redis's words where it takes no writes. Then workers cannot write that they are alive. */
+  /** Redis's words if it takes no writes. Then workers cannot write that they are alive. */
   readonly noWrites?: string;
   /** What Redis has lost within a day, as workers noticed it, unless an operator has acknowledged it. */
   readonly losses: readonly NotedLoss[];
@@ -114,22 +114,22 @@ export interface StatusResult extends Overview {
   readonly deadLetters: DeadOverview;
   readonly breakers: readonly OpenBreaker[];
   readonly unreachable: readonly Unreachable[];
-  /** Absent at a single look: it takes two writes of a worker to know them. */
+  /** Absent after a single look: the rates need two writes of a worker. */
   readonly rates?: Rates;
 }
 
 const DEAD_LOOKED_AT = 1_000;
 const HOUR_MS = 3_600_000;
-/** What is due goes first, so a few seconds already mean that something is wrong. */
+/** A due job goes first, so if it is late by only a few seconds, something is wrong. */
 const DUE_LATE_MS = 10_000;
-/** What is new waits while there is a lot to do, such as a broadcast. */
+/** A new job waits while there is much to do, for example during a broadcast. */
 const UNTAKEN_LATE_MS = 60_000;
-/** LOCK_DURATION of a worker of an older version, which does not say it: the default. */
+/** The default of LOCK_DURATION, for a worker of an older version, which does not report it. */
 const USUAL_LOCK_MS = 30_000;
-/** A worker may have renewed a lock until 5 s after it was last seen, and others look for locks that have run out every 5 s. */
+/** A worker may have renewed a lock up to 5 s after it was last seen, and others look for expired locks every 5 s. */
 const TAKE_OVER_MS = 10_000;
 const CLOCK_APART_MS = 1_000;
-/** What gets no slot asks again after 1 to 2 s, so this is more than one ask that failed. */
+/** A job that gets no slot asks again after 1 to 2 s, so this time has more than one ask that failed. */
 const WITHOUT_SLOT_MS = 5_000;
 
 /** Looks at queue, workers and dead letters. `shards`: all queues of the layout; `prefix`: QUEUE_PREFIX itself. */
@@ -147,7 +147,7 @@ export async function readStatus(
   const alive = seen.workers.filter((worker) => worker.alive);
   const ofShards = await readShards(shards, connection, layout);
   const prefixes = new Set([prefix, ...queues.map((queue) => queue.opts.prefix ?? prefix)]);
-  // The last one: a client closes a connection on which a replica refused to write.
+  // The last question, since a client closes a connection on which a replica refused to write.
   const noWrites = await readWriteRefusal(connection, [...prefixes].map(writeProbeKey));
   const facts = {
     ...overview,
@@ -187,7 +187,7 @@ async function readShards(
   };
 }
 
-/** The newest ones, by reason. */
+/** The newest dead letters, counted by reason. */
 async function readDead(shards: readonly DeadLetters[], now: number): Promise<DeadOverview> {
   const most = Math.ceil(DEAD_LOOKED_AT / shards.length);
   const found = await Promise.all(
@@ -213,7 +213,7 @@ function byReason(letters: readonly { readonly reason: DeadLetterReason }[]): De
   return counts;
 }
 
-/** Those of the living workers, the most frequent first. */
+/** The policies of the living workers, the most frequent first. */
 function policiesOf({ workers, policies }: SeenWorkers): PolicyOfWorkers[] {
   const alive = workers.filter((worker) => worker.alive);
   return [...policies]
@@ -222,7 +222,10 @@ function policiesOf({ workers, policies }: SeenWorkers): PolicyOfWorkers[] {
     .toSorted((a, b) => b.workers - a.workers);
 }
 
-/** Breakers of the same service and trouble count once; workers may know them by different answers. */
+/**
+ * The breakers that living workers report. Breakers of the same service and trouble count once; workers may have learned it
+ * from different answers.
+ */
 function breakersOf(alive: readonly SeenWorker[]): OpenBreaker[] {
   const found = new Map<string, OpenBreaker>();
   for (const { service, trouble, code, since, until } of alive.flatMap(({ breakers }) => breakers)) {
@@ -239,7 +242,10 @@ function breakersOf(alive: readonly SeenWorker[]): OpenBreaker[] {
   return [...found.values()];
 }
 
-/** The same host of the same service counts once; workers may know it by different causes. */
+/**
+ * The servers that living workers cannot reach. The same host of the same service counts once; workers may report different
+ * causes.
+ */
 function unreachableOf(alive: readonly SeenWorker[]): Unreachable[] {
   const found = new Map<string, Unreachable>();
   for (const { service, host, cause, since } of alive.flatMap(({ unreachable }) => unreachable)) {
@@ -257,13 +263,13 @@ function unreachableOf(alive: readonly SeenWorker[]): Unreachable[] {
 
 type Facts = Omit<StatusResult, 'ok' | 'wrong'>;
 
-/** How the reader calls another command: who called this one by `npm run` calls that one so too. */
+/** How the reader should call another command: by `npm run` too, if this command was called so. */
 export function callOther(name: string): string {
   const { npm_lifecycle_event: event } = process.env;
   return callOf(name, { ...process.env, npm_lifecycle_event: event === 'status' ? name : event });
 }
 
-/** The worst first. */
+/** What is wrong, the worst first. */
 function wrongsOf(facts: Facts): Wrong[] {
   const { now, workers, due, untaken, paused, breakers, unreachable, deadLetters, policies } = facts;
   const whatNow = `docs/runbook.md says what to do; when that is done: ${callOther('status')} --acknowledge`;
@@ -290,7 +296,7 @@ function wrongsOf(facts: Facts): Wrong[] {
   return faults.flatMap(([kind, text]) => (typeof text === 'string' ? { kind, text } : []));
 }
 
-/** So many of the same kind are named. A machine that is lost takes all of its workers with it. */
+/** This many of the same kind are named. A machine that is lost takes all of its workers with it. */
 const NAMED = 3;
 
 function some<T>(all: readonly T[]): readonly T[] {
@@ -302,7 +308,7 @@ function named(all: readonly string[]): string {
   return [...some(all), ...(all.length > NAMED ? [`and ${all.length - NAMED} more`] : [])].join('; ');
 }
 
-/** Those whose jobs others may not have taken yet: after that they are only listed. */
+/** Names silent workers whose jobs others may not have taken yet; silent workers whose jobs are taken are only listed. */
 function silentText(workers: readonly SeenWorker[]): string | undefined {
   const silent = workers
     .filter(({ alive, silentMs, lockMs = USUAL_LOCK_MS }) => !alive && silentMs < lockMs + TAKE_OVER_MS)
@@ -334,7 +340,7 @@ const NO_SLOT: Readonly<Record<string, string>> = {
   'limiter-unavailable': "the limiter's Redis does not answer",
 } satisfies Record<WithoutSlotCode, string>;
 
-/** Jobs that no living worker has credentials for, and workers that lack some which others have. */
+/** Names credentials that jobs wait for and no living worker has, and workers that lack some that others have. */
 function credentialsText({ workers, waiting: { byRule } }: Facts): string | undefined {
   const alive = workers.filter((worker) => worker.alive);
   const all = [...new Set(alive.flatMap(accountsOf))].toSorted();
@@ -353,7 +359,7 @@ function credentialsText({ workers, waiting: { byRule } }: Facts): string | unde
   return [wait, lack].filter((text) => text !== '').join('; ') || undefined;
 }
 
-/** One text for each cause. */
+/** Says that workers get no slots: one text for each cause. */
 function withoutSlotTexts({ workers, workersAlive, now }: Facts): string[] {
   const lasting = workers.flatMap(({ alive, withoutSlot }) =>
     alive && withoutSlot && withoutSlot.lastAt - withoutSlot.since >= WITHOUT_SLOT_MS ? [withoutSlot] : [],
@@ -408,7 +414,7 @@ function newerText({ waiting: { newer, lookedAt, of } }: Facts): string {
   return `${least}${jobs} ${were} written by a newer version of pushpacer than this one: workers of the newer version must take them`;
 }
 
-/** `clockOffsetMs` is Redis's clock minus the worker's. */
+/** Names workers whose clocks differ from Redis's. `clockOffsetMs` is Redis's clock minus the worker's. */
 function clockText(workers: readonly SeenWorker[]): string | undefined {
   const apart = workers.filter(({ alive, clockOffsetMs }) => alive && Math.abs(clockOffsetMs) >= CLOCK_APART_MS);
   if (apart.length === 0) return undefined;

@@ -28,23 +28,23 @@ export interface Story {
   readonly category?: string;
   /** When it was enqueued, before any replay. */
   readonly enqueuedAt?: number;
-  /** The name of the API's token, or what the producer says of itself. Absent if nobody said it. */
+  /** The name of the API's token, or the name that the producer gave itself. Absent if neither is known. */
   readonly enqueuedBy?: string;
-  /** When it was replayed the last time. */
+  /** When it was last replayed. */
   readonly replayedAt?: number;
-  /** Whether passes are recorded: HISTORY_MAX is set, or was when it ran. */
+  /** Whether passes are recorded: HISTORY_MAX is set, or was set when the notification ran. */
   readonly recorded: boolean;
-  /** Its passes, the oldest first; the newest 20. */
+  /** Its newest 20 passes, the oldest first. */
   readonly passes: readonly StoryPass[];
   /** How many passes came before these. */
   readonly passesLeftOut: number;
-  /** Of one that has a slot ahead: why it is no earlier one. */
+  /** If it has a slot ahead: why the slot is not earlier. */
   readonly slotReason?: NamedReason;
-  /** Why it waits, or why it ended as it did and when: sentences. */
+  /** Why it waits; or why it ended as it did, and when. Whole sentences. */
   readonly why: readonly string[];
 }
 
-/** What became of it, also where only the history knows it, and its story. */
+/** What became of a notification, even if only the history knows it, and its story. */
 export interface Told {
   /** Redis's clock. */
   readonly now: number;
@@ -60,11 +60,11 @@ export interface StoryParts {
   readonly status: (id: string) => Promise<NotificationStatus>;
   /** QUEUE_PREFIX itself. */
   readonly prefix: string;
-  /** The limits of this process's environment, if no worker is alive. */
+  /** The limits of this process's environment, used if no worker is alive. */
   readonly own: WorkerPolicy;
 }
 
-/** Tells what became of a notification, and why. Throws InputError for an id that none can have. */
+/** Finds out what became of a notification, and why. Throws InputError for an id that no notification can have. */
 export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
   const { connection, prefix } = parts;
   const shards = await parts.shards();
@@ -94,7 +94,7 @@ export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
   };
 }
 
-/** What the queue, the dead letters or the history has of it. */
+/** What the queue, the dead letters or the history knows about the notification. */
 interface Source {
   readonly names: Pick<Story, 'recipientId' | 'category' | 'enqueuedAt' | 'enqueuedBy' | 'replayedAt'>;
   readonly passes: ReturnType<typeof readPasses>;
@@ -161,7 +161,7 @@ function originNames(holder: object, enqueuedAt: number | undefined, replayedAt?
   };
 }
 
-/** The data may be anything; longer texts are no ids. */
+/** The ids in the data, which may be anything: a text that is longer than an id may be is left out. */
 function idsIn(data: unknown): Pick<Story, 'recipientId' | 'category'> {
   const [recipientId, category] = [valueAt(data, 'recipientId'), valueAt(data, 'category')];
   const isShort = (value: unknown): value is string => typeof value === 'string' && value.length <= 256;
@@ -181,7 +181,7 @@ async function sourceOfJob(
   const isReplay = valueAt(opts, 'generation') !== undefined;
   const ids = idsIn(data);
   const names = { ...ids, ...originNames(opts, timestamp, isReplay ? timestamp : undefined) };
-  // The last pass of a notification that has ended is in the history alone.
+  // The last pass of a notification that has ended is only in the history.
   const passes = kept?.enqueuedAt === timestamp ? kept : readPasses(progress);
   const [lock, ahead] = await Promise.all([
     parts.connection.get(lockKeyOf(queue, jobId)),
@@ -190,7 +190,7 @@ async function sourceOfJob(
   const worker = workers.workers.find((each) => lock?.startsWith(`${each.id}:`) === true);
   const [sendAfter, expiresAt] = isObject(data) ? [instantOf(data['sendAfter']), instantOf(data['expiresAt'])] : [];
   const reading = { queue, parts, ...readerOf(data, workers, parts) };
-  const unknown = (): undefined => undefined; // the limiter may be away
+  const unknown = (): undefined => undefined; // the limiter may not answer
   const askId = `${jobId}/${progress.asks}`;
   const slotReason = kept === undefined ? await findReason(askId, reading).catch(unknown) : undefined;
   const sentAfter = kept === undefined ? undefined : await findSentAfter(kept, reading).catch(unknown);
@@ -215,7 +215,7 @@ async function sourceOfJob(
   };
 }
 
-/** Those that living workers know, of the devices that are still to be sent to. */
+/** The breakers that living workers report, of those devices that are still to be sent to. */
 function breakersOf(data: unknown, jobId: string, progress: Progress, { workers }: SeenWorkers): Facts['breakers'] {
   const parsed = parseNotification(isObject(data) ? { id: notificationIdOf(jobId), ...data } : data);
   if (!parsed.ok) return [];
@@ -227,7 +227,7 @@ function breakersOf(data: unknown, jobId: string, progress: Progress, { workers 
   return [...new Map(own.map((breaker) => [breaker.service, breaker])).values()];
 }
 
-/** Where the slots of a recipient are read, and the names of those that have them. */
+/** How the slots of a recipient are read, and the names of the notifications that have them. */
 interface Reading {
   readonly recipientId: string;
   readonly reasons: SlotReasons;
@@ -246,7 +246,7 @@ function readerOf(data: unknown, workers: SeenWorkers, parts: StoryParts): Pick<
   return { recipientId: idsIn(data).recipientId ?? '', reasons: createSlotReasons({ redis, ...limits }) };
 }
 
-/** Why its reservation lies where it does; undefined if it has none. */
+/** Why the reservation of this ask has its slot; undefined if there is no reservation. */
 async function findReason(askId: string, reading: Reading): Promise<NamedReason | undefined> {
   const reason = await reading.reasons.read({ recipientId: reading.recipientId, id: askId });
   if (reason === undefined) return undefined;
@@ -257,23 +257,24 @@ async function findReason(askId: string, reading: Reading): Promise<NamedReason 
   return { ...reason, ...(after !== undefined && { after }), ...(longestAfter !== undefined && { longestAfter }) };
 }
 
-/** Of one that was sent right after a wait for a limit: the notification whose slot it waited for. */
+/** For a notification that was sent right after a wait for a limit: the notification whose slot it waited for. */
 async function findSentAfter({ passes = [] }: KeptStory, reading: Reading): Promise<string | undefined> {
   const [waited, sent] = passes.slice(-2);
   if (waited?.rule === undefined || sent?.slot === undefined) return undefined;
   return nameOf(await reading.reasons.sentBefore(reading.recipientId, waited.rule, sent.slot), reading);
 }
 
-/** So many jobs that ended soon after a slot are compared with its hash. */
+/** At most this many jobs that ended soon after a slot are compared with the slot's hash. */
 const MOST_CANDIDATES = 2_000;
-/** A job ends this much after its slot at the latest, as a rule: a provider has 30 s for its answer. */
+/** Usually a job ends at most this long after its slot: a provider has 30 s for its answer. */
 const ENDS_WITHIN_MS = 35_000;
 const CLOCKS_APART_MS = 2_000;
 const MOST_ASKS = 4;
 
 /**
- * The notification that has a slot. The limiter stores only a hash of those that were sent. So the ids of jobs that workers have,
- * and of those that ended soon after the slot, are hashed too; the one that fits must be of the same recipient.
+ * The notification that has a slot. For sent slots the limiter stores only a hash of the id. So the ids of jobs that workers
+ * have, and of jobs that ended soon after the slot, are hashed too, and one with the same hash is taken if it is of the same
+ * recipient.
  */
 async function nameOf(
   slot: SlotBefore | undefined,
@@ -300,7 +301,7 @@ async function nameOf(
 
 function statusOfKept(kept: KeptStory): NotificationStatus {
   const { outcome, by, silenced, endedAt, sentAt, waitMs, devices } = kept;
-  if (outcome === 'dead-lettered') return { state: 'unknown' }; // the history has no dead letters
+  if (outcome === 'dead-lettered') return { state: 'unknown' }; // dead letters have no entry in the history
   return {
     ...{ state: 'ended', outcome, endedAt, waitMs, devices },
     ...(by !== undefined && { by }),

@@ -17,27 +17,27 @@ export interface OpenedDeadLetters {
 
 export interface TakeRunsParts extends Pick<RunsOptions, 'explain'> {
   readonly open: () => Promise<OpenedDeadLetters>;
-  /** The limits that a preview reckons with: those of the living workers. */
+  /** The limits for the forecast of a preview: those of the living workers. */
   readonly policy: () => Promise<Policy>;
   readonly audit: Pick<Audit, 'write'>;
   readonly log: Pick<Logger, 'info' | 'warn'>;
 }
 
-/** What a run would do: the terms are those that it was reckoned with. */
+/** What a run would do, with the terms of the forecast. */
 export interface TakePreview extends Preview {
   readonly policy: Policy;
-  /** Redis's clock when it looked: epoch milliseconds. */
+  /** Redis's clock when the preview looked: epoch milliseconds. */
   readonly now: number;
 }
 
-/** Replays and discards that go on while nobody waits. Their begin and end are in the audit. */
+/** Replays and discards that go on without a caller that waits for them. Their beginning and end are written to the audit. */
 export interface TakeRuns extends Pick<Runs, 'list' | 'find' | 'close'> {
   readonly open: TakeRunsParts['open'];
-  /** Writes nothing. Ends after `lookMs` with what it has seen by then. */
+  /** Writes nothing. Ends after `lookMs` milliseconds with what it has seen by then. */
   preview(wish: Wish, opened: OpenedDeadLetters, lookMs: number): Promise<TakePreview>;
   /** Rejects, and takes nothing, if the audit cannot be written. @param by who did it, as the audit shows it */
   start(wish: Wish, by: string): Promise<Started>;
-  /** False if it has ended already, or never was. */
+  /** False if the run has ended already, or never existed. */
   stop(id: string, by: string): boolean;
 }
 
@@ -53,7 +53,7 @@ export function openTakeRuns({ open, policy, explain, audit, log }: TakeRunsPart
     },
   });
 
-  /** What the run did is in the log if it cannot be written to the audit. */
+  /** Writes the end of a run to the audit. If that fails, the log says what the run did. */
   async function noteEnd(run: Run): Promise<void> {
     const { id, verb, by, state, done, of, gone, error } = run;
     const stopper = stoppedBy.get(id);
@@ -112,8 +112,9 @@ export function openTakeRuns({ open, policy, explain, audit, log }: TakeRunsPart
 }
 
 /**
- * Writes that it begins, before the first one is taken: nothing is done that nobody can look up. Rejects if that is not possible, but for
- * a discard while Redis's memory is full: it makes room, and then the audit has its end alone.
+ * Writes to the audit that a run begins, before it takes the first dead letter, so that nothing is done without a record.
+ * Rejects if it cannot be written, with one exception: a discard while Redis's memory is full makes room, so it may begin
+ * without this entry.
  */
 export async function noteBegin(
   audit: Pick<Audit, 'write'>,
@@ -126,7 +127,7 @@ export async function noteBegin(
   });
 }
 
-/** What an entry of the audit says of a replay or discard, without its facts. */
+/** The entry of the audit for a replay or discard, without its facts. */
 export function takeEntry({ verb, which }: Pick<Wish, 'verb' | 'which'>, who: string) {
   return { who, action: `dead-letters ${verb}`, on: choiceText(which) };
 }

@@ -13,14 +13,14 @@ import { deadLetters, instant, span } from '../terminal/text.ts';
 import { instantField } from './common-fields.ts';
 import { PLAIN_NAMES, readFields, unfit, written, type Given, type Names, type Read } from './fields.ts';
 
-// Which dead letters an operator means, and what may be done with them. The terminal, the console and the HTTP API make their flags, forms
-// and routes from this; take-runs.ts does it for those that do not wait.
+// Which dead letters an operator means, and what may be done with them. The terminal, the console and the HTTP API make their
+// flags, forms and routes from this. take-runs.ts runs it in the background.
 
-/** How `replay` and `discard` are worded, in all three. */
+/** The words for `replay` and `discard` in the terminal, the console and the HTTP API. */
 export interface Taking {
-  /** The command, the end of the route, and the action in the audit. */
+  /** The name of the command, the end of the route, and the action in the audit. */
   readonly name: Verb;
-  /** What a button says. */
+  /** The text of its button. */
   readonly title: string;
   /** What it does, in one sentence. */
   readonly does: string;
@@ -46,9 +46,9 @@ export const TAKINGS: Readonly<Record<Verb, Taking>> = { replay: REPLAY, discard
 
 const TIME_FORMAT = `${INSTANT_FORMAT}, or a duration ago such as 2h`;
 const RATE_FORMAT = 'a rate such as 50/s, 30/m or 500/h, or off';
-/** What a form, where an empty field is none, has in place of the app that has no name. */
+/** How a form names the app without a name, since an empty field means any app. */
 const NO_APP = "''";
-/** At least as many as a page of a list has. */
+/** At least as many as one page of a list shows. */
 const MOST_PICKED = 200;
 const PICK_FORMAT = 'a shard and an id, such as 0:msg-1, or several of these';
 
@@ -64,7 +64,7 @@ function oneOf<T extends string>(label: string, value: string, choices: readonly
   });
 }
 
-/** A time, as epoch milliseconds, once it is known what the time is now. */
+/** Turns a written time into epoch milliseconds, from the present time. */
 type At = (now: number) => number;
 
 function time(label: string, example: string, description: string) {
@@ -101,7 +101,7 @@ const which = {
 /** The fields that choose dead letters. */
 export const FILTER = z.strictObject(which);
 
-/** Those fields, and what else is said of what is to be taken. */
+/** The fields that choose dead letters, and the other fields of a replay or discard. */
 export const TAKE = z.strictObject({
   ...which,
   all: written(
@@ -160,11 +160,11 @@ export function askToTake(verb: Verb, input: unknown, now: number, names: Names 
   const faults = (given: Given): readonly Fault[] => [...timeFaults(now)(given, names), ...choiceFaults(given, names)];
   const fields = readFields(`cannot ${verb}`, TAKE, input, { names, faults });
   const { pick, rate = REPLAYS_PER_SECOND, before = now } = fields;
-  // What comes after the look at it is not meant.
+  // Dead letters that come after the operator's look are not meant.
   return { verb, which: pick ?? filterOf(fields, now), perSecond: rate, buriedUntilMs: Math.min(before, now) };
 }
 
-/** One word may concern all dead letters, so that it has to be said. */
+/** A single word may concern all dead letters, so `all` must be given explicitly. */
 function choiceFaults(given: Given, { of }: Names): readonly Fault[] {
   const filters = Object.keys(which).filter((name) => given[name] !== undefined);
   const [all, pick] = [given['all'] === true, given['pick'] !== undefined];
@@ -205,7 +205,7 @@ function filterOf(fields: z.output<typeof FILTER>, now: number): DeadLetterFilte
 
 /* And back */
 
-/** A filter as its fields, with fixed times. */
+/** A filter as fields, with fixed times in place of durations. */
 export function filterFields(filter: DeadLetterFilter): Record<string, string> {
   const { recipientId, app, sinceMs, untilMs, ...same } = filter;
   const { reason, platform, category, id } = same;
@@ -226,7 +226,7 @@ export function pickText({ shard, id }: Picked[number]): string {
   return `${shard}:${id}`;
 }
 
-/** Which ones are meant, as fields. */
+/** The choice as fields. */
 export function choiceFields(chosen: Choice['which']): Readonly<Record<string, string | true | readonly string[]>> {
   if (isList(chosen)) return { pick: chosen.map(pickText) };
   const fields = filterFields(chosen);
@@ -250,7 +250,7 @@ export function toWhomText({ recipients, busiest }: Forecast): string {
   return `, to ${recipients} recipients${count === 1 ? '' : ` (${count} to ${printable(recipientId)})`}`;
 }
 
-/** When the last alert of a replay would go out, and how many will have expired: whole sentences. */
+/** When the last alert of a replay would be sent, and how many would have expired: whole sentences. */
 export function outlookSentences(
   { count, expired, lastAfterMs }: Forecast,
   { perSecond, policy }: Pick<ReplayTerms, 'perSecond' | 'policy'>,
@@ -263,7 +263,7 @@ export function outlookSentences(
   return [`${rate}, and under ${policyText(policy)}, the last goes out ${when}.`, ...gone];
 }
 
-/** What a newer version wrote is left; undefined if there is none. */
+/** Says that dead letters of a newer version are left; undefined if there are none. */
 export function newerText(count: number, past: string): string | undefined {
   if (count === 0) return undefined;
   const were = count === 1 ? 'was' : 'were';

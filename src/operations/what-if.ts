@@ -8,10 +8,10 @@ import type { Foresight } from '../limiter/redis/foresight.ts';
 import { readJobs } from '../queue/readable.ts';
 import type { Connection } from '../redis/connection.ts';
 
-/** Limits that are tried on what waits now. What is left out stays as it is. */
+/** Limits that are tried on what waits now. Limits that are left out stay as they are. */
 export interface TriedLimits {
   readonly policy?: Policy;
-  /** Of categories that have limits now. */
+  /** Limits of categories that have limits now too. */
   readonly categories?: Readonly<Record<string, CategoryPolicy>>;
 }
 
@@ -23,26 +23,26 @@ export interface NowAndThen {
 
 /** What other limits would do to alerts that wait for a slot now. Durations are milliseconds from now until the slot. */
 export interface WhatIf {
-  /** Of so many recipients. */
+  /** How many recipients were looked at. */
   readonly recipients: number;
-  /** How many of the alerts with a reserved slot have to wait for it. */
+  /** How many alerts with a reserved slot have to wait for it. */
   readonly waiting: NowAndThen;
-  /** Of all that have a reserved slot, also those that need not wait. */
+  /** The longest wait of all alerts with a reserved slot, also of those that need not wait. */
   readonly longestMs: NowAndThen;
   readonly p50Ms: NowAndThen;
   readonly p99Ms: NowAndThen;
-  /** How many of them would go earlier, later, and at the same time. */
+  /** How many of these alerts would be sent earlier, later, and at the same time. */
   readonly earlier: number;
   readonly later: number;
   readonly same: number;
   /**
-   * The limiter keeps what was sent for so long, and the longest window that is tried is longer: what was sent before is not
-   * counted, so the waits may be longer than shown. Absent if all of it is counted.
+   * For how long the limiter keeps sent slots, if the longest window that is tried is longer than this: earlier slots are not
+   * counted, so the real waits may be longer. Absent if all sent slots are counted.
    */
   readonly countedMs?: number;
 }
 
-/** The limits of one recipient were these, also in place of those that are stored for it. */
+/** Tries these limits on one recipient, also in place of limits that are stored for it. */
 export async function tryOnRecipient(recipientId: string, tried: TriedLimits, foresight: Foresight): Promise<WhatIf> {
   const { policy, categories } = tried;
   const change: Change = { kind: 'policies', policy, replacesStored: true, ...(categories && { categories }) };
@@ -50,7 +50,7 @@ export async function tryOnRecipient(recipientId: string, tried: TriedLimits, fo
 }
 
 export interface SampleParts {
-  /** At the limiter of alerts. */
+  /** The foresight of the limiter of alerts. */
   readonly foresight: Foresight;
   /** The queue's Redis. */
   readonly connection: Connection;
@@ -66,17 +66,17 @@ export interface SampleWhatIf extends WhatIf {
 }
 
 const MOST_RECIPIENTS = 1_000;
-/** One command reads so many jobs. */
+/** One command reads this many jobs. */
 const JOBS_A_READ = 100;
-/** So many recipients are read at once. Other commands get through in between. */
+/** This many recipients are read at once, so that other commands get through in between. */
 const RECIPIENTS_AT_ONCE = 8;
 const MOST_LOOKED_AT = 20_000;
-/** After each read, so that Redis does not work for this alone. */
+/** The pause after each read, so that Redis can do other work. */
 const PAUSE_MS = 2;
 
 /**
- * The general limits were these: what they would do to a sample of the recipients for whom something waits. Limits that are stored
- * for a recipient hold on. Recipients with many that wait are the likeliest to be in the sample.
+ * Tries these general limits on a sample of the recipients with waiting alerts. Limits that are stored for a recipient stay in
+ * force. The more alerts of a recipient wait, the more likely the recipient is in the sample.
  */
 export async function tryOnSample(
   tried: TriedLimits,
@@ -95,7 +95,7 @@ export async function tryOnSample(
   return { ...summaryOf(found.length, waits, tried, foresight), lookedAt, of };
 }
 
-/** How long one waits under the limits in force, and under those that are tried. 0 or less: it goes now. */
+/** How long an alert waits under the limits in force, and under those that are tried. 0 or less: it is sent now. */
 type Wait = readonly [now: number, then: number];
 
 async function waitsOf(
@@ -132,7 +132,7 @@ function summaryOf(
   };
 }
 
-/** The least value that so large a share of all does not exceed; 0 for none. */
+/** The smallest value that is not exceeded by this share of all values; 0 if there are no values. */
 function quantile(sorted: readonly number[], share: number): number {
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? 0;
 }
@@ -144,8 +144,8 @@ interface Sample {
 }
 
 /**
- * Recipients with delayed alerts. Pages of the delayed sets of all shards, spread over them, so that short and long waits are both
- * in the sample.
+ * Recipients with delayed alerts. Reads pages that are spread over the delayed sets of all shards, so that short and long waits
+ * are both in the sample.
  */
 async function sampleRecipients(connection: Connection, queues: readonly Queue[], most: number): Promise<Sample> {
   const counts = await Promise.all(queues.map((queue) => queue.getDelayedCount()));
@@ -171,7 +171,7 @@ async function sampleRecipients(connection: Connection, queues: readonly Queue[]
   return { found: [...found], lookedAt, of };
 }
 
-/** All of them, each next one far from those before it: by steps of the golden ratio. */
+/** All items, in an order in which each is far from the ones before it: by steps of the golden ratio. */
 function spread<T>(all: readonly T[]): T[] {
   const { length } = all;
   let step = Math.max(1, Math.round(length * 0.618));

@@ -10,42 +10,45 @@ import type { NotificationStatus } from '../queue/status.ts';
 import type { SeenWorker } from '../queue/workers.ts';
 import { fromNow, span, timeNear } from '../terminal/text.ts';
 
-/** The reason for a slot, with the notifications that it is about. */
+/** The reason for a slot, with the ids of the notifications that it names. */
 export interface NamedReason extends SlotReason {
-  /** The notification whose slot fixes this one: the id. Absent if it is not known any more, or no other notification does. */
+  /**
+   * The id of the notification whose slot fixes this one. Absent if it is not known any more, or no other notification fixes
+   * it.
+   */
   readonly after?: string;
-  /** The same of `longest`. */
+  /** As `after`, for `longest`. */
   readonly longestAfter?: string;
 }
 
-/** What is known of a notification, for the sentences. */
+/** What is known about a notification, for the sentences. */
 export interface Facts {
   readonly now: number;
   readonly status: NotificationStatus;
   readonly passes: readonly StoryPass[];
   readonly passesLeftOut: number;
-  /** Of its job, if the queue has it. */
+  /** Facts of its job, if the queue has it. */
   readonly job?: JobFacts;
   readonly slotReason?: NamedReason;
-  /** Of one that was sent after a wait: the notification whose slot it had to wait for. Absent if that is not known any more. */
+  /** If it was sent after a wait: the notification whose slot it had to wait for. Absent if that is not known any more. */
   readonly sentAfter?: string;
-  /** From when on it could be sent: it was enqueued, replayed, or a later `sendAfter`. */
+  /** From when on it could be sent: since it was enqueued or replayed, or since a later `sendAfter`. */
   readonly from?: number;
   readonly workersAlive: number;
-  /** Open breakers of its devices, as living workers know them. */
+  /** The open breakers of its devices, as living workers report them. */
   readonly breakers: readonly SeenWorker['breakers'][number][];
   readonly hasHistory: boolean;
 }
 
 interface JobFacts {
   readonly progress: Progress;
-  /** A newer version wrote it, so nothing else is known of it. */
+  /** A newer version wrote the job, so nothing else is known about it. */
   readonly newer?: Newer;
   readonly sendAfter?: number;
   readonly expiresAt?: number;
-  /** How many jobs are taken before it, if no worker has looked at it. */
+  /** If no worker has looked at it: how many jobs are taken before it. */
   readonly ahead?: number;
-  /** Who has it. */
+  /** The worker that has it. */
   readonly worker?: SeenWorker;
   readonly takenAt?: number;
 }
@@ -53,7 +56,7 @@ interface JobFacts {
 type Waiting = Extract<NotificationStatus, { state: 'waiting' }>;
 type Ended = Extract<NotificationStatus, { state: 'ended' }>;
 
-/** Why it waits, or why it ended as it did and when. Each is one sentence, for people. */
+/** Why a notification waits; or why it ended as it did, and when. Each text is one sentence, for people. */
 export function whySentences(facts: Facts): string[] {
   const { status } = facts;
   switch (status.state) {
@@ -99,7 +102,7 @@ function waitingWhy(status: Waiting, facts: Facts): string[] {
 }
 
 /**
- * Why it waits for its slot: what fixes the slot, its place, and the longest cause if that is another one.
+ * Why it waits for its slot: what fixes the slot, how many are before it, and the longest cause if that is another one.
  *
  * @param askedRule why it waited when it got the slot
  */
@@ -155,7 +158,7 @@ function reasonText(block: SlotReason['block']): string {
   return block === undefined ? '' : ` ("${printable(block.reason)}")`;
 }
 
-/** Why one waits that has no slot ahead. */
+/** Why a notification waits that has no slot ahead. */
 function otherCause(
   { rule, ruleUntil }: Waiting,
   { now, passes, job, breakers }: Facts,
@@ -209,7 +212,7 @@ function otherCause(
   return { text: ', to be tried again', more: [] };
 }
 
-/** Why nothing is sent to a provider, by the trouble of its breaker. */
+/** Why nothing is sent to a provider, by the trouble of the provider's breaker. */
 const HELD: Readonly<Record<string, string>> = {
   auth: 'its provider refuses the credentials',
   configuration: 'its provider refuses the topic, the project or the tokens',
@@ -233,7 +236,7 @@ function codeText(code: string): string {
   return CODES[code] ?? `nothing was sent, because of ${printable(code)}`;
 }
 
-/** Of one that waits for some of its devices. */
+/** Which devices were reached already, if it waits for the others. */
 function deliveredWhy({ job }: Facts): string[] {
   const states = Object.entries(job?.progress.devices ?? {});
   const labels = states.flatMap(([label, state]) => (state === 'delivered' ? [label] : []));
@@ -312,13 +315,13 @@ function deadWhy(status: Extract<NotificationStatus, { state: 'dead-lettered' }>
   ];
 }
 
-/** A shorter part of a wait is not worth a word. */
+/** A part of a wait that is shorter than this is not mentioned. */
 const LEAST_PART_MS = 50;
 const MOST_PARTS = 4;
 
 /**
- * What a wait was made of, the longest part first: `3s for the gap`. From `from` until `end`, by its passes since the last replay.
- * Nothing if not all of them are known.
+ * The parts of a wait, the longest first: `3s for the gap`. The wait is from `from` until `end`, by the passes since the last
+ * replay. Empty if not all of these passes are known.
  */
 function waitParts({ passes, passesLeftOut, sentAfter }: Facts, from: number, end: number): string[] {
   const since = passes.findLastIndex(({ result }) => result === 'replayed') + 1;

@@ -19,36 +19,36 @@ export interface EnqueueInput extends Omit<NotificationInput, 'id'> {
 /** The result for one notification. */
 export type Enqueued =
   | {
-      /** It is in the queue now. */
+      /** The notification is in the queue now. */
       readonly kind: 'added';
-      /** Its id: the given one, or the UUID that it got. */
+      /** The notification's id: the given one, or the UUID that it got. */
       readonly id: string;
     }
   | {
-      /** The id is taken: it was enqueued before, and waits, or ended within the last hour. Nothing was added. */
+      /** The id is taken: it was enqueued before, and that notification waits, or ended within the last hour. Nothing was added. */
       readonly kind: 'duplicate';
       /** The id that is taken. */
       readonly id: string;
     }
   | {
-      /** It does not fit. Nothing was added. */
+      /** The notification is not valid. Nothing was added. */
       readonly kind: 'invalid';
       /** Everything that is wrong with it. */
       readonly faults: readonly Fault[];
     };
 
-/** What is to be added for a notification that fits, or everything that is wrong with it. */
+/** What is to be added for a valid notification, or everything that is wrong with it. */
 export type Check =
   | {
       readonly entry: Entry;
-      /** 0 if it may be sent at once. */
+      /** Epoch milliseconds; 0 if the notification may be sent at once. */
       readonly sendAfter: number;
       readonly expiresAt?: number | undefined;
       readonly faults?: never;
     }
   | { readonly entry?: never; readonly faults: readonly Fault[] };
 
-/** @param enqueuedBy who enqueues it */
+/** @param enqueuedBy who enqueues the notification */
 export function check(input: EnqueueInput, enqueuedBy?: string): Check {
   const isWithoutId = (input as EnqueueInput | null | undefined)?.id === undefined; // callers may be plain JavaScript
   const data: unknown = isWithoutId && isObject(input) ? { ...input, id: crypto.randomUUID() } : input;
@@ -74,8 +74,8 @@ export interface Spread {
 }
 
 /**
- * Delays it to a random instant of the spread, which begins at `sendAfter` if that is later. A notification that expires before the
- * end of the spread is refused: this delay alone might make it expire.
+ * Delays the notification to a random instant of the spread, which begins at `sendAfter` if that is later. A notification that
+ * expires before the end of the spread is refused, because this delay alone might make it expire.
  */
 export function delayed(checked: Check, spread: Spread = { from: 0, ms: 0 }): Check {
   const { ms } = spread;
@@ -106,11 +106,11 @@ export interface Entry {
   readonly priority: number;
   /** No worker takes it before this has passed. Milliseconds; default 0. */
   readonly delayMs?: number;
-  /** Those with the same key have timestamps in the order in which this process added them. */
+  /** Entries with the same key get timestamps in the order in which this process added them. */
   readonly orderKey?: string | undefined;
-  /** Under which it can be canceled together with others. */
+  /** The key under which the notification can be canceled together with others. */
   readonly cancellationKey?: string | undefined;
-  /** Who enqueues it. */
+  /** Who enqueues the notification. */
   readonly enqueuedBy?: string | undefined;
   /** The job's data: the notification as the producer gave it, with its id. */
   readonly data: unknown;
@@ -121,10 +121,10 @@ type Reply = readonly [Error | null, unknown];
 const NO_REPLY: Reply = [new Error('Redis sent fewer answers than it got commands'), undefined];
 
 /**
- * Adds jobs, and answers those whose id was not taken. BullMQ's `add` does not answer that, so the same transaction checks each id
- * before it adds it: of two producers with the same id exactly one has added it.
+ * Adds jobs, and answers the entries whose id was not taken. BullMQ's `add` does not answer that, so the same transaction
+ * checks each id before it adds the job: of two producers with the same id, exactly one has added it.
  *
- * @param trace the span in which they are added
+ * @param trace the span in which the jobs are added
  */
 export async function addJobs(queue: Queue, entries: readonly Entry[], trace?: Trace): Promise<Entry[]> {
   const client = await queue.getBackend().client;
@@ -150,7 +150,7 @@ export async function addJobs(queue: Queue, entries: readonly Entry[], trace?: T
     const { job, entry } = each;
     const [existsError, existed] = replies[2 * position] ?? NO_REPLY;
     const [addError] = replies[2 * position + 1] ?? NO_REPLY;
-    // After SCRIPT FLUSH, ioredis sends a script again for a plain call, but not within a transaction.
+    // After SCRIPT FLUSH, ioredis sends a script's text again for a plain call, but not within a transaction.
     if (addError?.message.startsWith('NOSCRIPT')) {
       await job.addJob(client);
       const command = indexed(each);
@@ -162,11 +162,14 @@ export async function addJobs(queue: Queue, entries: readonly Entry[], trace?: T
   return added;
 }
 
-/** The latest timestamp of each `orderKey`, unless it is past. */
+/** The latest timestamp of each `orderKey`, if it is not past yet. */
 const latest = new Map<string, number>();
 const MOST_KEPT = 10_000;
 
-/** Of two with `onThrottle: "latest"` the one that was added later is newer, also if both are added within a millisecond. */
+/**
+ * Of two notifications with `onThrottle: "latest"`, the one that was added later is newer, even if both are added within a
+ * millisecond.
+ */
 function timestampOf({ orderKey }: Entry): number {
   const now = Date.now();
   if (orderKey === undefined) return now;

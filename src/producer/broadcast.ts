@@ -5,10 +5,10 @@ import type { Enqueued } from './add-jobs.ts';
 /** How a long sequence of notifications is enqueued. Every option may be left out. */
 export interface EnqueueManyOptions {
   /**
-   * The name of this broadcast, to go on where an earlier call stopped: a call with the same name skips as many inputs as the
-   * earlier ones have dealt with (enqueued, or found invalid), so give it the same sequence. Inputs need ids: up to 500 may be
-   * added once more if the process dies, and only an id makes such a copy a duplicate. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. It
-   * is known for 7 days after the last batch. Default: none, and nothing is skipped.
+   * The name of this broadcast, to go on where an earlier call stopped: a call with the same name skips as many inputs as
+   * earlier calls have dealt with (enqueued, or found invalid), so give it the same sequence. Inputs need ids: up to 500 may be
+   * added once more if the process dies, and only an id makes such a copy a duplicate. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. The
+   * name is known for 7 days after the last batch. Default: none, and nothing is skipped.
    */
   readonly broadcastId?: string | undefined;
   /**
@@ -16,7 +16,10 @@ export interface EnqueueManyOptions {
    * recipients open the app at once. Milliseconds, 0 to 604,800,000 (7 days). Default: 0, as soon as the limits allow.
    */
   readonly spreadOverMs?: number | undefined;
-  /** Called for each notification, in order, once its batch is in the queue. `index` counts from 0, the skipped ones too. */
+  /**
+   * Called for each notification, in order, once its batch is in the queue. `index` counts from 0, and counts skipped inputs
+   * too.
+   */
   readonly onResult?: ((result: Enqueued, index: number) => void) | undefined;
   /** Called for each input that an earlier call has dealt with, in order, before any result. */
   readonly onSkipped?: ((index: number) => void) | undefined;
@@ -24,17 +27,17 @@ export interface EnqueueManyOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What came of a long sequence. */
+/** The result of a long sequence. */
 export interface EnqueuedMany {
-  /** How many inputs the sequence had, the skipped ones too. */
+  /** How many inputs the sequence had, with the skipped ones. */
   readonly read: number;
-  /** How many are new in the queue. */
+  /** How many were added to the queue. */
   readonly added: number;
   /** How many were not added because their id is taken. */
   readonly duplicates: number;
-  /** How many do not fit. */
+  /** How many are not valid. */
   readonly invalid: number;
-  /** How many an earlier call with the same `broadcastId` has dealt with: enqueued, or found invalid. */
+  /** How many inputs an earlier call with the same `broadcastId` has dealt with: enqueued, or found invalid. */
   readonly skipped: number;
 }
 
@@ -44,7 +47,7 @@ export interface Positions {
   write(position: number): Promise<void>;
 }
 
-/** How many are in memory, and are added together. */
+/** How many inputs are in memory at a time, and are added together. */
 const BATCH = 500;
 /** The longest spread, in milliseconds: a week. */
 export const MAX_SPREAD_MS = 7 * 86_400_000;
@@ -68,8 +71,8 @@ export function checkBroadcast(options: EnqueueManyOptions): void {
 }
 
 /**
- * Enqueues a sequence in batches, with one batch in memory at a time. The position is written after each batch: where the
- * process dies in between, the batch is added again, and its ids make it duplicates.
+ * Enqueues a sequence in batches, with one batch in memory at a time. The position is written after each batch. If the process
+ * dies before that, the next call adds the batch again, and its ids make it duplicates.
  */
 export async function broadcast<Input>(
   inputs: AsyncIterable<Input> | Iterable<Input>,

@@ -18,9 +18,9 @@ export interface CancelParts {
   readonly connection: Connection;
   /** All queues that may have notifications. */
   readonly queues: readonly Queue[];
-  /** The prefixes of those that may have notifications of a recipient, its shard's first. */
+  /** The prefixes of the queues that may have notifications of a recipient, its shard's first. */
   readonly homes: (recipientId: string) => readonly string[];
-  /** Of the limiter that counts alerts, and of those that count what is apart from them. */
+  /** The limiters decide: that of alerts, and those of background pushes and Live Activities. */
   readonly deciders: Readonly<Record<CountedAs, Canceller>>;
 }
 
@@ -29,13 +29,13 @@ type FindParts = Omit<CancelParts, 'deciders'>;
 /** How long to wait for a pass that is under way. */
 const PASS_MS = 2_000;
 const LOOK_MS = 10;
-/** How many are canceled at once, so that other commands get through in between. */
+/** How many notifications are canceled at once, so that other commands get through in between. */
 const AT_ONCE = 100;
 
 /**
- * Cancels what has not been sent. The limiter decides in one step with its admissions: what is canceled gets no slot any more, and
- * for what has a slot it is too late. The job itself stays: it is woken, its next pass asks for a slot, and ends as `canceled`. It is
- * safe to repeat.
+ * Cancels what has not been sent. The limiter decides in one step with its admissions: a canceled notification gets no slot any
+ * more, and for one that was admitted it is too late. The job itself stays: it is woken, its next pass asks for a slot, and it
+ * ends as `canceled`. It is safe to repeat.
  */
 export async function cancelWaiting(target: CancelTarget, parts: CancelParts): Promise<Canceled> {
   if ('id' in target) {
@@ -66,7 +66,7 @@ export interface Cancelable {
   readonly asks: number;
 }
 
-/** What `cancelWaiting` would find: what waits, and how many it is too late for. Writes nothing. */
+/** What `cancelWaiting` would find: the notifications that wait, and for how many it is too late. Writes nothing. */
 export async function findCancelable(
   target: CancelTarget,
   parts: FindParts,
@@ -90,19 +90,19 @@ async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Prom
   const request = { ...scope, id: `${jobId}/${asks}`, enqueuedAt: firstEnqueuedAtOf(job) };
   const { canceled, leader } = await parts.deciders[kind].cancel(request);
   if (!canceled) return false;
-  const after = await stageAfterPass(queue, jobId, parts.connection); // where it has died meanwhile, its replay ends as canceled
+  const after = await stageAfterPass(queue, jobId, parts.connection); // if it died meanwhile, its replay ends as canceled
   const leads = leader?.id?.replace(/\/\d+$/, '');
   await redelay(homesIn(scope.recipientId, parts), [
     { jobId, at: 0 },
     ...(leader !== undefined && leads !== undefined ? [{ jobId: leads, at: leader.at }] : []),
   ]);
-  if (after === 'ended' || after === 'canceled') await parts.deciders[kind].forget(request); // its job may have ended before this cancel
+  if (after === 'ended' || after === 'canceled') await parts.deciders[kind].forget(request); // the job may have ended before this cancel
   return after !== 'ended';
 }
 
 /**
- * The stage when no pass of the job is under way. The limiter forgets an admission after its longest window, but a send may take longer:
- * then the job lock shows that it is under way. A pass that sends nothing ends within milliseconds.
+ * The stage of a job when no pass of it is under way. The limiter forgets an admission after its longest window, but a send may
+ * take longer: then the job lock shows that a pass is under way. A pass that sends nothing ends within milliseconds.
  */
 async function stageAfterPass(queue: Queue, jobId: string, connection: Connection): Promise<Stage> {
   const deadline = performance.now() + PASS_MS;
@@ -115,20 +115,20 @@ async function stageAfterPass(queue: Queue, jobId: string, connection: Connectio
   }
 }
 
-/** `ended`: it has ended otherwise, or it may have alerted a device. */
+/** `ended`: the notification has ended in another way, or may have alerted a device. */
 type Stage = 'waits' | 'canceled' | 'dead' | 'ended';
 
 function stageOf(job: Job<unknown>): Stage {
   if (job.finishedOn !== undefined) {
     const { outcome } = (job.returnvalue ?? {}) as Partial<Completion>;
     if (outcome === 'canceled') return 'canceled';
-    const { failedReason } = job as Partial<Job<unknown>>; // BullMQ's type has it for all jobs
+    const { failedReason } = job as Partial<Job<unknown>>; // BullMQ's type has this field for all jobs
     return outcome === undefined && failedReason !== undefined ? 'dead' : 'ended';
   }
   return mayBeSeen(progressOf(job)) ? 'ended' : 'waits';
 }
 
-/** What is read of a job's progress; delivery/context.ts writes it. */
+/** The part of a job's progress that is read here; delivery/context.ts writes it. */
 interface Progress {
   readonly devices?: Readonly<Record<string, unknown>>;
   readonly ambiguous?: number;
@@ -147,10 +147,10 @@ interface Found {
   readonly place: PlaceInLimits;
 }
 
-/** A producer may use an id again. So many more dead letters of an id are looked for: `msg-1#d1`, `msg-1#d2`, … */
+/** A producer may use an id again. This many more dead letters of an id are looked for: `msg-1#d1`, `msg-1#d2`, … */
 const MOST_SAME_ID = 20;
 
-/** The jobs of a notification: its own and those of replays, in any shard; and whether it is a dead letter. */
+/** The jobs of a notification: its own and those of its replays, in any shard; and whether it is a dead letter. */
 async function findById(
   id: string,
   { connection, queues }: FindParts,
@@ -160,7 +160,7 @@ async function findById(
   const deadIds = [...jobIds, ...Array.from({ length: MOST_SAME_ID }, (_, index) => `${jobId}#d${index + 1}`)];
   const look = async (): Promise<Found[]> => (await Promise.all(queues.map((queue) => jobsOf(queue, jobIds)))).flat();
   let jobs = await look();
-  // While it is moved, its new queue may answer just before it comes, and its former one just after it has gone.
+  // While a job is moved, its new queue may answer just before the job comes, and its former queue just after the job has gone.
   if (jobs.length === 0 && queues.length > 1) jobs = await look();
   const dead = await Promise.all(
     queues.map((queue) => {
@@ -171,7 +171,10 @@ async function findById(
   return { jobs, isDead: dead.some((count) => count > 0) };
 }
 
-/** The jobs that wait for a recipient under a cancellation key; and ids in the index, by its key, whose jobs are gone. */
+/**
+ * The jobs that wait for a recipient under a cancellation key; and the ids in each index whose jobs are gone, by the index's
+ * key.
+ */
 async function findByKey(
   place: KeyPlace,
   parts: FindParts,
@@ -182,13 +185,13 @@ async function findByKey(
   );
   const indexed = await toAndFro(keys, (key) => parts.connection.zrange(key, '0', '-1'));
   const jobIds = [...new Set(indexed.flatMap(([, ids]) => ids))];
-  // While a job is moved it is in two queues for a moment.
+  // While a job is moved, it is in two queues for a moment.
   const jobs = new Map<string, Found>();
   for (const [home, found] of await toAndFro(homes, (queue) => jobsOf(queue, jobIds))) {
     for (const each of found) if (home === homes[0] || !jobs.has(each.job.id ?? '')) jobs.set(each.job.id ?? '', each);
   }
   const gone = new Map(indexed.map(([key, ids]) => [key, ids.filter((id) => !jobs.has(id))]));
-  // A duplicate may have added its id to the index of another key than that of the notification that has the id.
+  // A duplicate may have added its id to an index although the notification that has the id has another cancellation key.
   const own = [...jobs.values()].filter(({ job }) => {
     const { recipientId, cancellationKey } = job.data as Partial<KeyPlace>;
     return recipientId === place.recipientId && cancellationKey === place.cancellationKey;
@@ -197,8 +200,8 @@ async function findByKey(
 }
 
 /**
- * Reads at each of a recipient's homes, one after the other and back again: so what is moved meanwhile is found, whichever way it goes.
- * The layout that is known here may be a change behind.
+ * Reads from each home of a recipient, one after the other and back again: so a job that is moved meanwhile is found, in
+ * whichever direction it is moved. The layout that this process knows may be one change behind.
  */
 async function toAndFro<Home, T>(homes: readonly Home[], read: (home: Home) => Promise<T>): Promise<[Home, T][]> {
   const answers: [Home, T][] = [];
@@ -211,7 +214,7 @@ function homesIn(recipientId: string, { queues, homes }: Pick<CancelParts, 'queu
   return queuesAt(homes(recipientId), queues);
 }
 
-/** Those that exist, and are notifications whose recipient can be read. */
+/** The jobs with these ids that exist, and are notifications whose recipient can be read. */
 async function jobsOf(queue: Queue, jobIds: readonly string[]): Promise<Found[]> {
   const jobs = await Promise.all(jobIds.map((jobId) => findJob(queue, jobId)));
   return jobs.flatMap((job) => {

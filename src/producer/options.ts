@@ -13,21 +13,21 @@ import {
 export interface ProducerOptions extends RedisTarget {
   /**
    * A connection that the caller opens and closes, in place of `redisUrl`, `cluster` and `sentinel`. Its own settings decide
-   * how long a command may wait. If it is a Cluster, ioredis may end the process while a slot moves: docs/limiter.md says how to
-   * prevent that.
+   * how long a command may wait. If it is a Cluster, ioredis may end the process while a hash slot moves: docs/limiter.md says
+   * how to prevent that.
    */
   readonly connection?: Connection | undefined;
   /** The worker's `QUEUE_PREFIX`: up to 64 characters without spaces and colons. Default, also for an empty text: `{pushpacer}`. */
   readonly prefix?: string | undefined;
   /**
-   * The worker's `QUEUE_SHARDS`: 1 to 64. Default: 1. Only for a new queue: the record in Redis holds from then on, and is followed
-   * (docs/shards.md).
+   * The worker's `QUEUE_SHARDS`: 1 to 64. Default: 1. Used only for a new queue: afterwards the record in Redis decides, and
+   * this process follows it (docs/shards.md).
    */
   readonly shards?: number | undefined;
   /**
-   * The workers' `LIMITER_REDIS_URL`, for `cancel`: the limiter decides whether something can still be canceled. And for `status`:
-   * the limiter knows how many are before a notification. Its nodes or Sentinels if the queue's Redis has `cluster` or `sentinel`.
-   * Default: the queue's Redis.
+   * The workers' `LIMITER_REDIS_URL`, for `cancel`: the limiter decides whether a notification can still be canceled. And for
+   * `status`: the limiter knows how many are before a notification. If the queue's Redis has `cluster` or `sentinel`, the URLs
+   * are those of the limiter's nodes or Sentinels. Default: the queue's Redis.
    */
   readonly limiterRedisUrl?: string | undefined;
   /** The workers' `LIMITER_REDIS_SENTINEL_NAME`: the limiter's master. Default: the name in `sentinel`. */
@@ -46,7 +46,7 @@ const OPTIONS: OptionNames<ProducerOptions> = {
   ...{ limiterRedisUrl: true, limiterSentinelName: true, tracing: true },
 };
 const SENTINEL_OPTIONS: OptionNames<SentinelTarget> = { name: true, password: true };
-/** Options of other clients, and what they are called here. */
+/** Names of options in other clients, each with the name that it has here. */
 const MEANT = {
   ...{
     uri: 'redisUrl',
@@ -122,7 +122,10 @@ export function limiterTarget(options: ProducerOptions): RedisTarget | undefined
   };
 }
 
-/** BullMQ's own `connection` may also be an object of options. Here it may not, since nothing would close that connection. */
+/**
+ * BullMQ's own `connection` may also be an object of options. Here it may not, since nothing would close the connection that
+ * BullMQ opens.
+ */
 function connectionFaults({ connection, ...target }: ProducerOptions): Fault[] {
   const client = connection as Partial<Connection> | null; // callers may be plain JavaScript
   const faults: Fault[] = [];

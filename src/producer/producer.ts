@@ -40,52 +40,53 @@ export type { NotificationStatus } from '../queue/status.ts';
 export interface EnqueuedOne {
   /** The notification's id: the given one, or the UUID that it got. */
   readonly id: string;
-  /** False if the id is taken: it was enqueued before, and waits, or ended within the last hour. */
+  /** False if the id is taken: it was enqueued before, and that notification waits, or ended within the last hour. */
   readonly added: boolean;
 }
 
 /**
- * Adds notifications to the queue, over one connection. Keep one for the whole process, and close it at the end. After that every
- * call rejects with an Error.
+ * Adds notifications to the queue, over one connection. Keep one producer for the whole process, and close it at the end. After
+ * that every call rejects with an Error.
  */
 export interface Producer extends AsyncDisposable {
   /**
-   * Adds one notification. Rejects with InputError, which lists every fault: nothing was added. Rejects with RedisAwayError: it
-   * may have been added, so try again with the same id.
+   * Adds one notification. Rejects with InputError, which lists every fault, if the input is not valid: nothing was added.
+   * Rejects with RedisAwayError: it may have been added, so try again with the same id.
    */
   enqueue(input: EnqueueInput): Promise<EnqueuedOne>;
   /**
-   * Adds many, several times as fast as one by one, with a result for each at its index. Valid ones are added even if others are
-   * invalid. While many are checked, other work of the process goes on, so a later call may be added first: wait for the earlier
-   * one where the order matters. Rejects with RedisAwayError; some may have been added by then, and their ids make a second try
-   * safe.
+   * Adds many notifications, several times as fast as one by one, with a result for each at its index. Valid ones are added
+   * even if others are invalid. While many are checked, other work of the process goes on, so a later call may be added first:
+   * wait for the earlier call if the order matters. Rejects with RedisAwayError; some may have been added by then, and their
+   * ids make a second try safe.
    */
   enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
   /**
    * Adds a sequence of any length, such as a million recipients from a database, with 500 in memory at a time. Rejects with
-   * InputError for a bad option: nothing was added. Rejects with RedisAwayError, or with what the sequence threw; some were added
-   * by then. With a `broadcastId` a second call goes on where the first one stopped; otherwise their ids make it safe.
+   * InputError for a bad option: nothing was added. Rejects with RedisAwayError, or with what the sequence threw; some
+   * notifications were added by then. With a `broadcastId`, a second call goes on where the first one stopped; otherwise their
+   * ids make a second call safe.
    */
   enqueueMany(
     inputs: AsyncIterable<EnqueueInput> | Iterable<EnqueueInput>,
     options: EnqueueManyOptions,
   ): Promise<EnqueuedMany>;
   /**
-   * The same `enqueue` and `enqueueMany`, which note in each job who enqueues: the name of a service, or of its client. It is shown in
-   * the story of a notification (`pushpacer why`). Throws InputError for a name that is not 1 to 100 letters, digits, spaces and
-   * punctuation.
+   * The same `enqueue` and `enqueueMany`, but each job gets a note of who enqueued it: the name of a service, or of its client.
+   * The story of a notification shows the name (`pushpacer why`). Throws InputError for a name that is not 1 to 100 letters,
+   * digits, spaces and punctuation.
    */
   as(name: string): Pick<Producer, 'enqueue' | 'enqueueMany'>;
   /**
-   * What became of the notification with this id, as it is now. Known are those that wait, those that ended within the last hour,
-   * and those in the dead letters. Rejects with InputError for an id that no notification can have, and with RedisAwayError.
+   * What became of the notification with this id, as it is now. Known are notifications that wait, that ended within the last
+   * hour, or that are dead letters. Rejects with InputError for an id that no notification can have, and with RedisAwayError.
    */
   status(id: string): Promise<NotificationStatus>;
   /**
-   * Cancels the notification with this id, or all that wait for a recipient under a `cancellationKey`. What is canceled is not sent,
-   * and ends as `canceled`; `tooLate` is what is being sent, may have alerted, or has ended. An unknown id is neither. Rejects with
-   * InputError if the target is not usable, and with RedisAwayError: some may be canceled by then. It is safe to repeat, and
-   * counts what was canceled before again, for an hour.
+   * Cancels the notification with this id, or all that wait for a recipient under a `cancellationKey`. A canceled notification
+   * is not sent, and ends as `canceled`; `tooLate` counts those that are being sent, may have alerted, or have ended. An
+   * unknown id counts as neither. Rejects with InputError if the target is not usable, and with RedisAwayError: some may be
+   * canceled by then. It is safe to repeat: for an hour, what was canceled before is counted again.
    */
   cancel(target: CancelTarget): Promise<Canceled>;
   /** Closes the connection, unless the caller gave it. `await using` calls it by itself. */
@@ -96,7 +97,7 @@ type Inputs = AsyncIterable<EnqueueInput> | Iterable<EnqueueInput>;
 
 /** How long the position of a broadcast is kept after its last batch: a week. */
 const POSITION_KEPT_S = 7 * 86_400;
-/** How many are added in one transaction, which blocks Redis for some 20 ms. */
+/** How many notifications are added in one transaction, which blocks Redis for some 20 ms. */
 const CHUNK = 500;
 
 /**
@@ -117,12 +118,12 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   const isTraced = wantsTraces(process.env, options.tracing);
   const tracing = isTraced ? openTracing({ destination: destinationOf(prefix) }, warnOnce) : undefined;
 
-  /** Without this a call after `close` would look like an outage, though it is a mistake in the caller's code. */
+  /** Without this check, a call after `close` would look like an outage, though it is a mistake in the caller's code. */
   function assertOpen(): void {
     if (closed !== undefined) throw new Error('the producer was closed: it takes no more calls');
   }
 
-  /** Runs it once Redis can be asked. */
+  /** Runs `work` once Redis can be asked. */
   async function ask<T>(work: () => Promise<T>): Promise<T> {
     assertOpen();
     await whenReady(connection, timeoutMs);
@@ -146,7 +147,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     if (isOwned) connection.disconnect();
   }
 
-  // BullMQ never recovers if the connection breaks while it asks for Redis's version, so a queue is opened again then.
+  // BullMQ never recovers if the connection breaks while it asks for Redis's version. So if opening a queue fails, it is opened
+  // again.
   async function openQueue(name: string, of: string, key: string): Promise<Queue> {
     const queue = new Queue(name, { connection, prefix: of });
     queue.on('error', ignoreError);
@@ -172,7 +174,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return Promise.all(prefixesOf(await followed.look()).map((of) => openOne(name, of)));
   }
 
-  /** Adds them, in a span if there is tracing; answers those whose id was not taken. */
+  /** Adds the entries, in a span if there is tracing; answers those whose id was not taken. */
   async function addAll(entries: readonly Entry[]): Promise<Set<Entry>> {
     if (tracing === undefined || entries.length === 0) return add(entries);
     const opened = await tracing;
@@ -185,7 +187,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return ask(async () => addWhereTheyBelong(entries, { followed, open: (of) => openOne(QUEUE, of), carried }));
   }
 
-  /** Adds those that fit. `spreadOver`: each begins to wait for its slot at a random instant within that time. */
+  /** Adds the inputs that are valid. `spreadOver`: each begins to wait for its slot at a random instant within that time. */
   async function addMany(
     inputs: readonly EnqueueInput[],
     enqueuedBy: string | undefined,
@@ -233,7 +235,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     };
   }
 
-  /** How many are before this job in its line. Undefined if it waits in none, or the limiter does not answer. */
+  /** How many notifications are before this job in its line. Undefined if it waits in no line, or the limiter does not answer. */
   async function before({ id: jobId = '', data, progress }: Job<unknown>): Promise<number | undefined> {
     const { recipientId, category } = (data ?? {}) as Readonly<Record<string, unknown>>;
     if (typeof recipientId !== 'string') return undefined;
@@ -243,7 +245,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       await whenReady(limiterConnection(), timeoutMs);
       return await countBefore(limiterConnection(), limiterPrefix(countedAs(data as object), prefix), waiting);
     } catch {
-      return undefined; // the status is answered without it
+      return undefined; // the status is then answered without this number
     }
   }
 
@@ -289,7 +291,7 @@ interface AddParts {
   readonly carried: Carried | undefined;
 }
 
-/** Adds each to the queue of its recipient's shard, also while queues change; answers those whose id was not taken. */
+/** Adds each entry to the queue of its recipient's shard, also while queues change; answers those whose id was not taken. */
 async function addWhereTheyBelong(entries: readonly Entry[], parts: AddParts): Promise<Set<Entry>> {
   const added = new Set<Entry>();
   let left = entries;
@@ -312,7 +314,7 @@ async function addWhereTheyBelong(entries: readonly Entry[], parts: AddParts): P
   return added;
 }
 
-/** Those whose id no notification has in the former queue. None can be added there afterwards. */
+/** The entries whose id no notification has in the former queue. After this call none can be added there under these ids. */
 async function claim(entries: readonly Entry[], layout: Layout, { open }: AddParts): Promise<Entry[]> {
   const free: Entry[] = [];
   for (const [of, itsEntries] of Map.groupBy(entries, ({ recipientId }) => formerHomeOf(recipientId, layout) ?? '')) {
@@ -323,8 +325,8 @@ async function claim(entries: readonly Entry[], layout: Layout, { open }: AddPar
 }
 
 /**
- * Those that were not added only because their id is marked here: they are to be added again. Mostly the queues have changed since the
- * last look. Where they have not, the mark is from an earlier change, and goes.
+ * The entries that were not added only because their id is marked here: they are to be added again. Usually the queues have
+ * changed since the last look. If they have not, the mark is from an earlier change, and is removed.
  */
 async function marked(
   entries: readonly Entry[],
@@ -344,12 +346,12 @@ function idsOf(entries: readonly Entry[]): string[] {
   return entries.map(({ id }) => jobIdOf(id));
 }
 
-/** A library has no log of its own. */
+/** Warns by Node's own means, since a library has no log. */
 function warnOnce(message: string): void {
   process.emitWarning(message, { type: 'PushpacerWarning' });
 }
 
-/** A listener for `error` events: without one Node would throw them. The call that failed reports the error. */
+/** A listener for `error` events, since without one Node would throw them. The call that failed reports the error anyway. */
 function ignoreError(): void {
   return;
 }

@@ -2,30 +2,33 @@ import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { doubledMs, within } from '../domain/time.ts';
 import type { Reach, Reply } from './provider.ts';
 
-/** The `authorization` header of a provider. All sends share one sign-in, which is renewed before it ends. */
+/** The `authorization` header of a provider. All sends share one sign-in, which is renewed before it expires. */
 export interface Credential {
-  /** The header if one is valid now. Starts a renewal if its end is near. */
+  /** The header if a valid one is there now. Starts a renewal if the header expires soon. */
   current(): string | undefined;
-  /** The header, or the reply for the send that needed it. One sign-in at a time; after a failure the next one waits. */
+  /** The header, or the reply for the send that needed it. Only one sign-in runs at a time; after a failure the next one waits. */
   obtain(): Promise<string | Reply>;
-  /** For a header that the provider calls expired. True if there is a new one: repeat the send. */
+  /** For a header that the provider calls expired. True if there is a new header now: repeat the send. */
   replace(expired: string): Promise<boolean>;
-  /** Whether the server of the sign-in can be reached. Absent, or undefined: it needs none, or it was reached from the start. */
+  /** Whether the server of the sign-in can be reached. Absent or undefined: no server is needed, or none has failed yet. */
   reach?(): Reach | undefined;
 }
 
 export interface CredentialOptions {
   /** Signs in once. Rejects if that fails. */
   readonly signIn: () => Promise<SignedIn>;
-  /** The reply to a send that needed a sign-in which failed. Nothing was sent. */
+  /** The reply to a send that needed a sign-in that failed. Nothing was sent. */
   readonly failureReply: (error: unknown) => Reply;
-  /** The server that a failed sign-in could not reach, and why; undefined if it was refused. Absent: it needs no network. */
+  /**
+   * The server that a failed sign-in could not reach, and why; undefined if the server refused. Absent: the sign-in needs no
+   * network.
+   */
   readonly unreachedBy?: (error: unknown) => Unreached | undefined;
-  /** A new sign-in begins when less than this is left; the old one is used until then. Milliseconds. */
+  /** A new sign-in begins when the present one is valid for less than this; the present one is used until then. Milliseconds. */
   readonly renewBelowMs: number;
-  /** The least time between two renewals, even if the provider says that the credentials have expired. Milliseconds. */
+  /** The shortest time between two renewals, even if the provider says that the credentials have expired. Milliseconds. */
   readonly leastRenewalMs: number;
-  /** A sign-in that takes longer has failed. Default: 10,000 ms. */
+  /** A sign-in that takes longer than this has failed. Default: 10,000 ms. */
   readonly timeoutMs?: number;
   /** Epoch milliseconds. */
   readonly now: () => number;
@@ -46,9 +49,9 @@ export interface Unreached {
   readonly detail?: string;
 }
 
-/** If less than this is left, a send waits for the new sign-in. */
+/** If the header is valid for less than this, a send waits for the new sign-in. */
 const USE_ABOVE_MS = 30_000;
-/** After a failed sign-in: the wait before the next, doubled each time. */
+/** The wait before the next sign-in after a failed one, doubled each time. */
 const BACKOFF = { firstMs: 1_000, lastMs: 60_000 };
 
 export function createCredential(options: CredentialOptions): Credential {
@@ -57,14 +60,14 @@ export function createCredential(options: CredentialOptions): Credential {
   let failed: { readonly reply: Reply; readonly at: number; readonly waitMs: number } | undefined;
   let failures = 0;
   let unreached: (Unreached & { readonly since: number }) | undefined;
-  /** The latest server that was not reached. */
+  /** The latest server that could not be reached. */
   let host: string | undefined;
   let renewal: Promise<string | Reply> | undefined;
 
   const leftMs = (): number => (valid === undefined ? -Infinity : valid.expiresAt - now());
   const isYoung = (): boolean => valid !== undefined && isWithin(now() - valid.since, leastRenewalMs);
 
-  /** The last failure, while the next sign-in has to wait because of it. */
+  /** The reply of the last failure, as long as the next sign-in must wait because of it. */
   function recentFailure(): Reply | undefined {
     return failed !== undefined && isWithin(now() - failed.at, failed.waitMs) ? failed.reply : undefined;
   }
@@ -101,7 +104,7 @@ export function createCredential(options: CredentialOptions): Credential {
   return {
     current() {
       const left = leftMs();
-      // Without isYoung, a header with a short life would be renewed with every send.
+      // Without `isYoung`, a header with a short lifetime would be renewed with every send.
       if (left < renewBelowMs && !isYoung()) void renewOnce();
       return left > USE_ABOVE_MS ? valid?.authorization : undefined;
     },
@@ -110,7 +113,7 @@ export function createCredential(options: CredentialOptions): Credential {
     },
     async replace(expired) {
       if (valid !== undefined && valid.authorization !== expired) return true;
-      // If a clock is wrong, the provider says of every new header that it has expired: do not renew again and again.
+      // If a clock is wrong, the provider calls every new header expired: then do not renew again and again.
       if (isYoung()) return false;
       valid = undefined;
       const fresh = await renewOnce();
@@ -126,7 +129,7 @@ export function createCredential(options: CredentialOptions): Credential {
   };
 }
 
-/** The private key on P-256 in a PEM; undefined for anything else. */
+/** The private key on P-256 in a PEM text; undefined for anything else. */
 export function readP256Key(pem: string): KeyObject | undefined {
   try {
     const key = createPrivateKey(pem);
@@ -136,7 +139,7 @@ export function readP256Key(pem: string): KeyObject | undefined {
   }
 }
 
-/** A negative `agoMs` counts as not within: the clock was set back. */
+/** If `agoMs` is negative, the clock was set back: then the answer is false. */
 function isWithin(agoMs: number, limitMs: number): boolean {
   return agoMs >= 0 && agoMs < limitMs;
 }

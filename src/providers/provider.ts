@@ -8,25 +8,25 @@ import type { DeviceKind } from '../notification/devices/device-kind.ts';
 /** One push service. Its methods never throw: every failure is a Reply. */
 export interface Provider {
   readonly platform: Platform;
-  /** Checks the size and encodes. All slow work is done here, before the limiter is asked. */
+  /** Checks the size of the alert and encodes it. All slow work is done here, before the limiter is asked. */
   prepare(push: Push): Prepared;
   /**
    * Waits for a free stream to the request's server and valid credentials. The wait has no bound, but ends if no connection
    * can be made.
    */
   reserve(encoded: Pick<Encoded, 'origin'>): Reserved | Promise<Reserved>;
-  /** Sends one request. It is repeated only once, and only if the provider says that the credentials have expired. */
+  /** Sends one request. It is repeated only if the provider says that the credentials have expired, and only once. */
   send(encoded: Encoded, options?: SendOptions): Promise<Reply>;
   /**
-   * Connects and signs in ahead of the first send, and keeps connected until `close`. Sends nothing. A provider that learns
-   * its servers only from the devices connects with the first `reserve` or `send`.
+   * Connects and signs in ahead of the first send, and stays connected until `close`. Sends nothing. A provider that learns its
+   * servers only from the devices connects with the first `reserve` or `send`.
    */
   connect(): Promise<void>;
-  /** The servers that were tried and are still in use. Sends nothing. */
+  /** Whether each server can be reached that was tried and is still in use. Sends nothing. */
   reach(): readonly Reach[];
   /** Ends all sends that wait or are under way, with the code `cancelled` or `aborted`. */
   abort(): void;
-  /** Waits for the sends under way; later ones are answered with the code `closed`. */
+  /** Waits for the sends under way; later sends are answered with the code `closed`. */
   close(): Promise<void>;
 }
 
@@ -36,7 +36,7 @@ export interface Push {
   readonly device: Device;
   /** A UUID, the same for every attempt at this device, so that a provider or an app can see a repetition. */
   readonly pushId: string;
-  /** Deliver without sound, vibration or banner. */
+  /** Whether to deliver without sound, vibration or banner. */
   readonly silent: boolean;
 }
 
@@ -44,7 +44,7 @@ export interface Push {
 export type Meaning =
   /** The provider took it. */
   | 'accepted'
-  /** The token is no longer valid: it is reported to the producer and never tried again. */
+  /** The token is no longer valid: it is reported to the producer, and never tried again. */
   | 'gone'
   /** The token was never valid for this app. */
   | 'bad-token'
@@ -60,22 +60,22 @@ export interface Reply {
   readonly code: string;
   /** Whether the recipient may have been alerted. The slot is given back only for `no`. */
   readonly alerted: 'yes' | 'no' | 'maybe';
-  /** Do not try again sooner than this, in milliseconds: Retry-After, or the least wait for this kind of reply. */
+  /** Do not try again sooner than this, in milliseconds: Retry-After, or the shortest wait for this kind of reply. */
   readonly retryAfterMs?: number;
-  /** It is not known whether the provider processed it (a timeout, a reset): one or two more attempts, no more. */
+  /** It is not known whether the provider processed it (a timeout, a reset): at most two more attempts. */
   readonly ambiguous?: boolean;
   /** The request certainly did not reach the provider. It costs no attempt. */
   readonly unsent?: boolean;
-  /** What the answer proves about the provider as a whole. Absent if it is about this device alone. */
+  /** What the answer proves about the provider as a whole. Absent if the answer is about this device alone. */
   readonly trouble?: Trouble;
   /** What many answers like this one, for different recipients, would prove about the provider. */
   readonly suspect?: Trouble;
   /**
-   * The app's settings at the provider are wrong for devices like this one, and right for others: it costs no attempt, and
-   * no breaker opens.
+   * The app's settings at the provider are wrong for devices like this one, but right for others: the try is no attempt, and no
+   * breaker opens.
    */
   readonly setUp?: boolean;
-  /** When the token became invalid, in epoch milliseconds (only APNs says it). */
+  /** When the token became invalid, in epoch milliseconds. Only APNs says this. */
   readonly goneSince?: number;
   /** More text for a person to read; tokens are redacted. */
   readonly detail?: string;
@@ -93,33 +93,33 @@ export type ReplyTable = Readonly<Record<string, ReplyRow>>;
 /** A push as a request to its provider, ready to be sent. */
 export interface Encoded {
   readonly push: Push;
-  /** The server that it goes to, for a provider with several: `https://fcm.googleapis.com`. */
+  /** The server to which the request is sent, for a provider with several: `https://fcm.googleapis.com`. */
   readonly origin?: string;
   readonly path: string;
   readonly headers: Readonly<Record<string, string | number>>;
-  /** JSON, or encrypted bytes. */
+  /** The body: JSON, or encrypted bytes. */
   readonly body: string | Buffer;
 }
 
-/** Encoded, or refused before the provider saw it (a payload over its limit). */
+/** The push as a request, or the reply if it was refused before any request (a payload over its limit). */
 export type Prepared =
   { readonly kind: 'ready'; readonly encoded: Encoded } | { readonly kind: 'refused'; readonly reply: Reply };
 
-/** A free stream on a connection, and credentials that are valid: a send with it does not wait. */
+/** A free stream on a connection, with valid credentials: a send with a permit does not wait. */
 export interface Permit {
-  /** Gives the stream back. Does nothing once the permit was used. */
+  /** Gives the stream back. Does nothing if the permit was used. */
   release(): void;
 }
 
-/** A permit, or the reply that says why there is none; nothing was sent then. */
+/** A permit, or the reply that says why there is none; in that case nothing was sent. */
 export type Reserved =
   { readonly kind: 'permit'; readonly permit: Permit } | { readonly kind: 'none'; readonly reply: Reply };
 
 /** How a push is sent. */
 export interface SendOptions {
-  /** The send uses it up. Without one the send waits for a stream. */
+  /** The permit that the send uses up. Without a permit the send waits for a stream. */
   readonly permit?: Permit | undefined;
-  /** A push that no connection has taken by then (`performance.now()`) is not sent at all. */
+  /** If no connection has taken the push by this instant (`performance.now()`), it is not sent at all. */
   readonly sendBy?: number | undefined;
   /** Called with the HTTP status of each answer. */
   readonly onStatus?: ((status: number) => void) | undefined;
@@ -129,11 +129,11 @@ export interface SendOptions {
 export interface Reach {
   /** Host and port: `api.push.apple.com:443`. */
   readonly host: string;
-  /** On a platform whose devices name their servers (web push): which one it is, as in the name of its circuit breaker. */
+  /** On a platform whose devices name their servers (web push): which server this is, as in the name of its circuit breaker. */
   readonly server?: string;
-  /** It is the server of a sign-in, without which nothing can be sent. */
+  /** True for the server of a sign-in: without the sign-in nothing can be sent. */
   readonly isSignIn?: true;
-  /** Why the latest try failed. Absent if it was reached. */
+  /** Why the latest try failed. Absent if the server was reached. */
   readonly failure?: ReachFailure;
 }
 
@@ -141,56 +141,56 @@ export interface Reach {
 export interface ReachFailure {
   /** The error code of the system or of TLS: `ENOTFOUND`, `ECONNREFUSED`, `CERT_HAS_EXPIRED`; or `HTTP 503`. */
   readonly cause: string;
-  /** The error's message; without anything that is private. */
+  /** The error's message, without anything that is private. */
   readonly detail?: string;
-  /** How long ago the first try began that failed, milliseconds. None has succeeded since. */
+  /** How long ago the first of the failed tries began, milliseconds. None has succeeded since. */
   readonly forMs: number;
 }
 
-/** Everything that other folders know of a provider (docs/providers.md). `Options`: what `create` takes. */
+/** Everything that other folders know about a provider (docs/providers.md). `Options`: what `create` takes. */
 export interface ProviderDescriptor<P extends string, Options> {
-  /** In notifications, labels, metrics and Redis keys: lower case letters and digits. */
+  /** The name in notifications, labels, metrics and Redis keys: lower case letters and digits. */
   readonly platform: P;
-  /** As people write it. */
+  /** The name as people write it. */
   readonly name: string;
   readonly device: DeviceKind<P>;
   readonly settings: ProviderSettings<Options>;
   /** Opens no connection yet. Throws an InputError if an option is not usable; the error shows no secret. */
   readonly create: (options: Options) => Provider;
   readonly answers: AnswerTables;
-  /** For `doctor`. Absent: the service has none. */
+  /** A dry run for `doctor`. Absent if the provider has none. */
   readonly dryRun?: DryRun<P>;
-  /** Of a platform whose devices name their servers: some that they will name, for `doctor`. `https://web.push.apple.com` */
+  /** For a platform whose devices name their servers: some of these servers, for `doctor`. `https://web.push.apple.com` */
   readonly usualServers?: (options: Options) => readonly string[];
 }
 
 /** A request that alerts nobody, and whose answer shows whether the service takes the credentials. */
 export interface DryRun<P extends string> {
-  /** One that no app can have. */
+  /** A device that no app can have. */
   readonly device: { readonly platform: P; readonly token: string };
   /** The encoded push as the request to send. */
   readonly request: (encoded: Encoded) => Encoded;
-  /** Codes of answers, beside that of an accepted push, that say: the credentials are good. */
+  /** Codes of answers, beside the code of an accepted push, which show that the credentials are good. */
   readonly goodCodes: readonly string[];
 }
 
 /** A provider's part of a worker's environment. */
 interface ProviderSettings<Options> {
-  /** The variables, in the README's order and with its texts. */
+  /** The variables, in the README's order, with the README's texts. */
   readonly variables: z.ZodObject;
   /** Variables whose value an error must not repeat. */
   readonly secrets: readonly string[];
   /** The variable of the quota that all workers share, and the README's text for it; src/config reads it. */
   readonly quota: { readonly variable: string; readonly meaning: string };
   /**
-   * The names in APPS_FILE of variables that do not begin with the platform's name. The others follow from the variable:
+   * The names in APPS_FILE of variables that do not begin with the platform's name. The other names follow from the variable:
    * `APNS_KEY_FILE` is `keyFile`. The value of a field that ends in `File` is the path of a file, which is watched.
    */
   readonly appFields?: Readonly<Record<string, string>>;
   /**
-   * The options for `create`; undefined if the provider is off. `given` holds the variables that are well-formed. Every
+   * The options for `create`; undefined if the provider is off. `given` contains the variables that are well-formed. Every
    * variable that is missing, contradicts another or cannot be read is reported; the provider is not created then. For an app
-   * of APPS_FILE, `given` holds its fields under the names of the variables.
+   * of APPS_FILE, `given` contains the app's fields under the names of the variables.
    */
   readonly read: (given: Environment, report: Report, source: 'environment' | 'apps-file') => Options | undefined;
 }
@@ -198,11 +198,11 @@ interface ProviderSettings<Options> {
 /** What each answer means. docs/provider-faults.md shows the same, and the contract suite provokes each row of `words`. */
 export interface AnswerTables {
   readonly accepted: Reply;
-  /** By the provider's code. */
+  /** What an answer means, by the provider's code. */
   readonly words: ReplyTable;
-  /** By HTTP status, for codes that are not in `words`, and for answers without a code. */
+  /** What an answer means by its HTTP status, for codes that are not in `words`, and for answers without a code. */
   readonly statuses: ReplyTable;
-  /** For a status that is in no table. */
+  /** What an answer means if its status is in no table. */
   readonly unknown: ReplyRow;
   /** What a failed sign-in means, by the codes of this project. */
   readonly signIn: ReplyTable;

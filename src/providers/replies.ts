@@ -2,31 +2,34 @@ import { redact } from '../notification/redact.ts';
 import type { AnswerTables, Prepared, Push, Reply, ReplyRow, ReplyTable } from './provider.ts';
 import type { Answered, Unknown, Unsent } from './sender/result.ts';
 
-/** Rows that mean the same at several providers. */
+/** Rows that have the same meaning at several providers. */
 export const GONE: ReplyRow = { meaning: 'gone', alerted: 'no' };
 export const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
 /**
- * About this device. Many in a row, for many recipients, mean that this worker is configured for another app: the wrong topic,
- * project or key, or development tokens in production.
+ * The answer is about this device. But many of them in a row, for many recipients, mean that this worker is configured for
+ * another app: the wrong topic, project or key, or development tokens in production.
  */
 export const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: 'configuration' };
-/** The credentials are refused, for all devices. */
+/** The credentials are refused, so all devices would be. */
 export const AUTH: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'auth' };
 export const CONFIGURATION: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'configuration' };
 /** Refused without a known reason: one answer about one device does not prove that all would be refused. */
 export const FORBIDDEN: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, suspect: 'configuration' };
-/** This device got too many. Where the answer names no time to wait, a minute is this project's choice. */
+/** This device got too many. If the answer names no time to wait, it is a minute, which this project has chosen. */
 export const TOO_MANY: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000 };
-/** FCM's documentation asks to wait at least ten seconds. `maybe`: messages answered with 503 have been seen to arrive. */
+/**
+ * FCM's documentation asks to wait at least ten seconds. `maybe`: messages that were answered with 503 have been seen to
+ * arrive.
+ */
 export const SERVER_ERROR: ReplyRow = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000, suspect: 'outage' };
-/** The server did not process it. */
+/** The server did not process the request. */
 export const NOT_PROCESSED: ReplyRow = { meaning: 'later', alerted: 'no', suspect: 'outage' };
 
 /**
  * An answer as a Reply, with its code and its Retry-After.
  *
  * @param word the provider's code; undefined if the answer has none
- * @param row what the answer means; otherwise the tables say it, by the code or by the status
+ * @param row what the answer means; if absent, the tables say it, by the code or by the status
  */
 export function tableReply(
   tables: Pick<AnswerTables, 'words' | 'statuses' | 'unknown'>,
@@ -39,27 +42,30 @@ export function tableReply(
   const retryAfterMs = meant.meaning === 'later' ? parseRetryAfter(headers['retry-after'], nowMs) : undefined;
   return {
     ...meant,
-    // A known code is not redacted, because an alert may happen to contain the same word.
+    // A known code is not redacted, because an alert may by chance contain the same word.
     code: word === undefined ? `http-${status}` : findRow(tables.words, word) ? word : redact(word, notification),
     ...(retryAfterMs !== undefined && { retryAfterMs }),
   };
 }
 
-/** `hasOwn`, so that a code `constructor` finds no row. */
+/** Uses `hasOwn`, so that a code such as `constructor` finds no row. */
 export function findRow(table: ReplyTable, key: string | number | undefined): ReplyRow | undefined {
   return key !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
 }
 
-/** The statuses of 400 to 499 of a request that was not processed this time (RFC 9110, 15.5.9 and 15.5.20; RFC 8470, 5.2). */
+/**
+ * Those statuses from 400 to 499 that say that the request was not processed this time (RFC 9110, 15.5.9 and 15.5.20; RFC 8470,
+ * 5.2).
+ */
 const NOT_PROCESSED_STATUSES: readonly number[] = [408, 421, 425];
 
-/** What any server means by a status. Every other one of 400 to 499 says that the request itself is wrong. */
+/** What a status means at any server. Every other status from 400 to 499 says that the request itself is wrong. */
 function anyStatus(status: number): ReplyRow | undefined {
   if (NOT_PROCESSED_STATUSES.includes(status)) return NOT_PROCESSED;
   return status >= 400 && status < 500 ? REJECTED : undefined;
 }
 
-/** A longer Retry-After is taken for an error of the server and cut to this. */
+/** A Retry-After that is longer than this counts as an error of the server, and is cut to this. */
 const MAX_RETRY_AFTER_MS = 86_400_000;
 
 /**
@@ -77,7 +83,7 @@ const NO_CONNECTION: ReplyRow = { ...UNSENT, suspect: 'outage' };
 const UNKNOWN: ReplyRow = { meaning: 'later', alerted: 'maybe', ambiguous: true };
 const NO_ANSWER: ReplyRow = { ...UNKNOWN, suspect: 'outage' };
 
-/** What it means if there is no answer; sender/result.ts explains most of these codes. */
+/** What it means if there was no answer; sender/result.ts explains most of these codes. */
 export const TRANSPORT_REPLIES = {
   'connection-refused': NO_CONNECTION,
   'host-not-found': NO_CONNECTION,
@@ -93,7 +99,7 @@ export const TRANSPORT_REPLIES = {
   timeout: NO_ANSWER,
   reset: NO_ANSWER,
   aborted: UNKNOWN,
-  /** A status of success, with a body that the provider does not send: a proxy may have answered. */
+  /** A status of success with a body that the provider does not send: the answer may be from a proxy. */
   unreadable: NO_ANSWER,
   /** A bug of this project. */
   'unexpected-error': UNKNOWN,
@@ -109,14 +115,14 @@ export function lostReply({ code, detail }: Unsent | Unknown, push: Push | undef
 }
 
 /**
- * The reply to a send that needed a token which this process could not sign. No network is needed for that, so it is a bug of
- * this project.
+ * The reply to a send for which this process could not sign a token. Signing needs no network, so that is a bug of this
+ * project.
  */
 export function signFailure(): Reply {
   return { meaning: 'later', alerted: 'no', unsent: true, trouble: 'auth', code: 'sign-in-failed' };
 }
 
-/** A payload over the provider's limit is refused here, before any request; undefined if it fits. */
+/** The refusal of a payload over the provider's limit, before any request is sent; undefined if the payload fits. */
 export function refusedAsTooLarge(code: string, bytes: number, maxBytes: number): Prepared | undefined {
   if (bytes <= maxBytes) return undefined;
   const detail = `payload: expected at most ${maxBytes} bytes, found ${bytes}`;

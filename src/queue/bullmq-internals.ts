@@ -5,9 +5,10 @@ import { defineQueueScript, withText } from '../redis/scripts.ts';
 import { readableFields } from './readable.ts';
 
 /**
- * Everything of BullMQ that this project uses although BullMQ may change it at any time: the positions of values in its keys and
- * commands, and the texts of its errors. Written for the version below, which package.json pins. Before you raise that version, check
- * each item here, and the Lua scripts that write BullMQ's keys (test/slow/house/private-members.test.ts lists them).
+ * Everything of BullMQ that this project uses although BullMQ may change it at any time: the positions of values in its keys
+ * and commands, and the texts of its errors. Written for the version below, which package.json pins. Before you raise
+ * that version, check each item here, and the Lua scripts that write BullMQ's keys (test/slow/house/private-members.test.ts
+ * lists them).
  */
 const EXPECTED_VERSION = '6.7.0';
 
@@ -18,7 +19,7 @@ const BACKEND_METHODS = [
   ...(['moveToFailed', 'waitForJob'] as const),
 ];
 
-/** Throws an Error that names what is missing if the installed BullMQ lacks one of them. */
+/** Throws an Error that names what is missing, if the installed BullMQ lacks one of these methods. */
 export function assertBullMq(worker: Worker): void {
   const backend: Partial<RedisQueueBackend> = worker.getBackend();
   const ofWorker: Partial<Worker> = worker;
@@ -32,12 +33,12 @@ export function assertBullMq(worker: Worker): void {
 /** BullMQ's score of a delayed job: its due time in epoch milliseconds, times this, plus a counter. */
 const SCORES_PER_MS = 0x1000;
 
-/** The due time of a score in `delayed`: epoch milliseconds, on the clock of the process that wrote it. */
+/** The due time in a score of `delayed`: epoch milliseconds, on the clock of the process that wrote the score. */
 export function dueAtOfScore(score: number): number {
   return Math.floor(score / SCORES_PER_MS);
 }
 
-/** The least score in `delayed` of a job that is due at this instant. */
+/** The lowest score in `delayed` of a job that is due at this instant. */
 export function scoreOfDue(at: number): number {
   return at * SCORES_PER_MS;
 }
@@ -46,9 +47,10 @@ export function scoreOfDue(at: number): number {
 const CHANGED = { done: 0, noJob: -1, notDelayed: -3 };
 
 /**
- * Makes a delayed job due at an instant of Redis's clock, and answers false if it is not delayed. BullMQ writes the sum of a time and
- * a delay, and takes this machine's clock for the time. Here both are given, so the sum is right whatever that clock says. The delay
- * is never below 0: BullMQ would not add it, and a time that is past is written as it is.
+ * Makes a delayed job due at an instant of Redis's clock; answers false if the job is not delayed. BullMQ writes the sum of a
+ * time and a delay, and normally takes this machine's clock for the time. Here both are given, so the sum is right whatever
+ * that clock shows. The delay is never below 0: BullMQ would not add a negative one. A due time that is past is written as it
+ * is.
  */
 export async function makeDueAt(queue: Queue, jobId: string, at: number): Promise<boolean> {
   const dueAt = Math.max(0, Math.ceil(at));
@@ -76,8 +78,8 @@ export function lockKeyOf(queue: Pick<Queue, 'toKey'>, jobId: string): string {
 }
 
 /**
- * A field that this project adds to the hash of a job that was moved to another due time: `at`, epoch milliseconds, and the reason
- * for it. read-jobs.lua reads it too.
+ * A field that this project adds to a job's hash when it moves the job to another due time: `at`, epoch milliseconds, and the
+ * reason for the wait. read-jobs.lua reads it too.
  */
 const WHY = 'pushpacer:why';
 
@@ -87,7 +89,7 @@ export async function noteWhy(queue: Queue, jobId: string, why: { readonly at: n
   await NOTE_WHY(queue, [queue.toKey(jobId), WHY, JSON.stringify(why)]);
 }
 
-/** What was noted for this due time. Undefined if the job was put back since, or never moved. */
+/** The reason that was noted for this due time. Undefined if the job was put back since, or never moved. */
 export async function readWhy(
   queue: Queue,
   jobId: string,
@@ -105,16 +107,16 @@ export async function lastMovedTo(queue: Queue, jobId: string): Promise<number |
   return Number.isFinite(at) ? at : undefined;
 }
 
-/** The same of the field's text. */
+/** As `readWhy`, from the text of the field. */
 export function whyOf(text: string | null | undefined, dueAt: number): Record<string, unknown> | undefined {
   const why = typeof text === 'string' ? (JSON.parse(text) as Record<string, unknown>) : undefined;
   return why !== undefined && Math.abs(Number(why['at']) - dueAt) <= SAME_MS ? why : undefined;
 }
 
-/** A due time is written in whole milliseconds. Earlier versions wrote it some milliseconds later than they noted. */
+/** A noted due time may differ by this much: earlier versions wrote the score some milliseconds later than they noted. */
 const SAME_MS = 100;
 
-/** BullMQ's errors for a job whose lock ran out, or is another worker's by now; and that of `lockNotRenewed`. */
+/** BullMQ's errors for a job whose lock ran out, or belongs to another worker by now; and the error of `lockNotRenewed`. */
 const LOST = /^(?:could not renew lock|Missing lock|Lock mismatch) for job (\S+?)\.?(?: |$)/;
 
 /** The job whose lock was lost, if that is what the error says. */
@@ -127,24 +129,26 @@ export function lockNotRenewed(jobId: string): Error {
   return new Error(`could not renew lock for job ${jobId}`);
 }
 
-/** BullMQ's reason for a job that it fails because it lost its worker more often than `maxStalledCount`. */
+/** BullMQ's reason for a job that it fails because the job stalled more often than `maxStalledCount`. */
 export const STALLED_TOO_OFTEN = 'job stalled more than allowable limit';
 
-/** Whether BullMQ failed the job by itself, because it lost its worker too often. */
+/** Whether BullMQ itself failed the job because it stalled too often. */
 export function hasStalled(failedReason: string): boolean {
   return /^job (stalled|started) more than allowable limit$/.test(failedReason);
 }
 
-/** The position of the caller's time in these commands, counted from 0 over keys and arguments. */
+/** The position of the caller's time in the arguments of these commands, counted from 0 over keys and arguments. */
 const TIME_AT: Readonly<Record<string, number>> = { moveToActive: 12, moveToDelayed: 12, moveToFinished: 15 };
 
 /**
- * BullMQ's backend, but with Redis's time in Redis, and this machine's time in the worker. BullMQ writes a due time as `Date.now()`
- * plus the delay, and takes the jobs that are due at its `Date.now()`. All workers must use one clock for that: a worker whose clock
- * is ahead would take every job too early, and others would take its jobs too late. Jobs that BullMQ cannot read are made readable.
+ * BullMQ's backend, but with Redis's time in Redis, and this machine's time in the worker. BullMQ writes a due time as
+ * `Date.now()` plus the delay, and takes the jobs that are due at its `Date.now()`. All workers must use one clock for that: a
+ * worker whose clock is ahead would take every job too early, and others would take its jobs too late. Also makes jobs readable
+ * that BullMQ cannot read.
  *
  * @param offsetMs Redis's clock minus this machine's, in whole milliseconds
- * @param onTaken called with each job that Redis gives, in its order: BullMQ itself begins jobs of different commands in any order
+ * @param onTaken called with each job that Redis gives, in that order: BullMQ itself may begin jobs of different commands in
+ * any order
  */
 export function onRedisTime(
   offsetMs: () => number,
@@ -156,7 +160,7 @@ export function onRedisTime(
     const waitForJob = backend.waitForJob.bind(backend);
     const execCommand: typeof execOnce = (client, command, args: unknown[]): unknown => {
       const exec = () => execOnce(client, command, args) as Promise<unknown>;
-      return 'status' in client ? withText(exec) : exec(); // a transaction has no answers before its end
+      return 'status' in client ? withText(exec) : exec(); // a transaction has no answers before it is executed
     };
     backend.execCommand = (client, command, args: unknown[]): unknown => {
       const position = TIME_AT[command];
@@ -188,19 +192,22 @@ export function onRedisTime(
   };
 }
 
-/** A due time on this machine's clock; 0 stays 0: nothing is delayed. */
+/** A due time on this machine's clock. 0 stays 0, since it means that nothing is delayed. */
 function onThisClock(dueAt: number, aheadMs: number): number {
   return dueAt > 0 ? dueAt - aheadMs : dueAt;
 }
 
-/** The age of a job lock is counted from `processedOn`, so it must be on this machine's clock, and before the lock. */
+/**
+ * The age of a job lock is counted from `processedOn`, so that must be on this machine's clock, and not later than the lock's
+ * begin.
+ */
 function takenAt(fields: readonly unknown[], askedAt: number): unknown[] {
   return fields.map((value, at) => (at % 2 === 1 && fields[at - 1] === 'processedOn' ? String(askedAt) : value));
 }
 
 /**
- * The fields of a job that was moved to later after its progress was written, with the later due time in the progress: it did not come
- * late, it was moved. The move is on Redis's clock, the progress on this machine's.
+ * The fields of a job as the worker gets them. If the job was moved to later after its progress was written, the progress gets
+ * the new due time: else the job would count as late. The move is on Redis's clock, the progress on this machine's.
  */
 function withMove(fields: readonly unknown[], aheadMs: number): readonly unknown[] {
   const why = valueOf(fields, WHY);
@@ -213,7 +220,7 @@ function withMove(fields: readonly unknown[], aheadMs: number): readonly unknown
   return fields.map((value, at) => (at % 2 === 1 && fields[at - 1] === 'progress' ? moved : value));
 }
 
-/** The text of a field of `[name, value, …]`. */
+/** The text of one field among `[name, value, …]`. */
 function valueOf(fields: readonly unknown[], name: string): string | undefined {
   const at = fields.findIndex((value, index) => index % 2 === 0 && value === name);
   const value = at === -1 ? undefined : fields[at + 1];

@@ -2,11 +2,11 @@ import { defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts'
 import { homeOf, homesOf, type Layout } from './shards/layout.ts';
 import { cancellationIndexKey, ID_KEPT_S } from './names.ts';
 
-/** What waits under a cancellation key: the queue itself can only be searched by id. */
+/** Which jobs wait under a cancellation key. It is needed because a queue can only be searched by job id. */
 export interface CancellationIndex {
   /** The job waits, for at least `waitMs` more. */
   waits(place: KeyPlace, jobId: string, waitMs: number): Promise<void>;
-  /** The job has ended. `isFound`: a cancel still finds it for as long as its id is known. */
+  /** The job has ended. `isFound`: a cancel by the key is still to find it, for as long as its id is known. */
   ended(place: KeyPlace, jobId: string, isFound: boolean): Promise<void>;
 }
 
@@ -16,13 +16,13 @@ export interface KeyPlace {
   readonly cancellationKey: string;
 }
 
-/** An id is kept so much longer than its job is delayed: workers may be stopped, or the limits may make it wait. */
+/** An id is kept this much longer than its job is delayed: workers may be stopped, or the limits may make the job wait. */
 const INDEX_KEPT_MS = 30 * 86_400_000;
 /** The most notifications of one recipient under one key. */
 const MOST_IDS = 1_000;
 const LUA = readScript('cancellation-index.lua', import.meta.url);
 
-/** The index that a worker writes, on the queue's Redis. */
+/** The index as a worker writes it, on the queue's Redis. */
 export function createCancellationIndex(redis: ScriptRedis, layout: () => Layout): CancellationIndex {
   const script = defineScript<number>(redis, 'pushpacer:cancellation-index', LUA, 1);
   const keyOf = ({ recipientId, cancellationKey }: KeyPlace): string =>
@@ -38,13 +38,16 @@ export function createCancellationIndex(redis: ScriptRedis, layout: () => Layout
         cancellationIndexKey(prefix, recipientId, cancellationKey),
       );
       if (home !== undefined) await write(home, jobId, isFound ? ID_KEPT_S * 1_000 : 0);
-      // It may have been noted before the number of shards changed.
+      // The job may have been noted before the number of shards changed, so it is removed from the former places too.
       await Promise.all(others.map((key) => write(key, jobId, 0)));
     },
   };
 }
 
-/** The command that notes a job after it was added, in the same transaction: it has the whole script, since a transaction cannot load one. */
+/**
+ * The command that notes a job after a producer added it, in the same transaction. It contains the whole script, since a
+ * transaction cannot load one.
+ */
 export function indexCommand(
   key: string,
   job: { readonly id: string; readonly key: string; readonly timestamp: number; readonly delayMs: number },

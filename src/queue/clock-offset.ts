@@ -2,7 +2,7 @@ import type { Queue } from 'bullmq';
 import { defineQueueScript } from '../redis/scripts.ts';
 
 export interface ClockOffsetOptions {
-  /** Only its connection is used. */
+  /** Only the queue's connection is used. */
   readonly queue: Queue;
   readonly everyMs?: number;
   /** Called when the clocks begin to differ by more than a second, and when they no longer do. */
@@ -26,14 +26,17 @@ export interface ClockOffset {
 const EVERY_MS = 30_000;
 /** How many answers are measured; the fastest one is used. */
 const SAMPLES = 5;
-/** A larger difference is reported, because expiry and the age of credentials use this machine's clock. */
+/** A larger difference is reported, because expiry and the age of credentials are measured on this machine's clock. */
 const APART_MS = 1_000;
 /** `Date.now()` is rounded down to a whole millisecond. */
 const RESOLUTION_MS = 1;
 
 const TIME = defineQueueScript<[seconds: string, microseconds: string]>(new URL('time.lua', import.meta.url), 1);
 
-/** Measures the difference of the two clocks, at regular times until it is closed. Without an answer the last value stays. */
+/**
+ * Measures the difference between the two clocks, at regular times until it is closed. If Redis does not answer, the last value
+ * stays.
+ */
 export function measureClockOffset({ queue, everyMs = EVERY_MS, onChange }: ClockOffsetOptions): ClockOffset {
   let offsetMs = 0;
   let isApart = false;
@@ -44,7 +47,7 @@ export function measureClockOffset({ queue, everyMs = EVERY_MS, onChange }: Cloc
     const sample = await bestOf(queue, SAMPLES).catch(() => undefined);
     if (isClosed) return;
     timer = setTimeout(() => void measure(), everyMs);
-    // Ignore a difference that the round trip alone can explain: so on one machine the offset stays 0.
+    // Ignore a difference that the round trip alone can explain: so if Redis is on the same machine, the offset stays 0.
     if (sample === undefined || Math.abs(sample.offsetMs - offsetMs) <= sample.errorMs) return;
     offsetMs = Math.round(sample.offsetMs);
     if (isApart === Math.abs(offsetMs) > APART_MS) return;
@@ -85,7 +88,7 @@ export async function redisNow(queue: Queue): Promise<number> {
   return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
 }
 
-/** Redis read its clock during the round trip. Taking the middle of the trip is wrong by half of the trip at most. */
+/** Redis read its clock during the round trip. The middle of the trip is taken, which is wrong by at most half of the trip. */
 async function sampleOf(queue: Queue): Promise<Sample> {
   const askedAt = performance.now();
   const [seconds, microseconds] = await TIME(queue, [queue.toKey('delayed')]);

@@ -6,11 +6,11 @@
 -- ARGV[2] its story as JSON
 -- ARGV[3] the most stories
 -- ARGV[4] how long a story is kept, in ms
--- ARGV[5] how many are removed at once
+-- ARGV[5] how many stories are removed at most
 --
--- Answers how many were removed. Both keys expire when no story was stored for so long.
+-- Answers how many stories were removed. Both keys expire if no story is stored for as long as one is kept.
 --
--- Why a script: the two keys must have the same ids, and this is one command for each notification.
+-- Why a script: the two keys must always have the same ids, and each notification costs only one command.
 
 -- include ../redis/clock.lua
 
@@ -20,7 +20,7 @@ redis.call('ZADD', ends, now, ARGV[1])
 
 local tooOld = redis.call('ZRANGEBYSCORE', ends, '-inf', now - ARGV[4], 'LIMIT', 0, ARGV[5])
 local over = math.min(redis.call('ZCARD', ends) - ARGV[3], ARGV[5])
--- Both begin with the oldest, so the longer list has all of the other one.
+-- Both lists begin with the oldest story, so the longer list contains the other one.
 local gone = over > #tooOld and redis.call('ZRANGE', ends, 0, over - 1) or tooOld
 if #gone > 0 then
   redis.call('HDEL', stories, unpack(gone))

@@ -6,7 +6,7 @@ import { defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts'
 import { homeOf, type Layout } from './shards/layout.ts';
 import { historyKeys } from './names.ts';
 
-/** What the history has of a notification that has ended. */
+/** What the history contains about a notification that has ended. */
 export interface KeptStory extends Outcome, Passes, Origin {
   /** Epoch milliseconds. */
   readonly endedAt: number;
@@ -27,11 +27,17 @@ export interface HistoryOptions {
 
 /** Keeps the stories of notifications that have ended, each in its shard. */
 export interface History {
-  /** Resolves when the story is stored, or given up. Never rejects: a notification does not wait for its story. One command. */
+  /**
+   * Resolves when the story is stored, or given up. Never rejects: a notification does not wait for its story. Takes one
+   * command.
+   */
   write(story: KeptStory): Promise<void>;
 }
 
-/** So many are removed by one write: more than come, so that a lower bound is reached soon, and few enough not to hold up Redis. */
+/**
+ * One write removes at most this many: more than it adds, so that a lower bound is reached soon, but few enough not to hold up
+ * Redis.
+ */
 const REMOVED_AT_ONCE = 100;
 const LUA = readScript('history.lua', import.meta.url);
 
@@ -68,13 +74,13 @@ export async function findKeptStory(
   return found.map((text) => (text === null ? undefined : readStory(text))).find((story) => story !== undefined);
 }
 
-/** Whether there is any story: whether a worker had HISTORY_MAX lately. */
+/** Whether there is any story, that is whether a worker had HISTORY_MAX lately. */
 export async function hasHistory(redis: HistoryRedis, prefixes: readonly string[]): Promise<boolean> {
   const found = await Promise.all(prefixes.map((prefix) => redis.exists(historyKeys(prefix).ends)));
   return found.some((count) => count > 0);
 }
 
-/** Undefined for what a worker did not write. */
+/** The story in this text; undefined if a worker did not write it. */
 function readStory(text: string): KeptStory | undefined {
   const story = parseJson(text);
   if (!isObject(story)) return undefined;

@@ -4,7 +4,7 @@ import { defineQueueScript } from '../redis/scripts.ts';
 import { jobOfLostLock, lockKeyOf, makeDueAt, noteWhy } from './bullmq-internals.ts';
 import { PRIORITY } from './names.ts';
 
-/** A worker's lock on a job (BullMQ's), and what may be written about the job only under it. */
+/** A worker's job lock (BullMQ's), and the writes about the job that need this lock. */
 export interface JobLock {
   /** How long the lock lasts unless it is renewed, milliseconds. */
   readonly lockMs: number;
@@ -13,19 +13,22 @@ export interface JobLock {
    * second one: another worker may have taken the job.
    */
   readonly until: number;
-  /** Whether this worker still has the lock. After `until` it asks Redis, and renews the lock; false also without an answer. */
+  /**
+   * Whether this worker still has the lock. After `until` it asks Redis, and renews the lock; false also if Redis does not
+   * answer.
+   */
   isValid(): boolean | Promise<boolean>;
-  /** Saves the job's progress; false where another worker has the job, and then nothing is written. */
+  /** Saves the job's progress. False if another worker has the job; then nothing is written. */
   save(progress: object): Promise<boolean>;
   /**
-   * Puts the job back for `delayMs`, at no attempt, and saves its progress, if there is one. When it is due it goes ahead of all jobs that no worker
-   * has looked at yet. Rejects where the lock was lost or the job was removed, and then nothing is written. The processor then
-   * throws BullMQ's `DelayedError`.
+   * Puts the job back for `delayMs` without an attempt, and saves its progress, if there is one. When the job is due, it goes
+   * before all jobs that no worker has looked at yet. Rejects, and writes nothing, if the lock was lost or the job was removed.
+   * The processor must then throw BullMQ's `DelayedError`.
    */
   putBack(delayMs: number, progress: object | undefined): Promise<void>;
 }
 
-/** The error of a result that is not written because another worker has the job. */
+/** The error if a result is not written because another worker has the job. */
 export const ANOTHER_HAS_IT = 'another worker has the job';
 
 /** Whether an error says that the lock of a job was lost. */
@@ -37,7 +40,7 @@ export function isLockLost(error: unknown): boolean {
 type Jobs = Pick<QueueBase<RedisQueueBackend>, 'getBackend' | 'toKey'>;
 type LockedJob = Pick<Job, 'id' | 'processedOn'>;
 
-/** The same for all jobs of a queue. */
+/** What the locks of all jobs of a queue have in common. */
 export interface JobLockOptions {
   /** The worker that took the jobs. */
   readonly queue: Jobs;
@@ -46,20 +49,20 @@ export interface JobLockOptions {
   readonly onPutBack?: (dueAt: number) => void;
 }
 
-/** After this share of its time a lock is not relied on without asking Redis. */
+/** When this share of its time is over, a lock is not relied on without asking Redis. */
 const CERTAIN_SHARE = 0.5;
 const SAVE = defineQueueScript<number>(new URL('save-progress.lua', import.meta.url), 2);
 
 /**
- * The lock that a job was taken with. It began after `job.processedOn`: when the job was asked for, on this machine's clock. A process
- * that is stopped (SIGSTOP, a paused container, a machine that sleeps) may find that one of its two clocks stood still, so the age of
- * the lock is read from both, and the older age counts.
+ * The lock with which a job was taken. It is counted from `job.processedOn`: when the job was asked for, on this machine's
+ * clock. If the process was stopped (SIGSTOP, a paused container, a machine that sleeps), one of its two clocks may have stood
+ * still, so the age of the lock is read from both, and the older age counts.
  */
 export function createJobLock(job: LockedJob, token: string, options: JobLockOptions): JobLock {
   return new BullMqJobLock(job, token, options);
 }
 
-/** A class, because one is created for each pass of a job. */
+/** A class instead of closures, because one is created for each pass of a job. */
 class BullMqJobLock implements JobLock {
   readonly lockMs: number;
   readonly #jobId: string;
@@ -94,7 +97,7 @@ class BullMqJobLock implements JobLock {
   async putBack(delayMs: number, progress: object | undefined): Promise<void> {
     const now = Date.now();
     const waitMs = Math.max(0, Math.ceil(delayMs));
-    // One script writes all of it. `job.changePriority` would also search the whole list of jobs without a priority each time.
+    // One script writes everything. `job.changePriority` would also search the whole list of jobs without a priority each time.
     await this.#options.queue.getBackend().moveToDelayed(this.#jobId, now, waitMs, this.#token, {
       skipAttempt: true,
       fieldsToUpdate: { priority: PRIORITY.due, ...(progress && { progress: JSON.stringify(progress) }) },
@@ -108,7 +111,7 @@ class BullMqJobLock implements JobLock {
   }
 
   async #renew(): Promise<boolean> {
-    const asked = { wall: Date.now(), steady: performance.now() }; // before the ask: the lock begins after it
+    const asked = { wall: Date.now(), steady: performance.now() }; // before the ask, since the lock begins after it
     const backend = this.#options.queue.getBackend();
     const renewed = await backend.extendLock(this.#jobId, this.#token, this.lockMs).catch(() => 0);
     if (renewed !== 1) return false;
@@ -124,8 +127,8 @@ export interface Due {
   /** Epoch milliseconds on Redis's clock. */
   readonly at: number;
   /**
-   * Why it waits until then, for `producer.status`. The reason in the job's progress is older, and only a worker may write there; it
-   * stays where this has none.
+   * Why it waits until then, for `producer.status`. It is not written to the job's progress, since only a worker may write
+   * there. What this leaves out stays as in the progress.
    */
   readonly why?: Partial<Pick<Waited, 'rule' | 'ruleUntil'>>;
 }
@@ -134,10 +137,10 @@ export interface Due {
 const AT_ONCE = 100;
 
 /**
- * Changes the due times of delayed jobs, and answers how many were delayed. What is past is due at once. Jobs that a worker has by
- * now or that have ended are left as they are: a worker asks the limiter anyway.
+ * Changes the due times of delayed jobs, and answers how many were delayed. A job whose time is past is due at once. Jobs that
+ * have ended, or that a worker has by now, are left as they are: a worker asks the limiter anyway.
  *
- * @param queues those that may have the jobs, the most likely first
+ * @param queues the queues that may have the jobs, the most likely first
  */
 export async function redelay(queues: readonly Queue[], jobs: readonly Due[]): Promise<number> {
   let done = 0;
@@ -148,7 +151,7 @@ export async function redelay(queues: readonly Queue[], jobs: readonly Due[]): P
   return done;
 }
 
-/** In the queue that has the job. */
+/** Changes the job in the first queue that has it. False if none has. */
 async function changeFirst(queues: readonly Queue[], due: Due): Promise<boolean> {
   for (const queue of queues) if (await changeDue(queue, due)) return true;
   return false;
@@ -156,7 +159,7 @@ async function changeFirst(queues: readonly Queue[], due: Due): Promise<boolean>
 
 async function changeDue(queue: Queue, { jobId, at, why }: Due): Promise<boolean> {
   if (!(await makeDueAt(queue, jobId, at))) return false;
-  // No worker has taken the job since: no slot is moved to earlier than MOVE_LEAD_MS from now.
+  // No worker has taken the job since its due time was changed: no slot is moved to earlier than MOVE_LEAD_MS from now.
   if (why !== undefined) await noteWhy(queue, jobId, { at, ...why });
   return true;
 }

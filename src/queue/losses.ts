@@ -5,8 +5,8 @@ import type { Loss } from '../redis/stamp.ts';
 import { lossesKey } from './names.ts';
 
 /**
- * What workers have noticed that Redis lost, for those who look later: `status` is a process without a memory. One hash under QUEUE_PREFIX,
- * also for what the limiter's own Redis lost.
+ * What workers have noticed that Redis lost, stored for later: `status` is a new process each time and remembers nothing. One
+ * hash under QUEUE_PREFIX, also for what the limiter's own Redis lost.
  */
 
 /** A loss, and where. */
@@ -15,7 +15,7 @@ export type NotedLoss = Loss & { readonly redis: RedisName };
 /** `limiter`: a LIMITER_REDIS_URL of its own. */
 export type RedisName = 'queue' | 'limiter';
 
-/** For so long a loss is told, unless an operator acknowledges it before. */
+/** For this long `status` and `doctor` report a loss, unless an operator acknowledges it before. */
 export const LOSS_TOLD_MS = 86_400_000;
 
 const server = z.object({ runId: z.string(), isSame: z.boolean() });
@@ -26,14 +26,14 @@ const lossSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('evicted'), evicted: z.number(), since: z.number(), ...common }),
 ]);
 
-/** Each worker notices the same loss, and all of them write the same field. */
+/** Every worker notices the same loss, and all of them write the same field. */
 export async function noteLoss(redis: Connection, prefix: string, loss: NotedLoss): Promise<void> {
   const key = lossesKey(prefix);
   await redis.hset(key, `${loss.redis} ${loss.kind} ${loss.server.runId}`, JSON.stringify(loss));
   await redis.pexpire(key, LOSS_TOLD_MS);
 }
 
-/** Those of the last day that nobody has acknowledged, the last one first. `now`: Redis's clock. */
+/** The losses of the last day that no operator has acknowledged, the last one first. `now`: Redis's clock. */
 export async function readLosses(redis: Connection, prefix: string, now: number): Promise<NotedLoss[]> {
   const values = Object.values(await redis.hgetall(lossesKey(prefix)));
   return values
@@ -42,7 +42,7 @@ export async function readLosses(redis: Connection, prefix: string, now: number)
     .toSorted((a, b) => b.at - a.at);
 }
 
-/** Acknowledges all of them: they are told no more. */
+/** Acknowledges all losses: they are no longer reported. */
 export async function forgetLosses(redis: Connection, prefix: string): Promise<void> {
   await redis.del(lossesKey(prefix));
 }

@@ -5,7 +5,7 @@ import { QueueKeys, type Job, type JobsOptions, type KeepJobs } from 'bullmq';
 export const QUEUE = 'notifications';
 /** The queue of the dead letters. No worker consumes it. */
 export const DEAD_LETTERS = 'dead-letters';
-/** What that queue is called in traces: `pushpacer:notifications`. The shards are one queue there. */
+/** The name of the first queue in traces: `pushpacer:notifications`. There, all shards are one queue. */
 export function destinationOf(prefix: string): string {
   return `${prefix.replaceAll(/[{}]/g, '')}:${QUEUE}`;
 }
@@ -15,7 +15,7 @@ export const JOB = 'push';
 export const CANCEL = 'cancel';
 
 /**
- * The lower number is taken first. A job that is due goes before all new jobs: when it had to wait behind a backlog of 6,000, it
+ * BullMQ takes the job with the lower number first. A job that is due goes before all new jobs: behind a backlog of 6,000 it
  * was seconds late. BullMQ takes jobs without a priority before all of these.
  */
 export const PRIORITY = { due: 1, high: 5, normal: 10 } as const;
@@ -32,12 +32,15 @@ export function jobIdOf(notificationId: string): string {
   return isInteger || BULLMQ_KEYS.has(notificationId) ? `#${notificationId}` : notificationId;
 }
 
-/** `msg-1` or `msg-1#r1` → `msg-1#r2` at generation 2. A producer's id contains no `#`, so it is never the same. */
+/**
+ * `msg-1` or `msg-1#r1` → `msg-1#r2` at generation 2. A producer's id contains no `#`, so no replay has the id of another
+ * notification.
+ */
 export function replayIdOf(jobId: string, generation: number): string {
   return `${jobId.replace(/(#r\d+)?(#d\d+)?$/, '')}#r${generation}`;
 }
 
-/** Later replays of a notification are not found under its id. */
+/** Replays after this many are not found under the notification's id. */
 const MOST_REPLAYS = 20;
 
 /** The job ids of a notification's first 20 replays, the first one first. */
@@ -50,20 +53,20 @@ export function notificationIdOf(jobId: string): string {
   return jobId.replace(/^#/, '').replace(/#[rd]\d+.*$/, '');
 }
 
-/** Which replay of a dead letter a job is: `msg-1#r2` → 2; undefined if it is none. */
+/** Which replay of a notification a job is: `msg-1#r2` → 2; undefined if it is none. */
 export function replayOf(jobId: string): number | undefined {
   const number = /#r(\d+)/.exec(jobId)?.[1];
   return number === undefined ? undefined : Number(number);
 }
 
-/** `{pushpacer}:outcomes`; with several shards, each has one. */
+/** `{pushpacer}:outcomes`: the stream of outcomes. With several shards, each has one. */
 export function outcomesKey(prefix: string): string {
   return `${prefix}:outcomes`;
 }
 
 /**
- * `{pushpacer}:history`, a hash with the story of each notification that has ended, and `{pushpacer}:history:ends`, a sorted set of the
- * same ids by the end. Each shard has its own.
+ * `{pushpacer}:history`, a hash with the story of each notification that has ended, and `{pushpacer}:history:ends`, a sorted
+ * set of the same ids by when their stories were stored. Each shard has its own.
  */
 export function historyKeys(prefix: string): { readonly stories: string; readonly ends: string } {
   return { stories: `${prefix}:history`, ends: `${prefix}:history:ends` };
@@ -79,18 +82,19 @@ export function lossesKey(prefix: string): string {
   return `${prefix}:losses`;
 }
 
-/** A cluster of up to so many masters with equal shares of the hash slots has a stamp on each of them. */
+/** In a cluster of up to this many masters, with equal shares of the hash slots, each master has a stamp. */
 const STAMPS_OF_CLUSTER = 8;
 
 /**
- * `{pushpacer}:stamp`: by them workers notice that a Redis lost what was stored in it (redis/stamp.ts). In a cluster a master may come back
- * empty alone, so there are several, spread evenly over the hash slots: `{pushpacer-0-188}:stamp`. `prefix` is QUEUE_PREFIX itself.
+ * `{pushpacer}:stamp`: by this key workers notice that a Redis lost what was stored in it (redis/stamp.ts). In a cluster a
+ * single master may come back empty, so there are several stamps, spread evenly over the hash slots: `{pushpacer-0-188}:stamp`.
+ * `prefix` is QUEUE_PREFIX itself.
  */
 export function stampKeys(prefix: string, isCluster: boolean): string[] {
   return shardPrefixes(prefix, isCluster ? STAMPS_OF_CLUSTER : 1).map((each) => `${each}:stamp`);
 }
 
-/** `{pushpacer}:write-probe`: never exists. A write that would only change it shows whether Redis takes writes. */
+/** `{pushpacer}:write-probe`: never exists. A write that would only change an existing key shows whether Redis takes writes. */
 export function writeProbeKey(prefix: string): string {
   return `${prefix}:write-probe`;
 }
@@ -116,8 +120,8 @@ export function idempotencyKey(prefix: string, digest: string): string {
 }
 
 /**
- * `{pushpacer}:cancellation:GZ3…`: what waits for a recipient under a cancellation key. A digest, so that no two pairs of texts make
- * the same key. `prefix` is the one of the recipient's shard.
+ * `{pushpacer}:cancellation:GZ3…`: what waits for a recipient under a cancellation key. The name ends with a digest, so that no
+ * two pairs of recipient and key give the same name. `prefix` is the one of the recipient's shard.
  */
 export function cancellationIndexKey(prefix: string, recipientId: string, cancellationKey: string): string {
   const digest = createHash('sha256').update(JSON.stringify([recipientId, cancellationKey]));
@@ -129,7 +133,10 @@ export function layoutKey(prefix: string): string {
   return `${prefix}:shards`;
 }
 
-/** `{pushpacer-0-2391}:moving`, `…:moved`, `…:mover`: what `reshard` has in hand in the hash slot of a shard (reshard.ts). */
+/**
+ * `{pushpacer-0-2391}:moving`, `…:moved`, `…:mover`: notes of `reshard` about the jobs that it moves, in a shard's hash slot
+ * (reshard.ts).
+ */
 export function moveKeys(prefix: string): { readonly moving: string; readonly moved: string; readonly mover: string } {
   return { moving: `${prefix}:moving`, moved: `${prefix}:moved`, mover: `${prefix}:mover` };
 }
@@ -144,9 +151,10 @@ const CRC_TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
 });
 
 /**
- * CRC16/XMODEM over the UTF-8 bytes, as Redis Cluster hashes keys (redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec).
+ * CRC16/XMODEM over the UTF-8 bytes, as Redis Cluster hashes keys
+ * (redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec).
  *
- * @param before that of the text that comes before
+ * @param before the CRC of the text that comes before
  */
 export function crc16(text: string, before = 0): number {
   let crc = before;
@@ -158,15 +166,18 @@ function nextCrc(crc: number, byte: number): number {
   return ((crc << 8) & 0xffff) ^ (CRC_TABLE[(crc >> 8) ^ byte] ?? 0);
 }
 
-/** The slot of a shard's tag is at most so far from the middle of its share: a master that begins there would have one more. */
+/**
+ * The hash slot of a shard's tag is at most this far from the middle of its share: else a master that begins there would get
+ * one shard more.
+ */
 const OFF_MIDDLE = 3;
 
 /**
- * The prefixes of the shards of a new queue. A single shard has the prefix itself. With several, each gets a hash tag of its own:
- * `{pushpacer-0-37}`, `{pushpacer-1-2216}`. The slot of each tag is in the middle of the shard's share of all slots, so masters that
- * have equal ranges of slots have equal numbers of shards, or differ by one.
+ * The prefixes of the shards of a new queue. A single shard has the prefix itself. With several, each gets a hash tag of its
+ * own: `{pushpacer-0-37}`, `{pushpacer-1-2216}`. The hash slot of each tag is in the middle of the shard's share of all hash
+ * slots, so masters that have equal ranges of hash slots have equal numbers of shards, or differ by one.
  *
- * @param taken prefixes that have been in use, and get another salt
+ * @param taken prefixes that have been in use: other ones are chosen
  */
 export function shardPrefixes(prefix: string, shards: number, taken: ReadonlySet<string> = new Set()): string[] {
   if (shards === 1) return [prefix];
@@ -186,14 +197,14 @@ export function tagOf(prefix: string): string {
   return /\{(.+?)\}/.exec(prefix)?.[1] ?? prefix;
 }
 
-/** The CRC of a text with a number behind it: thousands are tried for a shard. */
+/** The CRC of a text followed by a number. Made quick, since thousands of numbers are tried for one shard. */
 function withDigits(crc: number, number: number): number {
   return number < 10
     ? nextCrc(crc, 48 + number)
     : nextCrc(withDigits(crc, Math.floor(number / 10)), 48 + (number % 10));
 }
 
-/** The shard of a recipient, from 0. It never changes, so all notifications of one recipient are in one queue. */
+/** The shard of a recipient, from 0. All notifications of one recipient are in one queue, as long as the number of shards stays. */
 export function shardOf(recipientId: string, shards: number): number {
   return shards === 1 ? 0 : crc16(recipientId) % shards;
 }
@@ -201,10 +212,10 @@ export function shardOf(recipientId: string, shards: number): number {
 /** How long an id stays taken after its notification has ended: enqueuing it again within this time adds nothing. */
 export const ID_KEPT_S = 3600;
 
-/** The count bounds the memory: 1.7 kB a job that was delivered (docs/capacity.md). */
+/** The count limits the memory: a delivered job takes 1.7 kB (docs/capacity.md). */
 export const KEEP_COMPLETED = { age: ID_KEPT_S, count: 50_000 } as const satisfies KeepJobs;
 
-/** -1 keeps all: a failed job must stay until it has become a dead letter. */
+/** -1 keeps all jobs: a failed job must stay until it has become a dead letter. */
 export const KEEP_ALL = { count: -1 } as const satisfies KeepJobs;
 
 /** True for a job that was added without a priority: BullMQ takes such jobs before all others, even before due ones. */
@@ -214,8 +225,8 @@ export function isUnprioritised(job: Pick<Job, 'opts'>): boolean {
 
 /**
  * Keeps a job in Redis after its end, even if its producer asked for removal: with `removeOnFail: true` there would be no dead
- * letter, and with `removeOnComplete: true` the same id could alert twice. Call it on the worker's `active` event: that comes
- * before the processor runs, and also before BullMQ itself fails a job that stalled too often.
+ * letter, and with `removeOnComplete: true` the same id could alert twice. Call it on the worker's `active` event: this event
+ * comes before the processor runs, and also before BullMQ itself fails a job that stalled too often.
  */
 export function protect(job: Pick<Job, 'opts'>): void {
   job.opts.removeOnFail = false;

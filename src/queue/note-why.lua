@@ -1,4 +1,4 @@
--- Notes at a job why it was moved to another due time, if it still exists: somebody may have removed it by hand since.
+-- Notes in a job why it was moved to another due time. Does nothing if the job is gone: a person may have removed it since.
 --
 -- KEYS[1] the job's hash
 -- ARGV[1] the field, ARGV[2] its value

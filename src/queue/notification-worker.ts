@@ -19,16 +19,22 @@ export interface WorkerSettings {
   readonly connection: Connection;
   readonly prefix: string;
   readonly concurrency: number;
-  /** How long a job lock lasts without renewal. If Redis is away for longer than this, the jobs in flight run twice. */
+  /** How long a job lock lasts without renewal. If Redis does not answer for longer than this, the jobs in hand run twice. */
   readonly lockMs: number;
-  /** How often a job may stall, that is lose its lock with its worker. After that the job itself counts as the cause, and fails. */
+  /**
+   * How often a job may stall, that is lose its lock because its worker died. After that the job itself counts as the cause,
+   * and fails.
+   */
   readonly maxStalls: number;
 }
 
-/** Stalled jobs are looked for at least this often. They come back after their lock's end and one or two of these. */
+/**
+ * Stalled jobs are looked for at least this often. A stalled job comes back one or two of these intervals after its lock has
+ * ended.
+ */
 const MAX_STALLED_INTERVAL_MS = 5_000;
 
-/** BullMQ's settings for a worker. `maxStartedAttempts` stays unset: each time that a job is put back would count. */
+/** BullMQ's settings for a worker. `maxStartedAttempts` stays unset, because it would count each time that a job is put back. */
 export function workerOptions(settings: WorkerSettings): WorkerOptions {
   return {
     connection: settings.connection,
@@ -36,7 +42,7 @@ export function workerOptions(settings: WorkerSettings): WorkerOptions {
     concurrency: settings.concurrency,
     autorun: false,
     lockDuration: settings.lockMs,
-    skipLockRenewal: true, // NotificationWorker renews them
+    skipLockRenewal: true, // NotificationWorker renews the locks
     stalledInterval: Math.min(MAX_STALLED_INTERVAL_MS, Math.ceil(settings.lockMs / 2)),
     // Counted over the whole life of a job; while it waits for its slot, workers may be restarted several times.
     maxStalledCount: settings.maxStalls,
@@ -49,37 +55,37 @@ export function workerOptions(settings: WorkerSettings): WorkerOptions {
   };
 }
 
-/** The place of a pass among those that WORKER_CONCURRENCY allows at once. */
+/** The place of a pass among the WORKER_CONCURRENCY places of the worker. */
 export interface Place {
-  /** The pass sleeps and needs no place. Call the function that this returns when it wakes. */
+  /** The pass sleeps and needs no place. Call the returned function when the pass wakes. */
   leave(): () => void;
 }
 
-/** At most this many passes sleep without a place: each takes some kilobytes, and a lock that is renewed. */
+/** At most this many passes sleep without a place: each of them needs some kilobytes, and a lock that is renewed. */
 const MOST_ASLEEP = 1_000;
-/** The longest wait for a job that Redis gave earlier: it may never begin, if BullMQ could not make a job of it. */
+/** The longest wait for a job that Redis gave before this one: that job may never begin, if BullMQ could not make a job of it. */
 const MOST_BEHIND_MS = 50;
 /** The wait before the next job is asked for after Redis refused: BullMQ itself would ask hundreds of times a second. */
 const REFUSED_MS = 500;
-/** The wait before the end of a job is written again after the connection was closed. */
+/** The wait before the end of a job is written again, after the connection was closed. */
 const RECONNECT_MS = 1_000;
 
-/** Called with a job whose end this worker does not write: another worker takes it when its lock has expired. */
+/** Called with a job whose end this worker gives up writing: another worker takes the job when its lock has expired. */
 type OnLetGo = (job: Pick<Job, 'id'>, error: Error) => void;
 
 /**
- * BullMQ treats every error as a failure of the job. If Redis refuses to write that a job is done (it is out of memory, a failover
- * is under way, the job lock has expired), BullMQ would fail the job, and a delivered alert would become a dead letter. Here a job
- * fails only if the processor says so. While Redis cannot write, it is asked again as long as the job lock lasts. After that the
- * worker gives the job up.
+ * BullMQ treats every error as a failure of the job. If Redis refuses to write that a job is done (it is out of memory, a
+ * failover is under way, the job lock has expired), BullMQ would fail the job, and a delivered alert would become a dead
+ * letter. In this class a job fails only if the processor says so. While Redis cannot write, the write is repeated as long as
+ * the job lock lasts. After that the worker gives the job up.
  *
  * Only public members of BullMQ are overridden or replaced: `processJob`, the processor, and methods of the backend.
  */
 export class NotificationWorker extends Worker<unknown, unknown> {
-  /** The latest pass of each job whose processor runs. Their locks are renewed. */
+  /** The latest pass of each job whose processor runs. The locks of these passes are renewed. */
   readonly #passes = new Map<string, { readonly token: string; renewedAt: number }>();
   readonly #places: number;
-  /** Jobs that Redis gave to this worker and that have not begun, in the order in which it gave them. */
+  /** Jobs that Redis gave to this worker and that have not begun, in the order in which Redis gave them. */
   readonly #unbegun = new Set<string>();
   #underWay = 0;
   #asleep = 0;
@@ -94,7 +100,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     offsetMs: () => number = () => 0,
   ) {
     const lockMs = options.lockDuration ?? 30_000;
-    // The callback uses a field that exists only after `super`: BullMQ asks for no job before `run`.
+    // The callback uses a field that exists only after `super`. That is safe: BullMQ asks for no job before `run`.
     const open = onRedisTime(offsetMs, (jobId) => this.#unbegun.add(jobId));
     const isClosing = (): boolean => this.closing !== undefined;
     const onAsked = (): void => void (this.#moves += 1);
@@ -105,15 +111,15 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     this.#renewLocks(lockMs);
   }
 
-  /** How many jobs it has now, how many of them sleep without a place, and how many places there are. */
+  /** How many jobs this worker has now, how many of them sleep without a place, and how many places there are. */
   get inHand(): { readonly all: number; readonly asleep: number; readonly places: number } {
     return { all: this.#underWay, asleep: this.#asleep, places: this.#places };
   }
 
   /**
-   * Grows with each ask for a job that Redis answered or refused, with each job that begins, and with each place that becomes free.
-   * While there is a free place BullMQ asks again within 30 s, even if the queue is empty, paused or limited. So if it does not grow
-   * for longer, no job is taken any more.
+   * Grows with each ask for a job that Redis answered or refused, with each job that begins, and with each place that becomes
+   * free. While there is a free place, BullMQ asks again within 30 s, even if the queue is empty, paused or limited. So if this
+   * number does not grow for longer, the worker takes no jobs any more.
    */
   get moves(): number {
     return this.#moves;
@@ -125,7 +131,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
       this.#asleep += 1;
       this.#moves += 1;
       this.#setConcurrency();
-      // If all sleep, nothing else makes BullMQ look at its concurrency again.
+      // If all passes sleep, nothing else makes BullMQ look at its concurrency again.
       const isIdle = this.#asleep === this.#underWay && this.closing === undefined && !this.isPaused();
       if (isIdle) void this.pause(true).then(() => this.resume());
       return () => {
@@ -136,9 +142,9 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   };
 
   /**
-   * Passes that sleep do not count. BullMQ asks Redis for one job after the other, and begins none before it has as many as its
-   * concurrency: with 200 places and a Redis that is 4 ms away, a job that is due was begun 0.3 s late. So BullMQ's concurrency is
-   * only one more than the jobs under way, as long as there are places.
+   * Sets BullMQ's concurrency; passes that sleep do not count. BullMQ asks Redis for one job after the other, and begins none
+   * before it has as many as its concurrency: with 200 places and a Redis that is 4 ms away, a job that is due began 0.3 s
+   * late. So BullMQ's concurrency is only one more than the jobs under way, as long as there are places.
    */
   #setConcurrency(): void {
     this.concurrency = Math.min(this.#places + this.#asleep, this.#underWay + 1);
@@ -147,10 +153,11 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   override async processJob(job: Job, token: string) {
     this.#underWay += 1;
     this.#moves += 1;
-    this.#setConcurrency(); // before the first await: BullMQ looks at it then
+    this.#setConcurrency(); // before the first await, since BullMQ looks at it then
     try {
       await this.#begin(job.id ?? '');
-      // BullMQ's check of stalled jobs says so in the job. A reshard also counts stalls, but knows no limit.
+      // BullMQ's check of stalled jobs writes this failure into the job. A reshard also counts stalls, but does not know the
+      // limit.
       if (job.stalledCounter > (this.opts.maxStalledCount ?? Infinity)) job.deferredFailure = STALLED_TOO_OFTEN;
       return await super.processJob(job, token, () => this.#underWay <= this.#places + this.#asleep);
     } finally {
@@ -160,7 +167,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     }
   }
 
-  /** Waits for the jobs that Redis gave before this one. They begin within milliseconds, or never. */
+  /** Waits until the jobs that Redis gave before this one have begun. They begin within milliseconds, or never. */
   async #begin(id: string): Promise<void> {
     const isFirst = (): boolean => !this.#unbegun.has(id) || this.#unbegun.values().next().value === id;
     const deadline = performance.now() + MOST_BEHIND_MS;
@@ -180,14 +187,15 @@ export class NotificationWorker extends Worker<unknown, unknown> {
       onLetGo(job, error instanceof Error ? error : new Error(String(error)));
       throw new DelayedError();
     } finally {
-      // If this process was stopped for longer than the lock, it may have taken the same job again: that pass still needs its lock.
+      // If this process was stopped for longer than the lock, it may have taken the same job again: the later pass still needs
+      // its lock.
       if (this.#passes.get(id) === pass) this.#passes.delete(id);
     }
   }
 
   /**
-   * Renews the locks from time to time, until the worker is closed. BullMQ's own renewal knows a job by its id only, and stops when
-   * any pass of the job ends.
+   * Renews the locks from time to time, until the worker is closed. BullMQ's own renewal knows a job by its id only, and stops
+   * when any pass of that job ends.
    */
   #renewLocks(lockMs: number): void {
     const everyMs = lockMs / 4;
@@ -217,7 +225,10 @@ interface Insisting {
   readonly onAsked: () => void;
 }
 
-/** A backend that asks Redis again while Redis refuses. After a DelayedError BullMQ leaves the job as it is, and takes the next. */
+/**
+ * A backend that repeats a command while Redis refuses it. On a DelayedError BullMQ leaves the job as it is, and takes the next
+ * one.
+ */
 function insisting(
   open: BackendFactory<RedisQueueBackend>,
   { lockMs, isClosing, onLetGo, onAsked }: Insisting,

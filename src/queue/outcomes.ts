@@ -23,8 +23,8 @@ export interface Outcomes {
 }
 
 /**
- * One command for each entry. To gather them in pipelines was measured: it saved nothing, since the client sends the commands of
- * all jobs in hand without waiting for the answers.
+ * One command for each entry. Pipelines of several entries were measured: they saved nothing, since the client sends the
+ * commands of all jobs in hand without waiting for the answers.
  */
 export function createOutcomes({ redis, layout, max, insistMs, onLost }: OutcomesOptions): Outcomes {
   return {
@@ -44,15 +44,15 @@ export function createOutcomes({ redis, layout, max, insistMs, onLost }: Outcome
 export interface InvalidToken {
   readonly recipientId: string;
   readonly platform: Platform;
-  /** What its provider knows the device by: the token; of a web push subscription the endpoint. */
+  /** By what its provider knows the device: the token; for a web push subscription, the endpoint. */
   readonly token: string;
   /** The app of APPS_FILE that the device has; absent for the app of the environment. */
   readonly app?: string;
-  /** `gone`: it was valid once, so the producer should forget it. `bad-token`: it never was one of this app. */
+  /** `gone`: the token was valid once, so the producer should forget it. `bad-token`: it never was a token of this app. */
   readonly meaning: 'gone' | 'bad-token';
   /** The provider's code: `Unregistered`, `SENDER_ID_MISMATCH`. */
   readonly reason: string;
-  /** Epoch milliseconds: since when the token is invalid if the provider says it (APNs does), else when the answer came. */
+  /** Epoch milliseconds: since when the token is invalid, if the provider says this (APNs does), else when the answer came. */
   readonly timestamp: number;
 }
 

@@ -14,13 +14,13 @@ export interface Overview {
   readonly now: number;
   /** Jobs by state, as BullMQ counts them. */
   readonly jobs: Readonly<Record<string, number>>;
-  /** The queue was paused: workers take nothing. */
+  /** The queue was paused: workers take no jobs from it. */
   readonly paused: boolean;
-  /** What was put back or delayed, and its time has come: the workers take it before anything else. */
+  /** Jobs that were put back or delayed, and whose time has come: workers take them before all others. */
   readonly due: Backlog;
-  /** What no worker has looked at. */
+  /** Jobs that no worker has taken yet. */
   readonly untaken: Backlog;
-  /** What waits, as far as it was looked at. */
+  /** What the jobs wait for that are not taken yet, as far as they were looked at. */
   readonly waiting: Waiting;
   /** Entries in the stream of outcomes; 0 if there is none. */
   readonly outcomes: number;
@@ -28,60 +28,63 @@ export interface Overview {
 
 export interface Backlog {
   readonly count: number;
-  /** Since when the oldest could have been taken. Absent if there is none, or its job does not say. */
+  /** Since when the oldest job could have been taken. Absent if there is no job, or the job does not say. */
   readonly oldestAt?: number;
 }
 
 interface Waiting {
-  /** How many delayed jobs were looked at, those that are due first. */
+  /** How many delayed jobs were looked at, the next due first. */
   readonly lookedAt: number;
   /** How many delayed jobs there are. */
   readonly of: number;
   /**
-   * Of those that are not due yet, what they wait for: a rule (`gap`, `10/1m`), `sendAfter`, `retry`, `provider` (a breaker, a
-   * connection), `credentials` (no worker that took it has them), `delay`: it was added with one, and no worker has looked at it, or
-   * `newer`: a worker that can read it.
+   * How many of the jobs that are not due yet wait for what: a rule (`gap`, `10/1m`), `sendAfter`, `retry`, `provider` (a
+   * breaker, a connection), `credentials` (no worker that took the job has them), `delay` (the job was added with one, and no
+   * worker has looked at it), or `newer` (a worker that can read the job).
    */
   readonly byRule: Readonly<Record<string, number>>;
-  /** How many of those that were looked at were written by a newer version than this one. */
+  /** How many of the jobs that were looked at a newer version has written. */
   readonly newer: number;
-  /** Since when the oldest alert waits, of those that were looked at: delayed, due, or not taken yet. Absent if none waits. */
+  /**
+   * Since when the oldest alert waits, among the jobs that were looked at: delayed, due, or not taken yet. Absent if none
+   * waits.
+   */
   readonly oldestAt?: number;
-  /** Whose alerts wait longest, of those that were looked at; the longest first. */
+  /** The recipients whose alerts wait longest, among the jobs that were looked at; the longest wait first. */
   readonly recipients: readonly WaitingRecipient[];
 }
 
 interface WaitingRecipient {
   readonly recipientId: string;
-  /** Alerts that wait, of those that were looked at. */
+  /** How many of the recipient's alerts wait, among the jobs that were looked at. */
   readonly waiting: number;
-  /** Since when the oldest waits: from its enqueuing, or from a later `sendAfter`. */
+  /** Since when the oldest of them waits: since it was enqueued, or since its `sendAfter` if that is later. */
   readonly since: number;
-  /** When the last one is due; absent if none of them is delayed. */
+  /** When the last of them is due; absent if none of them is delayed. */
   readonly until?: number;
 }
 
-/** Numbers and the oldest ages, for metrics: a few jobs are read, whatever the queue holds. */
+/** Numbers and the oldest ages, for metrics. Only a few jobs are read, however many the queue contains. */
 export interface QueueAges {
   /** Jobs by state, as BullMQ counts them. */
   readonly jobs: Readonly<Record<string, number>>;
-  /** Jobs that any worker could take now: what is due, and what no worker has looked at. */
+  /** Jobs that any worker could take now: those that are due, and those that no worker has looked at. */
   readonly dueJobs: number;
-  /** Milliseconds; 0 if there is none. */
+  /** The oldest age, in milliseconds; 0 if there is none. */
   readonly oldestDueMs: number;
   readonly oldestWaitingMs: number;
 }
 
 /** How many delayed jobs are looked at, in all shards together. */
 const MOST_LOOKED_AT = 5_000;
-/** The same in each shard, for metrics. */
+/** The same limit for metrics, in each shard. */
 const FEW = 100;
-/** Jobs that no worker has looked at: these many of the oldest. */
+/** How many of the jobs that no worker has looked at are read; the oldest ones. */
 const UNTAKEN_LOOKED_AT = 500;
-/** So many jobs are read by one command, which takes Redis half a millisecond. */
+/** This many jobs are read by one command, which takes Redis half a millisecond. */
 const PAGE = 50;
 const RECIPIENTS = 5;
-/** A longer id is not valid, and may be a token or a text. */
+/** An id that is longer than this is not valid, and may be a token or a text, so it is not shown. */
 const MAX_ID = 256;
 
 /** How many notifications wait, in all shards. */
@@ -90,7 +93,7 @@ export async function countWaiting(queues: readonly Queue[]): Promise<number> {
   return counts.reduce((sum, each) => sum + each, 0);
 }
 
-/** What the commands show. `queues`: one for each shard. */
+/** The overview that commands show. `queues`: one for each shard. */
 export async function readOverview(queues: readonly Queue[], connection: Connection): Promise<Overview> {
   const most = Math.ceil(MOST_LOOKED_AT / queues.length);
   const looks = await Promise.all(queues.map((queue) => lookAt(queue, connection, most, UNTAKEN_LOOKED_AT)));
@@ -108,7 +111,7 @@ export async function readOverview(queues: readonly Queue[], connection: Connect
   };
 }
 
-/** Of all shards. Of what is delayed, only the 100 jobs that are due next in each shard are looked at. */
+/** The ages over all shards. Of the delayed jobs, only the 100 that are due next in each shard are looked at. */
 export async function readAges(queues: readonly Queue[], connection: Connection): Promise<QueueAges> {
   const looks = await Promise.all(queues.map((queue) => lookAt(queue, connection, FEW, FEW)));
   const now = Math.max(...looks.map((look) => look.now));
@@ -122,7 +125,10 @@ export async function readAges(queues: readonly Queue[], connection: Connection)
   };
 }
 
-/** For how long a job could have been taken, in milliseconds: the oldest of one queue, of the few that it looks at; 0 if there is none. */
+/**
+ * For how long a job of this queue could have been taken, in milliseconds: the oldest of the few that are looked at; 0 if there
+ * is none.
+ */
 export async function readOldestTakeable(queue: Queue, connection: Connection): Promise<number> {
   const { now, due, untaken } = await lookAt(queue, connection, 1, 1);
   return Math.max(0, now - (least([due.oldestAt, untaken.oldestAt]) ?? now));
@@ -132,14 +138,14 @@ export async function readOldestTakeable(queue: Queue, connection: Connection): 
 interface Seen {
   readonly isAlert: boolean;
   readonly recipientId: string | undefined;
-  /** From its enqueuing, or from a later `sendAfter`. */
+  /** Since when it waits: since it was enqueued, or since its `sendAfter` if that is later. */
   readonly since: number;
-  /** When it could be taken first: its due time, if a worker put it back; when it was enqueued, with its delay. */
+  /** When it could be taken first: at its due time, if a worker put it back; else when it was enqueued, plus its delay. */
   readonly readyAt: number;
   readonly waitsFor: string;
   /** A newer version wrote it. */
   readonly isNewer: boolean;
-  /** Of a delayed job. */
+  /** The due time, if the job is delayed. */
   readonly dueAt?: number;
 }
 
@@ -148,13 +154,13 @@ interface Look {
   readonly jobs: Readonly<Record<string, number>>;
   readonly due: Backlog;
   readonly untaken: Backlog;
-  /** Delayed jobs, those that are due first. */
+  /** Delayed jobs, the next due first. */
   readonly delayed: readonly Seen[];
-  /** Others that wait: some that are due and some that are new. */
+  /** Other jobs that wait: some that are due and some that are new. */
   readonly others: readonly Seen[];
 }
 
-/** Jobs that come and go meanwhile make the numbers differ by a few. */
+/** Looks at one queue. Jobs that come and go meanwhile make the numbers differ by a few. */
 async function lookAt(queue: Queue, connection: Connection, mostDelayed: number, mostNew: number): Promise<Look> {
   const [delayedKey, prioritizedKey] = [queue.toKey('delayed'), queue.toKey('prioritized')];
   const [dueFrom, dueTo] = scoresOfPriority(PRIORITY.due, PRIORITY.due);
@@ -170,8 +176,9 @@ async function lookAt(queue: Queue, connection: Connection, mostDelayed: number,
   const delayed = await readDelayed(queue, connection, mostDelayed);
   const due = await read(queue, promotedIds);
   const fresh = await read(queue, [...new Set([...oldestOfNew, ...newIds])]);
-  // Only the first of each: if an operator moved a job to another slot, the job's progress still has the old due time.
-  // And what a newer version wrote keeps that of its last readable pass, though workers put it back since.
+  // Only the score of the first delayed job is used, since after a move to another slot the job's progress still has the old
+  // due time. And a job that a newer version wrote is left out: its progress is that of its last readable pass, though it was
+  // put back since.
   const firstDue = due.find(({ isNewer }) => !isNewer);
   const oldestDue = least([overdue > 0 ? delayed[0]?.dueAt : undefined, firstDue?.readyAt]);
   const oldestUntaken = least(fresh.map(({ readyAt }) => readyAt));
@@ -186,7 +193,7 @@ async function lookAt(queue: Queue, connection: Connection, mostDelayed: number,
   };
 }
 
-/** The first of each priority that is in use, and of those without one: each of these lines is in the order of enqueuing. */
+/** The first job of each priority that is in use, and the first without one: each of these lists is in the order of enqueuing. */
 async function oldestNew(queue: Queue, connection: Connection): Promise<string[]> {
   const key = queue.toKey('prioritized');
   const ends = [PRIORITY.due, PRIORITY.high, PRIORITY.normal];
@@ -212,7 +219,7 @@ async function readDelayed(queue: Queue, connection: Connection, most: number): 
   return found;
 }
 
-/** The jobs with these ids, without those that are gone, and without those that are no notifications. */
+/** The jobs with these ids, without jobs that are gone, and without jobs that are not notifications. */
 async function read(queue: Queue, ids: readonly string[], dueAt?: ReadonlyMap<string, number>): Promise<Seen[]> {
   const found: Seen[] = [];
   for (let from = 0; from < ids.length; from += PAGE) {
@@ -241,7 +248,7 @@ function seen([, data, timestamp, name, opts, progress, why]: RawJob, dueAt: num
   };
 }
 
-/** What a delayed job waits for, by its progress. */
+/** What a delayed job waits for, read from its progress. */
 function reasonOf({ rule, heldSince, tries, unreached }: JsonFields, data: JsonFields): string {
   if (typeof rule === 'string') return rule.slice(0, MAX_ID);
   if (typeof heldSince === 'number') return 'provider';

@@ -3,18 +3,18 @@ import { within } from '../domain/time.ts';
 import { PRIORITY } from './names.ts';
 
 /**
- * BullMQ takes jobs without a priority before all others, those that are due too. A producer that adds thousands of them at once
- * would delay every alert that is due (6,000 for 1,500 recipients: by 6 s on two busy cores). So the worker that takes one
+ * BullMQ takes jobs without a priority before all others, even before due ones. A producer that adds thousands of them at once
+ * would delay every alert that is due (6,000 for 1,500 recipients: by 6 s on two busy cores). So a worker that takes such a job
  * gives the normal priority to those that still wait, with BullMQ's own `changePriority`.
  */
 export interface Prioritiser {
-  /** A job without a priority was taken: looks for others. */
+  /** To be called when a job without a priority was taken: looks for others. */
   look(): void;
   /** Stops; resolves when none of its commands is under way. */
   close(): Promise<void>;
 }
 
-/** The part of ioredis that keeps several workers from doing the same work. */
+/** The part of ioredis with which several workers avoid doing the same work. */
 interface PrioritiserRedis {
   set(key: string, value: string, unit: 'PX', ms: number, condition: 'NX'): Promise<'OK' | null>;
   pexpire(key: string, ms: number): Promise<number>;
@@ -26,13 +26,13 @@ export interface PrioritiserOptions {
   readonly redis: PrioritiserRedis;
 }
 
-/** The oldest are left alone: workers are about to take them. */
+/** The oldest jobs are left as they are: workers are about to take them. */
 const LEFT = 50;
-/** So many commands are under way at once, so that those of workers get through in between. */
+/** This many commands are under way at once, so that commands of workers get through in between. */
 const AT_ONCE = 100;
-/** Not more often than this, where single jobs come without a priority all the time. */
+/** The shortest time between two looks, for the case that single jobs without a priority come all the time. */
 const EVERY_MS = 100;
-/** If the worker that does it is killed, another one begins after this. */
+/** If the worker that prioritises is killed, another one begins after this. */
 const LOCK_MS = 2_000;
 const CLOSE_MS = 1_000;
 
@@ -42,7 +42,7 @@ export function createPrioritiser({ queue, redis }: PrioritiserOptions): Priorit
   let nextAt = -Infinity;
   let isClosed = false;
 
-  /** The next ones, the oldest first. */
+  /** The next jobs without a priority, the oldest first. */
   function next(): Promise<string[]> {
     return queue.getRanges(['wait'], LEFT, LEFT + AT_ONCE - 1, true);
   }
@@ -60,7 +60,7 @@ export function createPrioritiser({ queue, redis }: PrioritiserOptions): Priorit
     }
   }
 
-  /** False for a job that was removed meanwhile: its id stays in the list. */
+  /** False for a job that was removed meanwhile, but whose id is still in the list. */
   function toNormal(jobId: string): Promise<boolean> {
     const changed = queue.getBackend().changePriority(jobId, PRIORITY.normal);
     return changed.then(
@@ -76,7 +76,7 @@ export function createPrioritiser({ queue, redis }: PrioritiserOptions): Priorit
         running = undefined;
         nextAt = performance.now() + EVERY_MS;
       };
-      running = prioritise().then(ended, ended); // BullMQ's own connections report an error
+      running = prioritise().then(ended, ended); // an error is reported by BullMQ's own connections
     },
     async close() {
       isClosed = true;

@@ -4,10 +4,10 @@
 -- ARGV[1] the beginning of a job's key: `{pushpacer}:notifications:`
 -- ARGV[2] the longest data that is sent whole, bytes
 -- ARGV[3] how many bytes are sent of longer data
--- ARGV[4...] ids of jobs, a hundred at most: Redis does nothing else meanwhile
+-- ARGV[4...] ids of jobs, a hundred at most, since Redis does nothing else meanwhile
 --
--- Answers for each id { length of the data, data, timestamp, name, opts, progress, why it was moved, failedReason, finishedOn };
--- false for each field that is not there.
+-- Answers for each id { length of the data, data, timestamp, name, opts, progress, why it was moved, failedReason, finishedOn
+-- }; each field that does not exist is false.
 
 local answer = {}
 for at = 4, #ARGV do

@@ -3,23 +3,23 @@ import type { Fault } from '../domain/faults.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
 
 /**
- * Jobs that BullMQ itself cannot read: their data is not JSON (old BullMQ for Python writes `NaN`), it was cut off, their options are
- * no object. BullMQ throws while it takes such a job, so no worker ends it: it stalls, is taken again, and delays others each time.
- * So a worker gets a readable job with the same id instead, whose data says what is wrong.
+ * Some jobs BullMQ itself cannot read: their data is not JSON (old BullMQ for Python writes `NaN`) or was cut off, or their
+ * options are not an object. BullMQ throws while it takes such a job, so no worker ends it: it stalls, is taken again, and
+ * delays others each time. So a worker gets a readable job with the same id instead, whose data says what is wrong.
  */
 
 /**
- * Twice what any notification has: 20 tokens of 4,096 characters, a payload of 4,096 bytes, and the names of the fields. Reading so
- * much takes milliseconds.
+ * Twice the most that a notification can have: 20 tokens of 4,096 characters, a payload of 4,096 bytes, and the names of the
+ * fields. Reading this much takes milliseconds.
  */
 export const MAX_JOB_TEXT = 400_000;
-/** So much of a text that is not read is kept for a person to look at. */
+/** This much of an unreadable text is kept for a person to look at. */
 const KEPT_TEXT = 2_000;
 
-/** Stands in the data of such a job. */
+/** The name of the fault in the data of such a job. */
 const UNREADABLE = '$unreadable';
 
-/** What is wrong with a job that BullMQ cannot read; undefined for all other jobs. It shows nothing of the text. */
+/** What is wrong with a job that BullMQ cannot read; undefined for all other jobs. The fault contains nothing of the text. */
 export function unreadableFault(data: unknown): Fault | undefined {
   const fault = (data as { readonly [UNREADABLE]?: Fault } | null | undefined)?.[UNREADABLE];
   return typeof fault?.expected === 'string' && typeof fault.found === 'string' ? { ...fault, path: '' } : undefined;
@@ -29,7 +29,7 @@ function unreadable(expected: string, found: string): string {
   return JSON.stringify({ [UNREADABLE]: { expected, found } satisfies Omit<Fault, 'path'> });
 }
 
-/** What BullMQ reads as JSON when it makes a job of a hash, and whether it can make a job of the value. */
+/** The fields that BullMQ reads as JSON when it makes a job of a hash, each with a check whether BullMQ can use the value. */
 const READ: Readonly<Record<string, (value: unknown) => boolean>> = {
   data: () => true,
   opts: (value) => typeof value === 'object' && value !== null,
@@ -37,8 +37,8 @@ const READ: Readonly<Record<string, (value: unknown) => boolean>> = {
 };
 
 /**
- * The fields of a job's hash, `[name, value, …]`, so that BullMQ can read them: a field that it cannot read is left empty, and the
- * data then says what is wrong.
+ * The fields of a job's hash, `[name, value, …]`, changed so that BullMQ can read them: an unreadable field is left empty, and
+ * the data then says what is wrong.
  */
 export function readableFields(fields: readonly unknown[]): readonly unknown[] {
   let fault: string | undefined;
@@ -54,7 +54,7 @@ export function readableFields(fields: readonly unknown[]): readonly unknown[] {
   return readable.map((value, at) => (at % 2 === 1 && fields[at - 1] === 'data' ? fault : value));
 }
 
-/** What is wrong with a text, to stand in place of the data; undefined if BullMQ can read it. */
+/** Describes, for use as the job's data, what is wrong with this text; undefined if BullMQ can read it. */
 function problemOf(name: string, text: string, isUsable: (value: unknown) => boolean): string | undefined {
   if (name === 'data' && text.length > MAX_JOB_TEXT) {
     return unreadable(`job data of at most ${MAX_JOB_TEXT} characters`, `${text.length}`);
@@ -69,7 +69,7 @@ function problemOf(name: string, text: string, isUsable: (value: unknown) => boo
   return unreadable(`job ${name} in JSON`, `${text.length} characters that are not${where}`);
 }
 
-/** A job of BullMQ's `getJob`; undefined if there is none, or none that BullMQ can read: a worker ends it at its first look. */
+/** A job, by BullMQ's `getJob`. Undefined if there is none, or BullMQ cannot read it: a worker ends such a job when it takes it. */
 export function findJob(queue: Queue, jobId: string): Promise<Job<unknown, unknown> | undefined> {
   return (queue.getJob(jobId) as Promise<Job<unknown, unknown> | undefined>).catch((error: unknown) => {
     if (error instanceof SyntaxError || error instanceof TypeError) return undefined;
@@ -78,7 +78,7 @@ export function findJob(queue: Queue, jobId: string): Promise<Job<unknown, unkno
 }
 
 type Text = string | null;
-/** A job's fields as they are in Redis: null where there is none. `length` is that of the data, in bytes. */
+/** A job's fields as they are in Redis: null if there is none. `length` is the length of the data, in bytes. */
 export type RawJob = readonly [
   ...[length: number, data: Text, timestamp: Text, name: Text, opts: Text, progress: Text],
   ...[why: Text, failedReason: Text, finishedOn: Text],
@@ -86,7 +86,7 @@ export type RawJob = readonly [
 const READ_JOBS = defineQueueScript<RawJob[]>(new URL('read-jobs.lua', import.meta.url), 1);
 
 /**
- * Many jobs by one command, also those that BullMQ cannot read.
+ * Reads many jobs by one command, also jobs that BullMQ cannot read.
  *
  * @param beginning how many bytes to read of data that is longer than MAX_JOB_TEXT
  */
@@ -94,7 +94,7 @@ export function readJobs(queue: Queue, jobIds: readonly string[], beginning: num
   return READ_JOBS(queue, [queue.toKey('delayed'), queue.toKey(''), MAX_JOB_TEXT, beginning, ...jobIds]);
 }
 
-/** The beginning of a text that is not read, and how long it is. */
+/** The beginning of an unreadable text, and how long the text is. */
 export function shortened(text: string, length = text.length): string {
   return length <= KEPT_TEXT ? text : `${text.slice(0, KEPT_TEXT)}… (${length} characters)`;
 }

@@ -14,14 +14,14 @@ import { findJob } from './readable.ts';
 import { dueAtOfScore, readWhy } from './bullmq-internals.ts';
 import { jobIdOf, moveKeys, QUEUE, replayIdsOf } from './names.ts';
 
-/** What became of a notification. `state` says which of the fields there are. */
+/** What became of a notification. `state` decides which other fields there are. */
 export type NotificationStatus =
   | {
       /** No notification has this id; or it ended more than an hour ago; or it was a dead letter that was removed. */
       readonly state: 'unknown';
     }
   | {
-      /** It is in the queue. */
+      /** The notification is in the queue. */
       readonly state: 'waiting';
       /** Epoch milliseconds: no worker takes it before this. Absent if a worker may take it now. */
       readonly until?: number;
@@ -39,21 +39,21 @@ export type NotificationStatus =
       readonly before?: number;
     }
   | {
-      /** A worker has it. */
+      /** A worker has the notification. */
       readonly state: 'sending';
     }
   | {
-      /** It is over, and nothing is left to do. */
+      /** The notification has ended, and nothing is left to do. */
       readonly state: 'ended';
       /** `delivered` if at least one device was alerted. */
       readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
-      /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
+      /** For `superseded` and `merged`: the id of the notification that is sent in its place. */
       readonly by?: string;
       /** It was delivered without sound, vibration or banner, because `onThrottle` or `onQuiet` is `silence`. Absent otherwise. */
       readonly silenced?: true;
       /** Epoch milliseconds. */
       readonly endedAt: number;
-      /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
+      /** When the first device accepted it: epoch milliseconds. Absent if none did. */
       readonly sentAt?: number;
       /** From enqueuing to `sentAt`, or to the end if it was not sent; milliseconds. */
       readonly waitMs: number;
@@ -61,7 +61,7 @@ export type NotificationStatus =
       readonly devices: Readonly<Record<string, DeviceState>>;
     }
   | {
-      /** It could not be delivered, and waits in the dead letters for a replay. */
+      /** The notification could not be delivered, and waits in the dead letters for a replay. */
       readonly state: 'dead-lettered';
       /** Why: one of `DEAD_LETTER_REASONS`. */
       readonly reason: DeadLetterReason;
@@ -73,7 +73,7 @@ export type NotificationStatus =
       readonly generation: number;
     };
 
-/** How many are before a job in its line; undefined if it waits in none, or that is not known. */
+/** How many notifications are before a job in its line; undefined if it waits in no line, or the number is not known. */
 export type CountBefore = (job: Job<unknown, unknown>) => Promise<number | undefined>;
 
 const UNKNOWN: NotificationStatus = { state: 'unknown' };
@@ -85,8 +85,8 @@ export function checkId(id: unknown): void {
 }
 
 /**
- * Looks for the job under its first id, then for its replays and its dead letters. The recipient is not known, so it looks into
- * each shard.
+ * Looks for the notification's job under its first id, then for its replays and its dead letters. The recipient is not known,
+ * so every shard is searched.
  */
 export async function findStatus(
   id: string,
@@ -111,7 +111,10 @@ async function firstKnown(looks: readonly Promise<NotificationStatus>[]): Promis
   return (await Promise.all(looks)).find(({ state }) => state !== 'unknown') ?? UNKNOWN;
 }
 
-/** The job as BullMQ has it. Its state is read first: if it goes on meanwhile, its fields only say more. */
+/**
+ * The status by BullMQ's job. The state is read first: if the job goes on meanwhile, the fields that are read later only say
+ * more.
+ */
 async function statusOf(queue: Queue, jobId: string, countBefore: CountBefore): Promise<NotificationStatus> {
   const client = await queue.getBackend().client;
   const [state, due, job] = await Promise.all([
@@ -126,7 +129,7 @@ async function statusOf(queue: Queue, jobId: string, countBefore: CountBefore): 
     case 'completed':
       return endedStatus(job);
     case 'active':
-    case 'failed': // it becomes a dead letter now
+    case 'failed': // it is about to become a dead letter
       return { state: 'sending' };
     case 'delayed':
       return due === null ? { state: 'waiting' } : delayedStatus(queue, job, dueAtOfScore(Number(due)), countBefore);
@@ -135,7 +138,7 @@ async function statusOf(queue: Queue, jobId: string, countBefore: CountBefore): 
   }
 }
 
-/** Mostly only its id is still there: it is a dead letter, or was one. Or it is on its way to another queue. */
+/** Usually only the job's id is left here: it is or was a dead letter. Or `reshard` is moving the job to another queue. */
 async function movingStatus(queue: Queue, job: Job<unknown, unknown>): Promise<NotificationStatus> {
   const client = await queue.getBackend().client;
   const { moving } = moveKeys(queue.opts.prefix ?? '');
@@ -144,7 +147,7 @@ async function movingStatus(queue: Queue, job: Job<unknown, unknown>): Promise<N
   return job.finishedOn === undefined ? { state: 'waiting' } : endedStatus(job);
 }
 
-/** The worker that put the job back wrote why it waits; so did a command that moved it since. */
+/** The worker that put the job back wrote why it waits. A command that has moved the job since wrote its reason too. */
 async function delayedStatus(
   queue: Queue,
   job: Job<unknown, unknown>,
@@ -167,7 +170,7 @@ async function delayedStatus(
 
 function endedStatus({ data, returnvalue, timestamp, finishedOn = 0 }: Job<unknown, unknown>): NotificationStatus {
   const ended = (returnvalue ?? {}) as Partial<Completion>;
-  // An older worker returned only the outcome.
+  // A worker of an older version returned only the outcome.
   const { outcome = 'delivered', by, silenced, sentAt, devices = {} } = ended;
   return {
     ...{

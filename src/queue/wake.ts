@@ -19,7 +19,7 @@ export interface WakerOptions {
 export interface Waker {
   /** This worker requeued a job until `dueAt` (epoch milliseconds on this machine's clock): wake a worker then. */
   note(dueAt: number): void;
-  /** Stops; resolves when none of its commands is under way. */
+  /** Stops; resolves when none of the waker's commands is under way. */
   close(): Promise<void>;
 }
 
@@ -27,23 +27,26 @@ export interface Waker {
 const AFTER_DUE_MS = 1;
 /** Jobs due within the same few milliseconds are woken by one command. */
 const BUCKET_MS = 2;
-/** If the job is still not taken, look again after this: the first look came too early, or all workers are busy. Doubles. */
+/**
+ * If the job is still not taken, look again after this: the first look came too early, or all workers are busy. The wait
+ * doubles.
+ */
 const FIRST_RETRY_MS = 2;
 const LAST_RETRY_MS = 64;
 /** Jobs further ahead than this are not noted: this worker will most likely be restarted before. */
 const MAX_AHEAD_MS = 86_400_000;
 
 /**
- * Wakes workers when a delayed job is due. A worker waits for it in a blocking command, but Redis ends an overdue blocking command
- * only in the next turn of its event loop: without other traffic every 100 ms, at the default `hz 10`. Any command makes it turn,
- * so the worker that requeued a job sends one just after the due instant: it reads the head of the delayed set, which also shows
- * whether the job was taken. Only that worker does so: if two dozen did it for each job, they would use up the CPU that the worker
- * needs that takes the job. Jobs of a killed worker wait for Redis's own turn.
+ * Wakes workers when a delayed job is due. A worker waits for the job in a blocking command, but Redis ends an overdue blocking
+ * command only in the next turn of its event loop: without other traffic every 100 ms, at the default `hz 10`. Any command
+ * makes Redis turn, so the worker that requeued a job sends one just after the due instant. This command reads the head of the
+ * delayed set, which also shows whether the job was taken. Only that worker sends it: if two dozen did so for each job, they
+ * would use up the CPU that the worker needs that takes the job. Jobs of a killed worker wait for Redis's own turn.
  *
  * One timer serves all jobs, since a timer for each of a million jobs would take 450 MB.
  */
 export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptions): Waker {
-  /** The instants at which to look, rounded up to buckets. `upcoming` and `retries` contain the same buckets, each once. */
+  /** The instants at which to look, rounded up to buckets. Both `upcoming` and `retries` contain all buckets, each once. */
   const upcoming = new TinyQueue<number>();
   const retries = new Map<number, number>();
   const looks = new Set<Promise<void>>();
@@ -68,7 +71,7 @@ export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptio
     const retryMs = takeDue();
     setTimer();
     if (retryMs === undefined) return;
-    // An error is ignored: BullMQ's own connections report it, and look for due jobs themselves when they are back.
+    // An error is ignored: BullMQ's own connections report it, and look for due jobs themselves when they are connected again.
     const look = isOverdue().then(
       (still) => {
         if (still && retryMs <= LAST_RETRY_MS) lookAt(Date.now() + retryMs, 2 * retryMs);
@@ -79,7 +82,7 @@ export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptio
     void look.finally(() => looks.delete(look));
   }
 
-  /** Removes every bucket that is due, and answers their shortest retry, so that one look serves all of them. */
+  /** Removes every bucket that is due, and answers the shortest of their retry waits, so that one look serves all of them. */
   function takeDue(): number | undefined {
     let shortest: number | undefined;
     for (let bucket = upcoming.peek(); bucket !== undefined && bucket <= Date.now(); bucket = upcoming.peek()) {

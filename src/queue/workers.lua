@@ -1,4 +1,4 @@
--- The registry of workers. One hash, so that one key has all of it.
+-- The registry of workers. It is one hash, so that one key contains all of it.
 --
 -- KEYS[1] `{pushpacer}:workers`. The field of a worker is its id, the value `<seen at> <digest of its policy> <facts as JSON>`. The
 --         field of a policy is `policy:<digest>`, the value is JSON: workers with the same policy share it.

@@ -16,20 +16,20 @@ import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/
 import { workersKey } from './names.ts';
 
 /**
- * The registry of workers. Each worker writes a line about itself every 5 s, so that commands and metrics can show which
- * workers are alive. A worker that was killed or frozen stays in it for a while, but is not seen any more.
+ * The registry of workers. Each worker writes an entry about itself every 5 s, so that commands and metrics can show which
+ * workers are alive. The entry of a worker that was killed or frozen stays for a while, but its time is not renewed.
  */
 
 const WRITE_EVERY_MS = 5_000;
-/** A worker that was not seen for this long counts as gone: it missed two writes, and a third is late. */
+/** A worker that was not seen for this long counts as gone: it missed two writes, and the third is late. */
 const GONE_AFTER_MS = 15_000;
-/** Every so many writes a worker also removes others that were not seen for an hour: every ten minutes. */
+/** After this many writes, a worker also removes the entries of workers that were not seen for an hour: every ten minutes. */
 const PRUNE_EVERY = 120;
-/** The stop of a worker does not wait longer for Redis. */
+/** A worker that stops waits at most this long for Redis to remove its entry. */
 const CLOSE_MS = 1_000;
 /** A policy is not stored if it is longer than this as JSON: some thousand categories. */
 const MAX_POLICY_TEXT = 100_000;
-/** The longest texts and lists in a line, since each worker writes its line every 5 s. */
+/** The longest texts and lists in an entry, since each worker writes its entry every 5 s. */
 const [MAX_NAME, MAX_CODE, MAX_APPS, MAX_ACCOUNTS, MAX_BREAKERS] = [100, 100, 50, 100, 20];
 const NO_DIGEST = '-';
 
@@ -52,10 +52,10 @@ const unreachableSchema = z.object({
 });
 
 const factsSchema = z.object({
-  /** BullMQ's id of its worker (of its first shard's): the value of a job lock begins with it. */
+  /** BullMQ's id of the worker (with several shards, of the first one's): the value of a job lock begins with it. */
   id: z.string(),
   version: z.string(),
-  /** The version of the layout that it follows (layout.ts). Absent: a worker of an older version, which follows none. */
+  /** The version of the layout that the worker follows (layout.ts). Absent: a worker of an older version, which follows none. */
   layout: z.number().optional(),
   host: z.string(),
   pid: z.number(),
@@ -64,17 +64,20 @@ const factsSchema = z.object({
   clockOffsetMs: z.number(),
   /** WORKER_CONCURRENCY */
   concurrency: z.number(),
-  /** LOCK_DURATION, milliseconds. If the worker is killed, others take its jobs after this time. Absent: a worker of an older version. */
+  /**
+   * LOCK_DURATION, milliseconds: if the worker is killed, others take its jobs after this time. Absent: a worker of an older
+   * version.
+   */
   lockMs: z.number().optional(),
-  /** OUTCOMES_MAX; 0: it writes none. Absent: a worker of an older version. */
+  /** OUTCOMES_MAX; 0: the worker writes no outcomes. Absent: a worker of an older version. */
   outcomesMax: z.number().optional(),
-  /** Jobs that it has, those that sleep too. */
+  /** How many jobs the worker has, with those whose passes sleep. */
   inHand: z.number(),
-  /** Of them, those that sleep, and take none of the places of WORKER_CONCURRENCY. */
+  /** How many of these sleep, and so take none of the WORKER_CONCURRENCY places. */
   asleep: z.number(),
-  /** It got a signal, and takes no more jobs. */
+  /** The worker got a signal, and takes no more jobs. */
   stopping: z.boolean().default(false),
-  /** What it did since its start (observe/metrics.ts). Absent: a worker of an older version. */
+  /** What the worker did since its start (observe/metrics.ts). Absent: a worker of an older version. */
   tally: z
     .object({
       passes: z.number(),
@@ -85,14 +88,14 @@ const factsSchema = z.object({
       late: z.array(z.number()).readonly(),
     })
     .optional(),
-  /** The quotas that it shares with others: the account is the quota's name, the rules are written as `600000/1m`. */
+  /** The quotas that the worker shares with others: the account is the quota's name, the rules are written as `600000/1m`. */
   quotas: z.array(z.object({ account: z.string(), rules: z.string() })).optional(),
-  /** Platforms with credentials of the environment's app. */
+  /** The platforms for which the environment's app has credentials. */
   platforms: z.array(z.string()),
-  /** The first names of APPS_FILE, and how many there are. */
+  /** The first names of APPS_FILE, and how many apps it has. */
   apps: z.array(z.string()).default([]),
   appCount: z.number().default(0),
-  /** The first of all that it has credentials for: `apns`, `fcm~teacher`. Absent: a worker of an older version. */
+  /** The first of all accounts that the worker has credentials for: `apns`, `fcm~teacher`. Absent: a worker of an older version. */
   accounts: z.array(z.string()).optional(),
   /** Circuit breakers that are not closed, as this worker knows them. */
   breakers: z.array(breakerSchema).default([]),
@@ -100,11 +103,14 @@ const factsSchema = z.object({
   unreachable: z.array(unreachableSchema).default([]),
   /** The Redises whose `maxmemory-policy` is not `noeviction`. */
   evicting: z.array(z.object({ redis: z.enum(['queue', 'limiter']), policy: z.string() })).optional(),
-  /** It asks for slots, and has got none from `since` to `lastAt`, its last ask. Absent if it gets them, or asks for none. */
+  /**
+   * The worker asks for slots, and has got none from `since` to `lastAt`, its last ask. Absent if it gets slots, or asks for
+   * none.
+   */
   withoutSlot: z.object({ code: z.string(), since: z.number(), lastAt: z.number() }).optional(),
 });
 
-/** What a worker says of itself. Instants are epoch milliseconds on Redis's clock. */
+/** What a worker says about itself. Instants are epoch milliseconds on Redis's clock. */
 export type WorkerFacts = Readonly<z.output<typeof factsSchema>>;
 
 /** The limits of a worker, as its variables and its LIMITS_FILE give them. */
@@ -122,7 +128,7 @@ export interface SeenWorker extends WorkerFacts {
   readonly silentMs: number;
   /** Seen within the last 15 s. */
   readonly alive: boolean;
-  /** Names its policy: the same name is the same policy. Absent if it stored none. */
+  /** Names the worker's policy: the same name is the same policy. Absent if the worker stored none. */
   readonly policyId?: string;
 }
 
@@ -130,14 +136,14 @@ export interface SeenWorker extends WorkerFacts {
 export interface SeenWorkers {
   /** Redis's clock, epoch milliseconds. */
   readonly now: number;
-  /** Those that ended by themselves are not among them; those that were killed are for an hour. The oldest first. */
+  /** The oldest first. A worker that ended by itself is not among them; one that was killed is, for an hour. */
   readonly workers: readonly SeenWorker[];
-  /** By `policyId`. One that this version cannot read is not there. */
+  /** By `policyId`, without policies that this version cannot read. */
   readonly policies: ReadonlyMap<string, WorkerPolicy>;
 }
 
 export interface PresenceOptions {
-  /** The queue's connection: commands wait on it while Redis is away. */
+  /** The queue's connection: while Redis does not answer, commands wait. */
   readonly redis: ScriptRedis;
   /** QUEUE_PREFIX itself, also with several shards: there is one registry. */
   readonly prefix: string;
@@ -147,13 +153,13 @@ export interface PresenceOptions {
 }
 
 export interface Presence {
-  /** Resolves when the first line is written, or could not be. Never rejects. */
+  /** Resolves when the first entry is written, or could not be written. Never rejects. */
   readonly written: Promise<void>;
-  /** Writes no more, and removes the line. */
+  /** Writes no more, and removes the entry. */
   close(): Promise<void>;
 }
 
-/** Writes a worker into the registry, until it is closed. A write that fails is left out: the next one is 5 s away. */
+/** Writes a worker into the registry, until it is closed. A write that fails is not repeated: the next one is only 5 s away. */
 export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EVERY_MS }: PresenceOptions): Presence {
   const call = callOf(redis);
   const key = workersKey(prefix);
@@ -174,10 +180,10 @@ export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EV
     if (known === 0) await send(true, ''); // the registry was lost, or this process was away for longer than an hour
   }
 
-  /** One at a time: while Redis is away a write waits. */
+  /** One write at a time: while Redis does not answer, a write waits. */
   function tick(): Promise<void> {
     writing ??= write()
-      .catch(() => undefined) // the connection's owner logs that Redis is away
+      .catch(() => undefined) // the connection's owner logs that Redis does not answer
       .finally(() => (writing = undefined));
     return writing;
   }
@@ -203,7 +209,7 @@ function digestOf(text: string): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, 16);
 }
 
-/** The workers that were seen within the last hour. One call. */
+/** The workers that were seen within the last hour. Takes one command. */
 export async function readWorkers(redis: ScriptRedis, prefix: string): Promise<SeenWorkers> {
   const [now = '0', ...fields] = (await callOf(redis)(workersKey(prefix), 'read')) as string[];
   const at = Number(now);
@@ -231,25 +237,25 @@ export async function readWorkers(redis: ScriptRedis, prefix: string): Promise<S
   };
 }
 
-/** Whether a worker has credentials for this. True for an app beyond those that its line has room for. */
+/** Whether a worker has credentials for this account. Also true for an app that its entry has no room to name. */
 export function hasAccount({ platforms, apps, appCount, accounts }: WorkerFacts, account: Account): boolean {
   if (accounts !== undefined && accounts.length < MAX_ACCOUNTS) return accounts.includes(account);
   const { platform, app } = namesOf(account);
   return app === undefined ? platforms.includes(platform) : apps.includes(app) || appCount > apps.length;
 }
 
-/** The accounts that a worker has credentials for. One of an older version tells only those of the environment's app. */
+/** The accounts that a worker has credentials for. A worker of an older version names only those of the environment's app. */
 export function accountsOf({ accounts, platforms }: WorkerFacts): readonly Account[] {
   return (accounts ?? platforms) as Account[];
 }
 
-/** What the living workers have credentials for, as a worker sees that lacks some. */
+/** Which credentials other living workers have, for a worker that lacks some. */
 export interface OtherWorkers {
-  /** Whether one of them has all of these; also true where Redis does not say it. Never rejects. */
+  /** Whether one living worker has all of these; also true if Redis does not answer. Never rejects. */
   have(accounts: readonly Account[]): Promise<boolean>;
 }
 
-/** Reads the registry when it is asked, and not more often than workers write it. */
+/** Reads the registry only when it is needed, and not more often than workers write to it. */
 export function createOtherWorkers(redis: ScriptRedis, prefix: string): OtherWorkers {
   let last = { at: -Infinity, living: Promise.resolve<readonly SeenWorker[] | undefined>(undefined) };
   const living = (): typeof last.living => {
@@ -271,15 +277,18 @@ export function createOtherWorkers(redis: ScriptRedis, prefix: string): OtherWor
   };
 }
 
-/** The policy that most of the living workers have, and how many have another one. */
+/** The policy that most living workers have, and how many have another one. */
 export interface SharedPolicy {
   readonly policy: WorkerPolicy;
   readonly workers: number;
-  /** Living workers with another policy, or without one that can be read. */
+  /** How many living workers have another policy, or none that this version can read. */
   readonly others: number;
 }
 
-/** Undefined if no worker is alive, or none stored a policy. Of two that are as frequent, that of the worker that started last. */
+/**
+ * Undefined if no worker is alive, or none stored a policy. If two policies are equally frequent, the one of the worker that
+ * started last.
+ */
 export function sharedPolicy({ workers, policies }: SeenWorkers): SharedPolicy | undefined {
   const living = workers.filter(({ alive }) => alive);
   const counts = new Map<string, number>();
@@ -316,7 +325,7 @@ function bounded(facts: WorkerFacts): WorkerFacts {
   };
 }
 
-/** The same policy is always the same text. */
+/** A policy as JSON; the same policy always gives the same text. */
 function policyJson({ policy, categories, quietHours, apartRules }: WorkerPolicy): string {
   const { background, liveactivity } = apartRules;
   return JSON.stringify({
@@ -344,7 +353,7 @@ const policySchema = z.object({
   apartRules: z.object({ background: z.array(ruleSchema), liveactivity: z.array(ruleSchema) }),
 });
 
-/** Undefined for what this version cannot read, or a limiter would refuse. */
+/** The policy in this text; undefined if this version cannot read it, or a limiter would refuse it. */
 function policyIn(json: string): WorkerPolicy | undefined {
   const read = policySchema.safeParse(parseJson(json));
   if (!read.success) return undefined;

@@ -1,26 +1,26 @@
--- Takes tokens of a quota, in every tier at once, and promises an instant to each ask for which there is no room.
+-- Takes tokens of a quota, in every tier at once, and promises an instant to each ask that finds no room.
 --
 -- A tier counts in buckets of time. It has two sorted sets, of taken and of promised tokens, with an entry `bucket:count` for
--- every bucket that is not empty (score: the bucket, numbered from the epoch).
+-- each bucket that is not empty (score: the bucket's number, counted from the epoch).
 --
 -- KEYS[1] the last token batch of this client    KEYS[2] the tail: the last promise, `instant tier`
--- then for each tier: the taken, the promised; one hash tag
--- ARGV[1] the number of this client's call, one more with each call; '0' only reads
+-- then for each tier: its taken tokens, its promised tokens. All keys share one hash tag.
+-- ARGV[1] the number of this client's call, which grows by one with each call; with '0' the script only reads
 -- ARGV[2] how many tokens of the call before were not used
 -- ARGV[3] how many newcomers ask
 -- ARGV[4] how many extra tokens to take for later, if there are plenty
--- then for each tier: max, the width of a bucket (ms), its span and its slack (buckets, see Tier in quota.ts)
+-- then for each tier: its max, the width of a bucket (ms), its span and its slack (in buckets, see Tier in quota.ts)
 -- then the promised instants of the asks that come back
 --
--- Answers {now, more, {at, tier, at, tier, ...}, {used, ...}}: how many extra tokens were taken; for each ask, those that come
--- back first, the promised instant and the number of the tier that makes the wait, or 0 and 0 if a token was taken; and how
--- many tokens count in each tier.
+-- Answers {now, more, {at, tier, at, tier, ...}, {used, ...}}. more: how many extra tokens were taken. at, tier: for each ask,
+-- first for those that come back, the promised instant and the number of the tier that makes it wait, or 0 and 0 if a token was
+-- taken. used: how many tokens count in each tier.
 --
 -- Why it is exact: a token is taken in bucket j only if fewer than max were taken in the buckets after j - span. A token of
 -- bucket j - span or before was used before (j - span + 1) * width + leaseMs <= j * width - per, so no window that reaches into
 -- bucket j contains it. Promises are only plans: an ask that comes back is checked against what was really taken.
 
-local GRACE_MS = 1000 -- for so long newcomers leave the room of an overdue promise to the ask that it was made to
+local GRACE_MS = 1000 -- for so long newcomers leave the room of an overdue promise to the ask that has the promise
 local NO_SHOW_MS = 60000 -- an ask that comes back later than this is a newcomer
 local BATCH_KEPT_MS = 60000 -- how long unused tokens of a batch can be given back
 local BATCH_PART = 4 -- one client takes at most a quarter of the free room for later
@@ -31,10 +31,10 @@ local number, unused, newcomers, extra = tonumber(ARGV[1]), tonumber(ARGV[2]), t
 
 local now = clockNow()
 
--- Tokens by bucket: entries `bucket:count` of a sorted set (score: the bucket). They are read in ranges, changed in memory, and
--- stored at the end.
+-- Tokens by bucket: the entries `bucket:count` of one sorted set. They are read in ranges, changed in memory, and stored at the
+-- end.
 
--- Not by `..` or tostring: Lua would print only 14 digits.
+-- A number as text. Not by `..` or tostring, because Lua would print only 14 digits.
 local function digits(value)
   return string.format('%.0f', value)
 end
@@ -83,7 +83,7 @@ local function bucketOf(tier, at)
 end
 
 -- Redis's clock may be set back. Taken tokens ahead of now still count, unless they lie further ahead than a token ever counts:
--- those are damage, and all promises are dropped with them.
+-- those are damage. Then all promises are dropped too.
 local tiers, isDamaged = {}, false
 for index = 1, (#KEYS - 2) / 2 do
   local arg = 1 + 4 * index
@@ -97,7 +97,7 @@ for index = 1, (#KEYS - 2) / 2 do
   }
   tier.bucket = bucketOf(tier, now)
   tier.first = tier.bucket - tier.span + 1 -- the oldest bucket that counts
-  tier.last = tier.bucket -- the newest one
+  tier.last = tier.bucket -- the newest bucket
   tier.due = bucketOf(tier, now - GRACE_MS) -- the oldest bucket whose promises still make newcomers wait
   load(tier.taken, tier.first)
   for bucket in pairs(tier.taken.counts) do
@@ -151,7 +151,7 @@ local function take(count)
   end
 end
 
--- The least room of all tiers, where usedIn(tier) tokens are used; and the number of that tier.
+-- The smallest room of all tiers, if usedIn(tier) tokens are used in each; and the number of the tier that has it.
 local function tightest(usedIn)
   local room, number = math.huge, 0
   for index, tier in ipairs(tiers) do
@@ -212,7 +212,7 @@ for place, at in ipairs(promises) do
 end
 for index = 1, newcomers do places[#places + 1] = #promises + index end
 
--- The plan: taken tokens and promised ones; an overdue promise counts as if it were claimed now.
+-- The plan: taken and promised tokens together; an overdue promise counts as if its ask came now.
 local function planned(tier, bucket)
   return bucket == tier.bucket and tier.pending or countAt(tier.promised, bucket)
 end
@@ -241,7 +241,7 @@ local function freeAt(tier, at)
   return free
 end
 
--- Newcomers take tokens that are not promised, and none while a promise lies ahead.
+-- Newcomers may take tokens that are not promised, but none while a promise lies ahead.
 local room = math.floor(tail) <= now and tightest(function(tier) return plannedBy(tier, now) end) or 0
 local fresh = math.max(0, math.min(room, #places))
 local more = math.max(0, math.min(extra, math.floor((room - fresh) / BATCH_PART)))
@@ -249,8 +249,8 @@ for index = 1, fresh do answer(places[index], 0, 0) end
 take(fresh + more)
 granted = granted + fresh + more
 
--- The others are promised the next instants with room in every tier, behind the tail. They are spread evenly over the rest of
--- the bucket and never past its end, so that each is counted in the bucket in which it comes back.
+-- The other newcomers are promised the next instants with room in every tier, behind the tail. The instants are spread evenly
+-- over the rest of a bucket and never past its end, so that each ask is counted in the bucket in which it comes back.
 local isMoved = false
 local function promise(from)
   local at = math.max(now, tail)

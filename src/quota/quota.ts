@@ -6,8 +6,8 @@ export interface Taken {
   /** Send now. */
   readonly kind: 'taken';
   /**
-   * On this process's `performance.now()`. The quota is kept only if the send happens before it. Later, drop the token and
-   * take a new one.
+   * An instant of this process's `performance.now()`. The quota is kept only if the send happens before it. After it, drop the
+   * token and take a new one.
    */
   readonly useBy: number;
 }
@@ -18,7 +18,7 @@ export interface Over {
   readonly kind: 'over';
   /** The promised instant: epoch milliseconds on the quota's clock (Redis's). */
   readonly at: number;
-  /** Milliseconds until then; 1 or more. */
+  /** Milliseconds until `at`; 1 or more. */
   readonly waitMs: number;
   /** The rule that makes the wait: `600000/1m`. */
   readonly rule: string;
@@ -38,20 +38,20 @@ export interface QuotaUse {
 }
 
 /**
- * A quota that all workers share, such as that of a whole FCM project. Its promise (docs/quota.md explains and proves it): no
- * rolling window of a rule ever has more than `max` used tokens, for all rules at once. An ask without room is promised an
- * instant of its own, and gets its token when it comes back then.
+ * A quota that all workers share, such as that of a whole FCM project. It promises (docs/quota.md explains and proves it): no
+ * rolling window of a rule ever has more than `max` used tokens, for all rules at once. An ask that finds no room is promised
+ * an instant of its own, and gets its token when it comes back then.
  */
 export interface Quota extends AsyncDisposable {
   /**
-   * Takes one token. An ask that comes back passes the `at` of its earlier answer: only then it gets the promised room, before
-   * all newcomers. Rejects with LimiterUnavailableError if there was no answer, after twice `timeoutMs` at most, plus
+   * Takes one token. An ask that comes back passes the `at` of its earlier answer: only then does it get the promised room,
+   * before all newcomers. Rejects with LimiterUnavailableError if there was no answer, after twice `timeoutMs` at most, plus
    * `timeoutMs` for every 200 asks that wait before it.
    */
   take(promisedAt?: number): Promise<QuotaAnswer>;
   /** How much of each rule is used, the shortest window first. Rejects like `take`. */
   used(): Promise<readonly QuotaUse[]>;
-  /** Gives unused tokens back. Nothing can be taken afterwards; never rejects. `await using` calls it by itself. */
+  /** Gives unused tokens back. After it nothing can be taken; never rejects. `await using` calls it by itself. */
   close(): Promise<void>;
 }
 
@@ -62,9 +62,9 @@ export interface QuotaTerms {
   /** 1 to 16 rules; all apply at once. `max` up to 1,000,000,000. */
   readonly rules: readonly Rule[];
   /**
-   * How many milliseconds the tokens of a batch may be used, and an ask may come back after its promised instant. Default: a twentieth
-   * of the shortest window, at most 500 ms. If it is longer, there are fewer calls, but less of the quota can be used at the
-   * limit (docs/quota.md).
+   * For how many milliseconds the tokens of a batch may be used, and how late after its promised instant an ask may come back.
+   * Default: a twentieth of the shortest window, at most 500 ms. If it is longer, there are fewer calls, but less of the quota
+   * can be used at the limit (docs/quota.md).
    */
   readonly leaseMs?: number;
 }
@@ -78,23 +78,23 @@ export interface Tier {
   readonly widthMs: number;
   /** For how many buckets a token counts, including the one in which it was taken. */
   readonly span: number;
-  /** For how many buckets more a promised token is planned to count: it may be claimed late by up to `leaseMs`. */
+  /** For how many more buckets a promised token is planned to count: its ask may come late by up to `leaseMs`. */
   readonly slack: number;
 }
 
 /** Checked terms, with the values that are computed from them. */
 export interface CheckedTerms {
   readonly name: string;
-  /** One for each window length, the shortest first. */
+  /** One tier for each window length, the shortest first. */
   readonly tiers: readonly Tier[];
   readonly leaseMs: number;
 }
 
-/** The most tokens that a rule may count: a count is one number, so this only keeps sums exact. */
+/** The most tokens that a rule may count. A count is one number, so this limit only keeps sums exact. */
 const MAX_TOKENS = 1_000_000_000;
 /** Buckets in a window. Counting by buckets loses up to 1/100 of a window, and Redis stores 128 entries compactly. */
 const BUCKETS = 100;
-/** At most GRACE_MS of quota.lua: for so long newcomers leave the room of an overdue promise to the ask that it was made to. */
+/** At most GRACE_MS of quota.lua: for so long newcomers leave the room of an overdue promise to the ask that has the promise. */
 const MAX_LEASE_MS = 1_000;
 const NAME = /^[\w.~-]{1,128}$/;
 

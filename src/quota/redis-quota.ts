@@ -15,7 +15,7 @@ import {
 
 /** The terms of a Redis quota, and its client. */
 export interface RedisQuotaOptions extends QuotaTerms {
-  /** A client that the caller opens and closes. It must not be a subscriber. */
+  /** A client that the caller opens and closes. It must not be in subscriber mode. */
   readonly redis: ScriptRedis;
   /** The first part of every key; braces are removed. Default: `pushpacer`. */
   readonly prefix?: string;
@@ -29,12 +29,12 @@ const OPTIONS: OptionNames<RedisQuotaOptions> = {
 
 type TakeReply = [now: number, more: number, instantsAndTiers: number[], used: number[]];
 
-/** Stands for Infinity in ARGV: more tokens than any batch has. */
+/** Stands for Infinity in ARGV: more tokens than any batch contains. */
 const ALL = 1e12;
 
 /**
- * The quota that all workers share. {@link Quota} has its promise, docs/quota.md and quota.lua its algorithm. Throws
- * InputError if a term or an option is not usable.
+ * The quota that all workers share. {@link Quota} says what it promises, docs/quota.md and quota.lua describe its algorithm.
+ * Throws InputError if a term or an option is not usable.
  */
 export function createRedisQuota(options: RedisQuotaOptions): Quota {
   checkQuotaOptions(options, OPTIONS);
@@ -68,7 +68,7 @@ export function createRedisQuota(options: RedisQuotaOptions): Quota {
   };
 }
 
-/** A command's number of keys is fixed when it is defined, so there is one command for each number of tiers. */
+/** Defines the script's command. Its number of keys is fixed then, so there is one command for each number of tiers. */
 function define(redis: ScriptRedis, tiers: number): Call<TakeReply> {
   const lua = readScript('quota.lua', import.meta.url);
   return defineScript(redis, `pushpacer:quota:${tiers}`, lua, 2 + 2 * tiers);
@@ -85,8 +85,8 @@ function toAnswers(pairs: readonly number[], now: number, tiers: readonly Tier[]
 
 /**
  * `('pushpacer', 'fcm', '7c5d…', [1m])` → `pushpacer:quota:{fcm}:lease:7c5d…`, `pushpacer:quota:{fcm}:tail`,
- * `pushpacer:quota:{fcm}:60000:taken` and `pushpacer:quota:{fcm}:60000:promised`. The hash tag is the quota's name, so all
- * its keys lie on one node of a cluster. Braces in the prefix are removed.
+ * `pushpacer:quota:{fcm}:60000:taken` and `pushpacer:quota:{fcm}:60000:promised`. The hash tag is the quota's name, so all keys
+ * of a quota lie on one node of a cluster. Braces in the prefix are removed.
  */
 export function quotaKeys(prefix: string, name: string, client: string, tiers: readonly Tier[]): string[] {
   const stem = `${prefix.replaceAll(/[{}]/g, '')}:quota:{${name}}`;
@@ -96,7 +96,7 @@ export function quotaKeys(prefix: string, name: string, client: string, tiers: r
 
 /** What one call to Redis asks for. */
 export interface BatchAsk {
-  /** Tokens of the call before that were not used; Infinity if its answer never came. */
+  /** How many tokens of the call before were not used; Infinity if its answer never came. */
   readonly unused: number;
   /** The promised instants of the asks that come back. */
   readonly promises: readonly number[];
@@ -105,7 +105,7 @@ export interface BatchAsk {
   readonly extra: number;
 }
 
-/** The answers, those for the asks that come back first. */
+/** The answers, first those for the asks that come back. */
 export interface BatchReply {
   readonly answers: readonly ('taken' | Over)[];
   /** How many extra tokens were taken. */
@@ -122,9 +122,10 @@ interface Waiting {
 const MAX_ASKS = 200;
 
 /**
- * One process's token batch: it takes many tokens of a quota in one call, and hands them out. An ask that finds no token at hand
- * waits for the next call; all asks that come meanwhile share that call. In addition a call takes as many extra tokens as were
- * used in the last `leaseMs`. Tokens at hand are for newcomers: an ask that comes back claims the room that was promised to it.
+ * One process's token batches: one call takes many tokens of a quota, and the process hands them out. An ask that finds no
+ * token at hand waits for the next call; all asks that come meanwhile share that call. In addition a call takes as many extra
+ * tokens as were used in the last `leaseMs`. Tokens at hand are for newcomers: an ask that comes back claims the room that was
+ * promised to it.
  */
 export function createTokenBatches(
   /** Calls Redis; one call at a time. */
@@ -141,7 +142,7 @@ export function createTokenBatches(
   let idle: NodeJS.Timeout | undefined;
   let isClosed = false;
 
-  /** `useBy` counts from before the call, so the batch ends here before it ends by Redis's clock. */
+  /** `useBy` is counted from before the call, so the batch ends earlier here than by Redis's clock. */
   async function askFor(batch: readonly Waiting[]): Promise<void> {
     const askedAt = performance.now();
     const returning = batch.filter(({ promisedAt }) => promisedAt !== undefined);
@@ -166,7 +167,7 @@ export function createTokenBatches(
     }
   }
 
-  /** Calls until no ask waits. If a call fails, all asks that wait are rejected. */
+  /** Calls Redis until no ask waits. If a call fails, all asks that wait are rejected. */
   async function askOn(): Promise<void> {
     await Promise.resolve(); // all asks of this turn of the event loop share the first call
     clearTimeout(idle);
@@ -210,7 +211,7 @@ export function createTokenBatches(
   };
 }
 
-/** How many tokens were used in the last whole period or so far in this one, whichever is more. */
+/** How many tokens were used in the last whole period, or so far in the present one, whichever is more. */
 function createDemand(periodMs: number) {
   let since = -Infinity;
   let current = 0;

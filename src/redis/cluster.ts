@@ -1,7 +1,7 @@
 import { Cluster, type Redis } from 'ioredis';
 import { within } from '../domain/time.ts';
 
-/** Makes two things of ioredis safe, for a cluster that has just been opened and for those that it is duplicated to. Returns it. */
+/** Corrects two faults of ioredis, for this newly opened cluster and for its duplicates. Returns the cluster. */
 export function steady<T extends Cluster>(cluster: T): T {
   const open = new Set<Redis>();
   cluster.on('+node', (node: Redis) => {
@@ -11,13 +11,14 @@ export function steady<T extends Cluster>(cluster: T): T {
   });
   connectAfterClose(cluster, () => open.size > 0);
   const duplicate: (...args: Parameters<Cluster['duplicate']>) => Cluster = cluster.duplicate.bind(cluster);
-  cluster.duplicate = (...args) => steady(duplicate(...args)); // BullMQ makes its connection for blocking commands so
+  cluster.duplicate = (...args) => steady(duplicate(...args)); // BullMQ makes its connection for blocking commands in this way
   return cluster;
 }
 
 /**
- * While a slot moves, ioredis sends a command on to the new master after an ASKING, and does not look at the answer to that. If the
- * connection closes first, that rejection, which nobody handles, would end the process. The command itself is sent again.
+ * While a hash slot moves, ioredis sends a command on to the new master after an ASKING, and does not look at the answer to the
+ * ASKING. If the connection closes first, the ASKING rejects, and that unhandled rejection would end the process. The command
+ * itself is sent again.
  */
 function handleAsking(node: Redis): void {
   const asking = node.asking.bind(node);
@@ -29,8 +30,8 @@ function handleAsking(node: Redis): void {
 }
 
 /**
- * A cluster that is opened anew while it closes never emits `end`. BullMQ waits for that when a worker is closed, and opens the connection
- * for blocking commands anew if it asks for a job at that moment: the worker was never closed.
+ * A cluster that is opened again while it closes never emits `end`. BullMQ waits for `end` when a worker is closed, but opens
+ * the connection for blocking commands again if it asks for a job at that moment: then the worker was never closed.
  */
 function connectAfterClose(cluster: Cluster, isOpen: () => boolean): void {
   const connect = cluster.connect.bind(cluster);
@@ -42,14 +43,15 @@ function connectAfterClose(cluster: Cluster, isOpen: () => boolean): void {
 }
 
 const MASTERS_CONNECTED = new WeakMap<Cluster, Promise<unknown>>();
-/** A master that loads its data is asked for as long as that takes: the others do not wait for it. */
+/** The longest wait for one master: while a master loads its data, commands for the others do not wait for it. */
 const MASTERS_WAIT_MS = 1_000;
 
 /**
- * Resolves when the connections to the masters of a cluster are ready, or have failed, or took too long; never later than `mostMs`, and
- * at once if that was so before. ioredis connects to a node with the first command for it. Without an offline queue it holds back the
- * commands that follow until that connection is ready, and then sends them 100 ms later, in any order. This waits once for each
- * connection of ours: the order is not kept at a master that comes back, or takes the place of another one, later.
+ * Resolves when the connections to the masters of a cluster are ready, or have failed, or took too long; never later than
+ * `mostMs`, and at once if they were waited for before. ioredis connects to a node with the first command for it. Without an
+ * offline queue it holds back the commands that follow until that connection is ready, and then sends them 100 ms later, in any
+ * order. This function waits only once for each connection: if a master comes back or is replaced later, the order there is not
+ * kept.
  */
 export async function whenMastersConnected(connection: Redis | Cluster, mostMs: number): Promise<void> {
   if (!(connection instanceof Cluster) || connection.options.enableOfflineQueue !== false) return;

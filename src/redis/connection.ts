@@ -28,8 +28,9 @@ export { isLasting, type RedisTrouble } from './diagnosis.ts';
 export type { Connection, RedisTarget } from './target.ts';
 
 /**
- * Redis did not answer, or says that it cannot work now (`OOM`, `READONLY`). The last command may or may not have been carried out;
- * since notifications have ids, it is safe to send it again. Or Redis cannot be used as it is configured: `trouble` says which.
+ * Redis did not answer, or says that it cannot work now (`OOM`, `READONLY`). The last command may or may not have been carried
+ * out; since notifications have ids, it is safe to send it again. Or Redis cannot be used as it is configured. `trouble` says
+ * which.
  */
 export class RedisAwayError extends Error {
   /** To recognise it without the class, such as across two copies of the package. */
@@ -67,15 +68,16 @@ function textOf(trouble: RedisTrouble, where: string, cause: unknown): string {
 }
 
 /**
- * If a connection gives no answer for this long, it is closed. Otherwise, if the server's machine disappears, TCP would keep the
- * commands waiting for a quarter of an hour. It must be longer than BullMQ's longest blocking command, 10 s plus a second.
+ * If a connection gives no answer for this long, it is closed. Otherwise, if the server's machine disappears, TCP would keep
+ * the commands waiting for a quarter of an hour. It must be longer than BullMQ's longest blocking command, which takes 10 s
+ * plus a second.
  */
 const SILENCE_MS = 12_000;
 const CONNECT_TIMEOUT_MS = 5_000;
-/** While Redis loads its data, it is asked again after this. */
+/** While Redis loads its data, the next look comes after this. */
 const LOADING_LOOK_MS = 500;
 
-/** A connection that never gives up: during an outage commands wait, in order, until Redis is back. The caller closes it. */
+/** A connection that never gives up: during an outage commands wait, in order, until Redis answers again. The caller closes it. */
 export function connectWorker(target: RedisTarget): Connection {
   const connection = openConnection(target, {
     maxRetriesPerRequest: null, // BullMQ requires null
@@ -87,9 +89,9 @@ export function connectWorker(target: RedisTarget): Connection {
   });
 
   /**
-   * For READONLY after a failover. A refused script has written nothing, so it is sent again to the new master (2). Another command
-   * may be a part of a transaction, which fails as a whole, so it is not sent again (1). A resend is reported nowhere else, so the
-   * error is emitted here.
+   * For READONLY after a failover. A refused script has written nothing, so ioredis sends it again to the new master (2).
+   * Another command may be a part of a transaction, which fails as a whole, so it is not sent again (1). ioredis reports a
+   * resend nowhere, so the error is emitted here.
    */
   function reconnectOnError(error: Error): 2 | 1 | false {
     if (!isReadOnly(error)) return false;
@@ -100,8 +102,9 @@ export function connectWorker(target: RedisTarget): Connection {
 }
 
 /**
- * A connection for the limiter: a command that cannot be sent now fails now. An ask from an outage must not be admitted after it,
- * when its caller has given up. Commands have no timeout of their own, because the limiter has one for each ask.
+ * A connection for the limiter: a command that cannot be sent now fails now. An ask that was made during an outage must not be
+ * admitted after the outage, when its caller has given up. Commands have no timeout of their own, because the limiter has one
+ * for each ask.
  */
 export function connectLimiter(target: RedisTarget, connectTimeoutMs: number): Connection {
   return openConnection(target, { ...failFast(target, connectTimeoutMs), commandTimeout: undefined });
@@ -137,7 +140,7 @@ export async function readClock(connection: Connection): Promise<number> {
 
 const NOT_WHOLE = 'no node answers, or one still loads its data, or not every slot has a master';
 
-/** Resolves once commands can be sent; rejects with RedisAwayError, never later than `timeoutMs`. */
+/** Resolves once commands can be sent; rejects with RedisAwayError after at most `timeoutMs`. */
 export async function whenReady(connection: Connection, timeoutMs: number): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   if (!isReady(connection)) await becomeReady(connection, timeoutMs);
@@ -148,7 +151,7 @@ async function becomeReady(connection: Connection, timeoutMs: number): Promise<v
   try {
     await within(nextState(connection), timeoutMs, () => {
       const within = `within ${Math.round(timeoutMs)} ms`;
-      // ioredis connects again and again while a slot has no master, and says nothing.
+      // While a hash slot has no master, ioredis connects again and again, and reports nothing.
       throw new Error(
         connection.isCluster ? `the cluster was not ready ${within}: ${NOT_WHOLE}` : `no answer ${within}`,
       );
@@ -158,13 +161,16 @@ async function becomeReady(connection: Connection, timeoutMs: number): Promise<v
   }
 }
 
-/** One wait for all callers of a connection: a web server may have hundreds of requests during an outage. */
+/** All callers of a connection share one wait: during an outage a web server may have hundreds of requests. */
 const waits = new WeakMap<Connection, Promise<unknown>>();
 
-/** If there is no connection after this, a look at the port may show why: Redis says nothing to a client that speaks TLS. */
+/**
+ * If there is no connection after this, a look at the port may show why: a plain Redis does not answer a client that speaks
+ * TLS.
+ */
 const LOOK_AFTER_MS = 250;
 
-/** Resolves when the connection becomes ready; rejects when a try to connect fails, or it is closed for good. */
+/** Resolves when the connection becomes ready. Rejects when a try to connect fails, or when the connection is closed for good. */
 function nextState(connection: Connection): Promise<unknown> {
   const known = waits.get(connection);
   if (known !== undefined) return known;
@@ -199,13 +205,16 @@ function isUnclear(error: unknown): boolean {
   return trouble === 'not-redis' || trouble === 'tls';
 }
 
-/** What a failed try to connect means, after a look at the port where the error does not say it. Never rejects. */
+/** What a failed try to connect means. If the error does not say it, the port is looked at. Never rejects. */
 export async function explainedLoss(connection: Connection, error: unknown): Promise<RedisAwayError> {
   const found = isUnclear(error) ? await lookAt(placesOf(connection), error) : undefined;
   return new RedisAwayError(addressOf(connection), found ?? error);
 }
 
-/** RedisAwayError if the connection was lost or silent, or Redis cannot work now or refuses this client; else the error itself. */
+/**
+ * RedisAwayError if the connection was lost or gave no answer, or if Redis cannot work now or refuses this client; else the
+ * error itself.
+ */
 export function explained(connection: Connection, error: unknown): unknown {
   if (error instanceof RedisAwayError) return error;
   const cause = causeOf(error);
@@ -215,14 +224,17 @@ export function explained(connection: Connection, error: unknown): unknown {
 }
 
 /**
- * A transaction on a slot that is moved: its commands got different answers, so that ioredis follows none. Redis carried out none of
- * them (EXECABORT).
+ * Whether a transaction met a hash slot that is being moved: its commands got different answers, so ioredis follows none. Redis
+ * carried out none of them (EXECABORT).
  */
 function isRedirect(cause: unknown): boolean {
   return cause instanceof Error && /^(ASK|MOVED) \d/.test(cause.message);
 }
 
-/** The server has become a replica. Redis 6 wraps a script's error in another one, so it is looked for anywhere. */
+/**
+ * Whether the server has become a replica. Redis 6 wraps a script's error in another one, so the word may be anywhere in the
+ * message.
+ */
 function isReadOnly(error: Error): boolean {
   return /\bREADONLY\b/.test(error.message);
 }

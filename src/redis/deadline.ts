@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { InputError } from '../domain/faults.ts';
 import { newerFormatOf } from '../domain/format.ts';
 
-/** The limiter did not answer in time: neither yes nor no. Ask again later under the same id, which takes no second slot. */
+/** The limiter did not answer in time: neither yes nor no. Ask again later under the same id: one id never gets a second slot. */
 export class LimiterUnavailableError extends Error {
   /** To recognise it without the class, such as across two copies of the package. */
   override readonly name = 'LimiterUnavailableError';
@@ -14,8 +14,8 @@ interface Waiting {
 }
 
 /**
- * Resolves like `answer`, or rejects with LimiterUnavailableError after the deadline; with NewerFormatError if a newer version wrote
- * what the ask is about. Any other error about the ask itself stays as it is.
+ * Resolves as `answer` does, or rejects with LimiterUnavailableError after the deadline. Rejects with NewerFormatError if a
+ * newer version wrote what the ask is about. Any other error about the ask itself stays as it is.
  */
 export type Deadline = <T>(answer: Promise<T>) => Promise<T>;
 
@@ -23,7 +23,7 @@ export type Deadline = <T>(answer: Promise<T>) => Promise<T>;
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /**
- * One timer serves all calls, since all have the same timeout; there is none while no call waits. Throws InputError if
+ * One timer serves all calls, since all have the same timeout; while no call waits there is no timer. Throws InputError if
  * `timeoutMs` is not usable.
  */
 export function createDeadline(timeoutMs: number): Deadline {
@@ -34,7 +34,7 @@ export function createDeadline(timeoutMs: number): Deadline {
   const waiting = new Set<Waiting>();
   let timer: NodeJS.Timeout | undefined;
 
-  /** If this process was stalled, answers may already lie in the socket: `setImmediate` lets them be read first. */
+  /** If this process was stalled, answers may already be in the socket: `setImmediate` lets them be read first. */
   function look(): void {
     setImmediate(giveUpOverdue, performance.now());
   }
@@ -87,21 +87,22 @@ export function createDeadline(timeoutMs: number): Deadline {
 
 /**
  * Codes of Redis's errors that are about Redis itself: the same command may succeed later
- * (redis.io/docs/latest/develop/reference/protocol-spec). They are looked for anywhere in the message, because Redis 6 wraps
- * the error of a script in another one. "max number of clients" reaches the commands that waited for a new connection.
+ * (redis.io/docs/latest/develop/reference/protocol-spec). A code may be anywhere in the message, because Redis 6 wraps the
+ * error of a script in another one. "max number of clients" is the error of commands that waited for a new connection.
  */
 const NOT_NOW =
   /\b(OOM|READONLY|LOADING|MISCONF|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|NOREPLICAS|max number of clients)\b/;
 
-/** Redis's word for why it cannot now: `OOM` if its memory is full. Undefined if the text has none. */
+/** Redis's word for why it cannot work now: `OOM` if its memory is full. Undefined if the text contains none. */
 export function notNowWord(text: string): string | undefined {
   return NOT_NOW.exec(text)?.[0];
 }
 
 /**
- * A slot of a cluster is on its way from one master to another, so some of its keys are here and some are there. ioredis tries 16
- * times, which takes a second or two, and then gives up with a text of its own. The other text is Redis's for a script that needs a
- * key which it did not name: all of BullMQ's scripts and ours look before they write.
+ * A hash slot of a cluster moves from one master to another, so some of its keys are on each of them. ioredis tries 16 times,
+ * which takes a second or two, and then gives up with the first of these texts. The second is Redis's for a script that needs a
+ * key which the call did not name. It has written nothing then: all scripts of BullMQ and of this project look before they
+ * write.
  */
 const SLOT_MOVES = /^Too many Cluster redirections\b|\baccess a non local key in a cluster node\b/;
 
@@ -111,8 +112,8 @@ export function isUnknownScript(error: unknown): boolean {
 }
 
 /**
- * True if Redis is out of memory or clients, read-only, loading, or in a failover, if it forgets its scripts, or if the slot is moved
- * just now. Nothing was written then.
+ * True if Redis is out of memory or clients, read-only, loading, or in a failover, if it has forgotten its scripts, or if the
+ * hash slot is being moved. Nothing was written then.
  */
 export function isNotNow(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
@@ -121,20 +122,20 @@ export function isNotNow(error: unknown): boolean {
 }
 
 /**
- * Redis's words for a command or a key that the user has no right to. Of a command inside a script version 7.0 says it without the
+ * Redis's words if the user has no right to a command or a key. For a command inside a script, version 7.0 says it without the
  * code, and later versions as an `ACL failure`.
  */
 const FORBIDDEN = /\bNOPERM\b|The user executing the script can't|\bACL failure in script\b/;
 
-/** The text of an error that says that Redis forbids this user a command or a key. */
+/** Whether the text of an error says that Redis forbids this user a command or a key. */
 export function isForbidden(text: string): boolean {
   return FORBIDDEN.test(text);
 }
 
-/** Redis refuses the client. An operator can correct that; then the same ask is answered, so it counts as an outage. */
+/** Redis refuses the client. It counts as an outage, since an operator can correct that, and then the same ask is answered. */
 const REFUSES_CLIENT = /\b(NOAUTH|WRONGPASS)\b/;
 
-/** An error about this one ask, such as a key of the wrong type. That is an answer, and no outage. */
+/** Whether the error is about this one ask, such as a key of the wrong type. Such an error is an answer, and not an outage. */
 function isRefusal(cause: unknown): cause is Error {
   const isReply = cause instanceof Error && cause.name === 'ReplyError';
   return isReply && !isNotNow(cause) && !REFUSES_CLIENT.test(cause.message) && !isForbidden(cause.message);
@@ -143,8 +144,8 @@ function isRefusal(cause: unknown): cause is Error {
 const AGAIN_MS = 250;
 
 /**
- * Calls `work` again, four times a second, as long as Redis says that it cannot now. Rejects with the last error after `forMs`, and
- * with the signal's reason as soon as it aborts, whatever `work` waits for.
+ * Calls `work` again, four times a second, as long as Redis says that it cannot work now. Rejects with the last error after
+ * `forMs`, and with the signal's reason as soon as the signal aborts, whatever `work` waits for.
  */
 export async function insist<T>(work: () => Promise<T>, forMs: number, signal?: AbortSignal): Promise<T> {
   const deadline = performance.now() + forMs;

@@ -19,7 +19,7 @@ import { formatEndpoint, type Endpoint } from './target.ts';
  */
 export type RedisTrouble = 'away' | 'not-now' | 'credentials' | 'permission' | 'not-redis' | 'tls';
 
-/** Whether waiting does not help: an operator has to correct something. */
+/** Whether waiting does not help, because an operator has to correct something. */
 export function isLasting(trouble: RedisTrouble): boolean {
   return trouble !== 'away' && trouble !== 'not-now';
 }
@@ -35,7 +35,7 @@ export class WrongServerError extends Error {
   }
 }
 
-/** Redis's words for a client that it does not let in, and ioredis's for a Sentinel's refusal (`invalid password`). */
+/** Redis's words if it refuses a client, and ioredis's words if a Sentinel does (`invalid password`). */
 const REFUSES: readonly (readonly [pattern: RegExp, reason: string])[] = [
   [/\bWRONGPASS\b|\binvalid password\b/, 'WRONGPASS: the user or the password is wrong'],
   [/\bNOAUTH\b/, 'NOAUTH: it asks for a password, and was given none'],
@@ -48,7 +48,7 @@ export function refusalReason(error: unknown): string | undefined {
   return REFUSES.find(([pattern]) => pattern.test(messages))?.[1];
 }
 
-/** What Redis forbids the user, in words for an operator; undefined if that is not what the error says. */
+/** What Redis forbids the user, in words for an operator; undefined if the error says something else. */
 export function forbiddenReason(error: unknown): string | undefined {
   const text = messagesOf(error).find(isForbidden);
   if (text === undefined) return undefined;
@@ -58,13 +58,13 @@ export function forbiddenReason(error: unknown): string | undefined {
   return 'NOPERM: the user may not run a command of a script';
 }
 
-/** OpenSSL's words for a server that does not speak TLS; Node has the codes of a certificate that is not trusted. */
+/** OpenSSL's words if the server does not speak TLS; Node's codes for a certificate that is not trusted. */
 const NO_TLS =
   /wrong version number|packet length too long|record layer failure|ERR_SSL_(?:WRONG_VERSION|PACKET_LENGTH)/i;
 const UNTRUSTED =
   /\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|UNABLE_TO_\w+|CERT_\w+|ERR_TLS_CERT_ALTNAME_INVALID)\b/;
 
-/** What an error says by itself. */
+/** What kind of trouble an error shows, without a look at the port. */
 export function troubleOf(error: unknown): RedisTrouble {
   if (error instanceof WrongServerError) return error.trouble;
   if (refusalReason(error) !== undefined) return 'credentials';
@@ -75,20 +75,21 @@ export function troubleOf(error: unknown): RedisTrouble {
   return NO_TLS.test(messages) || UNTRUSTED.test(messages) ? 'tls' : 'away';
 }
 
-/*
- * What ioredis does not promise to keep: the texts of its errors, which have no class or code, and the fields that it attaches.
- */
+/* What ioredis may change at any time: the texts of its errors, which have no class or code, and the fields that it attaches. */
 
-/** ioredis's words for an answer that does not begin as one of Redis. */
+/** ioredis's words for an answer that does not begin as an answer of Redis does. */
 const UNREADABLE = /\bUnknown RESP type/;
 
-/** No answer in time, or a socket that is closed while the status is `ready`: that of one node, while the cluster's is. */
+/**
+ * Whether there was no answer in time, or the socket closed while the status was `ready`: the socket of one node, the status of
+ * the cluster.
+ */
 export function wasNotCarried(cause: unknown): boolean {
   if (!(cause instanceof Error)) return false;
   return NO_ANSWER.has(cause.message) || cause.message.startsWith("Stream isn't writeable");
 }
 
-/** The last one is of a pipeline that was answered in part. */
+/** The last text is for a pipeline that was answered in part. */
 const NO_ANSWER = new Set(['Command timed out', 'Connection is closed.', 'Command aborted due to connection close']);
 
 /** If a transaction failed, the error of the command that made it fail. */
@@ -97,7 +98,7 @@ export function causeOf(error: unknown): unknown {
   return first ?? error;
 }
 
-/** An error and what a client of a cluster keeps beside it: what its last node said. */
+/** The messages of an error, and of the error that a cluster's client keeps beside it: what the last node said. */
 function messagesOf(error: unknown): string[] {
   const errors = error instanceof AggregateError ? error.errors : [error];
   return errors.flatMap((each: unknown) => {
@@ -114,7 +115,10 @@ export function isScript(error: Error): boolean {
   return command?.name === 'evalsha' || command?.name === 'eval';
 }
 
-/** ioredis attaches the command to its errors, with passwords, tokens and whole notifications, and a log would print them. */
+/**
+ * An error without the command that ioredis attaches: it contains passwords, tokens and whole notifications, and a log would
+ * print them.
+ */
 export function withoutCommand(error: unknown, seen = new Set<unknown>()): unknown {
   if (!(error instanceof Error) || seen.has(error)) return error; // `seen`: all commands of a transaction may share one error
   seen.add(error);
@@ -133,18 +137,18 @@ export function reasonOf(cause: unknown): string {
   return cause.message;
 }
 
-/** How long a look may take in all. */
+/** How long a look may take in all, in milliseconds. */
 const LOOK_MS = 1_000;
 /** How much of an answer is read, and shown. */
 const MOST_BYTES = 512;
 const MOST_SHOWN = 60;
 
-/** What the first bytes of the answer are, where they are understood. */
+/** What the first bytes of the answer show, if they are understood. */
 type Answer = 'redis' | 'tls' | 'nothing' | { readonly text: string };
 
 /**
- * Looks what kind of server is there, since the client only says that it does not understand it. Sends a PING and no credentials.
- * Undefined if it may be a Redis that the URL fits. Never rejects.
+ * Finds out what kind of server is there, since the client only says that it does not understand it. Sends a PING and no
+ * credentials. Undefined if it may be a Redis that the URL fits. Never rejects.
  */
 export async function lookAt(places: readonly Endpoint[], error: unknown): Promise<WrongServerError | undefined> {
   const [place] = places;
@@ -157,7 +161,7 @@ async function look(place: Endpoint, error: unknown): Promise<WrongServerError |
     .map((message) => UNTRUSTED.exec(message)?.[1])
     .find((code) => code !== undefined);
   const answer = told === undefined ? await answerOf(place) : 'tls';
-  // A client of a cluster does not tell why it could not connect to a node.
+  // The client of a cluster does not report why it could not connect to a node.
   const isSilent = place.isTls && (answer === 'tls' || answer === 'nothing');
   const untrusted = told ?? (isSilent ? await certificateFault(place) : undefined);
   if (untrusted !== undefined) {
@@ -200,7 +204,7 @@ const TLS_ALERT = 0x15;
 const TLS_HANDSHAKE = 0x16;
 
 async function speaksTls({ host, port }: Endpoint): Promise<boolean> {
-  // Nothing is sent over it: who the server is does not matter here.
+  // Nothing is sent over this connection, so it does not matter who the server is.
   const socket = connectTls({ host, port, rejectUnauthorized: false });
   return (await bounded(socket, () => once(socket, 'secureConnect'))) !== undefined;
 }

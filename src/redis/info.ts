@@ -2,23 +2,23 @@ import { Cluster, type Redis } from 'ioredis';
 import { isNotNow } from './deadline.ts';
 import { addressOf, type Connection } from './target.ts';
 
-/** What a server of Redis says of itself (INFO). */
+/** What a Redis server says about itself (INFO). */
 export interface RedisInfo {
-  /** Of a cluster: which of its servers, `10.0.0.7:6379`. */
+  /** In a cluster: which of its servers this is, `10.0.0.7:6379`. */
   readonly node?: string;
   readonly usedBytes: number;
-  /** 0: no bound. */
+  /** `maxmemory`; 0: no bound. */
   readonly maxBytes: number;
-  /** Of all clients. */
+  /** How many clients are connected, all together. */
   readonly clients: number;
-  /** Since the server's start. */
+  /** How many keys it has evicted since it started. */
   readonly evictedKeys: number;
-  /** `maxmemory-policy` is another one than `noeviction`. False if the server does not say it. */
+  /** `maxmemory-policy` is not `noeviction`. False if the server does not say its policy. */
   readonly mayEvict: boolean;
   readonly commands: number;
 }
 
-/** In a cluster of each master that answers. Rejects where the only server does not. */
+/** In a cluster, the answer of each master that answers. Rejects if a single server does not answer. */
 export async function readInfo(connection: Connection): Promise<RedisInfo[]> {
   if (!(connection instanceof Cluster)) return [await infoOf(connection)];
   const found = await Promise.allSettled(
@@ -27,7 +27,7 @@ export async function readInfo(connection: Connection): Promise<RedisInfo[]> {
   return found.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
 }
 
-/** One command for each section: Redis 6 takes no list of them. */
+/** One command for each section, because Redis 6 takes only one section in a command. */
 async function infoOf(redis: Redis): Promise<RedisInfo> {
   const sections = await Promise.all(['memory', 'clients', 'stats'].map((section) => redis.info(section)));
   const info = parseInfo(sections.join('\n'));
@@ -51,8 +51,9 @@ export function parseInfo(text: string): Info {
 }
 
 /**
- * Redis's words where it takes no writes, such as `OOM command not allowed …`; undefined if it takes them, or does not say.
- * `keys`: one for each place to ask about. They must not exist: `XX` changes only a key that does, so nothing is written.
+ * Redis's words if it takes no writes, such as `OOM command not allowed …`; undefined if it takes them, or does not say.
+ * `keys`: one key on each server to ask. They must not exist: with `XX` only a key that exists is changed, so nothing is
+ * written.
  */
 export async function readWriteRefusal(connection: Connection, keys: readonly string[]): Promise<string | undefined> {
   const answers = await Promise.allSettled(keys.map((key) => connection.set(key, '', 'XX')));

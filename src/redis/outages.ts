@@ -7,24 +7,27 @@ export interface Outage {
   /** The address, without user and password. */
   readonly redis: string;
   readonly trouble: RedisTrouble;
-  /** The error as the client tells it. */
+  /** The error in the client's words. */
   readonly reason: string;
-  /** The same in words for an operator. */
+  /** The error in words for an operator. */
   readonly message: string;
-  /** How often it occurred since it was told last. */
+  /** How often it occurred since it was last reported. */
   readonly repeats: number;
 }
 
 export interface OutageWatch {
-  /** Whether to tell a trouble now, and how often it occurred meanwhile (observe/log.ts): Redis that is away makes it many times a second. */
+  /**
+   * Whether to report a trouble now, and how often it occurred meanwhile (observe/log.ts): during an outage it may occur many
+   * times a second.
+   */
   readonly sparing: (reason: string) => number | undefined;
-  /** Tells it. False if it leaves that to others. */
+  /** Reports an outage. False if it leaves the report to others. */
   readonly lost: (outage: Outage) => boolean;
-  /** All connections that were lost are back. Called only if `lost` told something. */
+  /** Reports that all lost connections are back. Called only if `lost` reported something. */
   readonly back: (found: { readonly redis: string; readonly awayMs: number }) => void;
 }
 
-/** Follows connections of one program, from now on. */
+/** Watches these connections of one program, from now on. */
 export function watchOutages(connections: readonly Connection[], { sparing, lost, back }: OutageWatch): void {
   const gone = new Set<Connection>();
   let isTold = false;

@@ -3,31 +3,31 @@ import { Cluster, Command, type Redis } from 'ioredis';
 import type { Connection } from './target.ts';
 
 /**
- * It is not known that enough replicas have a write: a failover may forget it. What was written is still there now. Write it again
- * later, under the same id.
+ * It is not known whether enough replicas have a write: after a failover it may be missing. For now, what was written is still
+ * there. Write it again later, under the same id.
  */
 export class ReplicasMissingError extends Error {
   override readonly name = 'ReplicasMissingError';
 }
 
 export interface ReplicaWaitOptions {
-  /** So many replicas must have the write. */
+  /** How many replicas must have the write. */
   readonly count: number;
-  /** For so long it is waited for them, in milliseconds. Shorter than the connection's `socketTimeout`. */
+  /** How long to wait for the replicas, in milliseconds. Must be shorter than the connection's `socketTimeout`. */
   readonly timeoutMs: number;
 }
 
 /**
- * Resolves when enough replicas have what was written since this was made; otherwise rejects with ReplicasMissingError after
- * `timeoutMs` twice at most.
+ * Resolves when enough replicas have everything that was written since this function was made; otherwise rejects with
+ * ReplicasMissingError, after at most twice `timeoutMs`.
  */
 export type Confirm = () => Promise<void>;
 
 /**
- * Call it before a write, with one of its keys, and the result after it.
+ * Call it before a write, with one of the write's keys, and call its result after the write.
  *
- * Redis's WAIT is about the writes of its own connection, so it is sent on the connection that carries the write. WAIT stops that
- * connection until the replicas answer, so only one is under way at a time: what is written meanwhile shares the next one.
+ * Redis's WAIT is about the writes of its own connection, so it is sent on the connection that carries the write. WAIT blocks
+ * that connection until the replicas answer, so only one WAIT is under way at a time: all writes meanwhile share the next one.
  */
 export type ReplicaWait = (key: string) => Confirm;
 
@@ -47,7 +47,7 @@ export function createReplicaWait(redis: Connection, options: ReplicaWaitOptions
     const before = linkTo(slot);
     const connected = before?.connected();
     return async () => {
-      // Where a cluster sent the write to another node (MOVED), or the connection broke, WAIT would speak of other writes.
+      // If a cluster sent the write to another node (MOVED), or the connection broke, WAIT would be about other writes.
       const link = linkTo(slot);
       if (link === undefined || link !== before) throw new ReplicasMissingError(ELSEWHERE);
       const answer = await link.wait();
@@ -64,13 +64,13 @@ const ELSEWHERE = 'the connection was lost, or the keys moved to another node, b
 
 interface Answer {
   readonly replicas: number;
-  /** The connection that WAIT was sent on. */
+  /** The connection on which WAIT was sent, by the number that `Link.connected` gives. */
   readonly connected: number;
 }
 
 /** A connection to one node. */
 interface Link {
-  /** Another number after each loss of the connection. */
+  /** A number that changes with each loss of the connection. */
   connected(): number;
   wait(): Promise<Answer>;
 }
@@ -83,7 +83,7 @@ function createLink(node: Redis, { count, timeoutMs }: ReplicaWaitOptions): Link
 
   async function waitAfter(before: Promise<unknown>): Promise<Answer> {
     await before;
-    await turnEnds(); // the answers that came together share one WAIT
+    await turnEnds(); // writes whose answers came together share one WAIT
     next = undefined;
     const connected = losses;
     try {
@@ -109,7 +109,7 @@ function slotOf(key: string): number {
   return new Command('exists', [key]).getSlot();
 }
 
-/** The connection that carries a write to this slot; of a cluster, as far as the client knows its slots. */
+/** The connection that carries a write to this hash slot; in a cluster, as far as the client knows its hash slots. */
 function nodeOf(redis: Connection, slot: number): Redis | undefined {
   if (!(redis instanceof Cluster)) return redis;
   const place = redis.slots[slot]?.[0];

@@ -15,14 +15,14 @@ export interface ScriptRedis {
 export interface ScriptDefinition {
   /** The text of the script. */
   lua: string;
-  /** The first so many arguments are keys. */
+  /** How many of the first arguments are keys. */
   numberOfKeys: number;
 }
 
 /** Runs a script on its client: keys first, then arguments. */
 export type Call<Reply> = (...keysAndArgs: (string | number)[]) => Promise<Reply>;
 
-/** A script with what it includes; the path is relative to `from`, the URL of a module or a folder. */
+/** The text of a script, with the scripts that it includes; the path is relative to `from`, the URL of a module or a folder. */
 export function readScript(path: string, from: string | URL): string {
   const file = new URL(path, from);
   const text = readFileSync(file, 'utf8');
@@ -30,8 +30,8 @@ export function readScript(path: string, from: string | URL): string {
 }
 
 /**
- * Puts a script on the client as a command of this name. The number of keys is fixed with the definition. Throws InputError if
- * it is no client of ioredis.
+ * Defines a script on the client as a command of this name. The number of keys is fixed with the definition. Throws InputError
+ * if the client is not one of ioredis.
  */
 export function defineScript<Reply>(redis: ScriptRedis, name: string, lua: string, numberOfKeys: number): Call<Reply> {
   const client = redis as Partial<ScriptRedis> | null | undefined; // callers may be plain JavaScript
@@ -44,13 +44,16 @@ export function defineScript<Reply>(redis: ScriptRedis, name: string, lua: strin
   return (...keysAndArgs) => withText(() => command.call(redis, ...keysAndArgs));
 }
 
-/** Each of them is up to two commands: ioredis sends a script that Redis does not know a second time. */
+/**
+ * The most calls of one script. Each call is up to two commands, since ioredis sends a script that Redis does not know a second
+ * time.
+ */
 const MOST_CALLS = 10;
 
 /**
- * Calls a script again, at once, while Redis answers that it does not know it (after `SCRIPT FLUSH`, a restart or a failover). Nothing
- * was written then. ioredis alone sends each call a second time, and never a third time. Of several calls at once only one has the text
- * then, and if Redis forgets the scripts right after it, the others fail.
+ * Calls a script again, at once, while Redis answers that it does not know the script (after `SCRIPT FLUSH`, a restart or a
+ * failover): nothing was written then. ioredis by itself sends each call only a second time. If several calls are sent at once,
+ * only one of them then contains the script's text; if Redis forgets its scripts right after that one, the others fail.
  */
 export async function withText<Reply>(call: () => Promise<Reply>): Promise<Reply> {
   for (let calls = 1; ; calls += 1) {
@@ -68,7 +71,7 @@ export type QueueScript<Reply> = (
   args: readonly (string | number)[],
 ) => Promise<Reply>;
 
-/** The script in this file, made known to each connection once. */
+/** The script in this file. It is made known to each connection once. */
 export function defineQueueScript<Reply>(file: URL, numberOfKeys: number): QueueScript<Reply> {
   const lua = readScript('', file);
   const name = `pushpacer:${basename(fileURLToPath(file), '.lua')}`;

@@ -1,12 +1,12 @@
 import { defineScript, readScript, type ScriptRedis } from './scripts.ts';
 
-/** A stamp of ours in a Redis, by which a process notices that what was stored there is gone. */
+/** A stamp is a key of this project in a Redis, by which a process notices that data was lost there. */
 
 /**
  * What Redis has lost.
- * - `emptied`: all keys. They were deleted (`FLUSHALL`), it has come back without its data, or another Redis is in its place.
- * - `older`: it has come back with an older state, so that its last part is missing.
- * - `evicted`: it removed keys because it was full, and its `maxmemory-policy` lets it.
+ * - `emptied`: all keys. They were deleted (`FLUSHALL`), Redis came back without its data, or another Redis is in its place.
+ * - `older`: Redis came back with an older state, so that its latest data is missing.
+ * - `evicted`: Redis removed keys because it was full, as its `maxmemory-policy` allows.
  *
  * Instants are epoch milliseconds on Redis's clock.
  */
@@ -21,11 +21,11 @@ export type Loss =
       readonly since: number;
     };
 
-/** A server of Redis. */
+/** A Redis server. */
 interface Server {
-  /** It gets another one with each start. Empty if it does not say it. */
+  /** The server gets a new run id with each start. Empty if it does not say it. */
   readonly runId: string;
-  /** Whether the last look was at the same one, and it has not been started again. */
+  /** Whether the last look was at the same server, and the server has not been started again since. */
   readonly isSame: boolean;
 }
 
@@ -39,8 +39,8 @@ export interface StampLook {
 }
 
 /**
- * A state that is older by no more than this was lost with a failover, or with a machine under `appendfsync everysec`: two looks may be
- * missing although less than a second is.
+ * A state that is older by at most this many looks is not reported: a failover, or the crash of a machine under
+ * `appendfsync everysec`, loses as much. Two looks may be missing although less than a second is.
  */
 const TOLERATED_LOOKS = 2;
 

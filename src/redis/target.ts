@@ -26,7 +26,7 @@ class BatchingRedis extends Redis {
   }
 }
 
-/** Without `replyMapping`, which would change the shape of replies and so their types. */
+/** ioredis's options without `replyMapping`, which would change the shape of replies and so their types. */
 export type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>;
 
 /** A client of ioredis: connected to one Redis, to the master that the Sentinels name, or to a cluster. */
@@ -40,7 +40,7 @@ export interface RedisTarget {
    * a worker without `REDIS_URL`.
    */
   readonly redisUrl?: string | undefined;
-  /** True: the URLs are those of nodes of a Redis Cluster; the others are found by themselves. Default: false. */
+  /** True: the URLs are those of some nodes of a Redis Cluster; the client finds the other nodes itself. Default: false. */
   readonly cluster?: boolean | undefined;
   /** The URLs are those of Sentinels. User, password and database in the first URL are Redis's, not the Sentinels'. */
   readonly sentinel?: SentinelTarget | undefined;
@@ -94,7 +94,7 @@ export interface Endpoint {
   readonly isTls: boolean;
 }
 
-/** Where a cluster that has lost all its nodes was opened. */
+/** The nodes with which a cluster was opened, for a cluster that has lost all its nodes. */
 const STARTUP_NODES = new WeakMap<Connection, readonly Endpoint[]>();
 
 /** `one:6379` */
@@ -102,7 +102,7 @@ export function formatEndpoint({ host, port }: Endpoint): string {
   return `${host}:${port}`;
 }
 
-/** The places that a client connects to first; those of Sentinels are the Sentinels'. None for a Unix socket. */
+/** The places to which a client connects first; with Sentinels, the Sentinels. None for a Unix socket. */
 export function placesOf(connection: Connection): readonly Endpoint[] {
   const { isCluster, options } = connection as Partial<Redis>; // a caller's own client may be of another copy of ioredis
   if (isCluster !== false || options === undefined) return STARTUP_NODES.get(connection) ?? [];
@@ -153,7 +153,8 @@ export function targetFaults(target: RedisTarget): Fault[] {
 }
 
 function connectCluster(redisUrl: string, options: ConnectionOptions): Cluster {
-  // The cluster gives the addresses of further nodes without credentials, so those of the first URL are used for all.
+  // The cluster gives the addresses of further nodes without credentials, so the credentials of the first URL are used for all
+  // nodes.
   const shared = sharedBy(redisUrl);
   const cluster = new Cluster(nodesOf(redisUrl, REDIS_PORT), {
     redisOptions: { ...options, ...shared },
@@ -188,7 +189,7 @@ function nodesOf(redisUrl: string, defaultPort: number): { host: string; port: n
   }));
 }
 
-/** Credentials and TLS, which the first URL sets for all nodes. */
+/** The credentials and TLS of the first URL, which are used for all nodes. */
 function sharedBy(redisUrl: string): Pick<ConnectionOptions, 'username' | 'password' | 'tls'> {
   const [first] = urlsOf(redisUrl);
   return {
@@ -210,13 +211,13 @@ function urlsOf(redisUrl: string): URL[] {
 export const DEFAULT_REDIS_URL = 'redis://127.0.0.1:6379';
 export const REDIS_URLS_FORMAT = 'redis:// or rediss:// URLs, comma-separated';
 
-/** `"redis://one, redis://two"` → both URLs; `undefined` if one of them is none. */
+/** `"redis://one, redis://two"` → both URLs; `undefined` if one of them is no Redis URL. */
 export function parseRedisUrls(text: string): string[] | undefined {
   const urls = text.split(',').map((url) => url.trim());
   return urls.every((url) => /^rediss?:\/\//.test(url) && hasReadableUser(url)) ? urls : undefined;
 }
 
-/** False too for a password with a `%` that is not percent-encoded. */
+/** Whether user and password can be decoded. False for a password with a `%` that is not percent-encoded. */
 function hasReadableUser(url: string): boolean {
   if (!URL.canParse(url)) return false;
   const { username, password } = new URL(url);
@@ -229,8 +230,8 @@ function hasReadableUser(url: string): boolean {
 }
 
 /**
- * A worker's `QUEUE_PREFIX` and a producer's `prefix`. The braces (hash tag) put all keys of a queue and of its dead letters into one
- * hash slot of a Redis Cluster.
+ * A worker's `QUEUE_PREFIX` and a producer's `prefix`. The braces (a hash tag) put all keys of a queue and of its dead letters
+ * into one hash slot of a Redis Cluster.
  */
 export const DEFAULT_PREFIX = '{pushpacer}';
 export const PREFIX_PATTERN = /^[^\s:]{1,64}$/;

@@ -30,7 +30,7 @@ export function createCommand(name: string, description: string): Command {
 
 const collecting = new AsyncLocalStorage<(command: Command) => void>();
 
-/** The command that a module's `main` would run: its flags, arguments and subcommands. Nothing is run. */
+/** The command that a module's `main` would run: its flags, arguments and subcommands. The command itself does not run. */
 export async function definitionOf(main: (argv: readonly string[]) => Promise<void>): Promise<Command> {
   let definition: Command | undefined;
   await collecting.run(
@@ -75,7 +75,7 @@ function describe(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
-/** One line on standard error about what is probably a mistake. The command goes on. */
+/** Prints one line on standard error about what is probably a mistake. The command goes on. */
 export function warn(message: string): void {
   process.stderr.write(`${yellow('warning:')} ${message}\n`);
 }
@@ -87,17 +87,17 @@ export function callOf(name: string, env: Readonly<Record<string, string | undef
   return command === 'exec' ? `npx pushpacer ${name}` : `pushpacer ${name}`;
 }
 
-/** The last line of a command under `--json`. */
+/** Prints the result as the last line of a command under `--json`. */
 export function printJson(result: unknown): void {
   process.stdout.write(`${JSON.stringify(result)}\n`);
 }
 
-// The help of every command fits the terminal, and no line breaks inside a word.
+// The code below makes the help of every command fit the terminal, without a line break inside a word.
 
-/** Longer lines are hard to read. */
+/** The widest help, since longer lines are hard to read. */
 const WIDEST = 120;
 const WITHOUT_TERMINAL = 80;
-/** With less room than this beside its term, a description goes below it. */
+/** If a description has less room than this beside its term, it stands below the term. */
 const LEAST_ROOM = 32;
 const INDENT = '  ';
 const BELOW = '      ';
@@ -106,7 +106,7 @@ function helpWidth(): number {
   return Math.min(columnsOf() ?? WITHOUT_TERMINAL, WIDEST);
 }
 
-/** A term with its description: beside it, `termWidth` columns after its beginning, or below it. */
+/** A term with its description: beside the term, `termWidth` columns after its beginning, or below it. */
 export function helpItem(term: string, description: string, termWidth: number, width = helpWidth()): string {
   if (description === '') return `${INDENT}${term}`;
   const before = termWidth + 2 * INDENT.length;
@@ -119,7 +119,7 @@ export function helpItem(term: string, description: string, termWidth: number, w
   );
 }
 
-/** A command whose help, and the text behind its options, fits the terminal. */
+/** A command whose help, with the text behind its options, fits the terminal. */
 class LaidOutCommand extends Command {
   constructor(name: string) {
     super(name);
@@ -137,7 +137,7 @@ class LaidOutCommand extends Command {
   }
 }
 
-/** Lines of one paragraph are joined and wrapped again. An empty line ends a paragraph; a line that begins with a space stays. */
+/** Joins the lines of one paragraph and wraps them again. An empty line ends a paragraph; a line that begins with a space stays. */
 function paragraphs(text: string, width: number): string[] {
   const blocks: string[] = [];
   let isOpen = false;
@@ -154,16 +154,16 @@ function paragraphs(text: string, width: number): string[] {
 interface KeptFlags {
   /** How to write the command instead: `npm run enqueue -- --recipient teacher-42`. */
   readonly instead: string;
-  /** Whether one of them cannot have been meant for npm: the command must not run without it. */
+  /** Whether one of these flags cannot have been meant for npm: then the command must not run without it. */
   readonly isCertain: boolean;
 }
 
-/** npm has flags of these names too, and a user may have set them in .npmrc. */
+/** Flags that npm has under the same names; a user may have set them in .npmrc. */
 const NPMS_OWN = ['json', 'all', 'yes'];
 
 /**
- * `npm run enqueue --recipient x` calls the command without the flag: npm keeps it, and sets the variable `npm_config_recipient`.
- * Undefined if npm did not start the command, or kept no flag of it.
+ * The flags that npm took: `npm run enqueue --recipient x` calls the command without the flag, since npm takes it and sets the
+ * variable `npm_config_recipient`. Undefined if npm did not start the command, or took none of its flags.
  */
 function keptByNpm(command: Command, argv: readonly string[], env: Environment): KeptFlags | undefined {
   if (env['npm_lifecycle_event'] !== command.name()) return undefined;
@@ -179,7 +179,7 @@ function keptByNpm(command: Command, argv: readonly string[], env: Environment):
   };
 }
 
-/** Those of the command and of its subcommands, each name once. */
+/** The options of the command and of its subcommands, each name once. */
 function optionsOf(command: Command): Option[] {
   const all = [command, ...command.commands].flatMap(({ options }) => options);
   return [...new Map(all.map((option) => [option.name(), option])).values()];
@@ -189,7 +189,7 @@ function variableOf(option: Option): string {
   return `npm_config_${option.name().replaceAll('-', '_')}`;
 }
 
-/** npm sets a variable of its own to nothing or `false` where the flag was not given. */
+/** Whether npm took the flag: if a flag of npm's own was not given, npm sets its variable to nothing or `false`. */
 function isSet(value: string | undefined): boolean {
   return value !== undefined && value !== '' && value !== 'false';
 }
@@ -202,7 +202,7 @@ function takesValue({ required, optional }: Option): boolean {
   return required || optional;
 }
 
-/** `--recipient teacher-42`; where npm does not say the value, what belongs there: `--recipient <id>`. */
+/** A flag as a user writes it: `--recipient teacher-42`; if npm does not report the value, `--recipient <id>`. */
 function written(option: Option, value: string, loose: string | undefined): string {
   const flag = option.long ?? '';
   if (!takesValue(option)) return flag;
@@ -212,14 +212,14 @@ function written(option: Option, value: string, loose: string | undefined): stri
 
 const dateTime = z.iso.datetime({ offset: true });
 
-/** `2026-11-21T14:00:00Z`, `1795269600000` → epoch milliseconds; undefined where the text is neither. */
+/** `2026-11-21T14:00:00Z`, `1795269600000` → epoch milliseconds; undefined if the text is neither. */
 export function parseInstant(text: string): number | undefined {
   if (/^\d{12,14}$/.test(text)) return Number(text);
   const checked = dateTime.safeParse(text.toUpperCase());
   return checked.success ? Date.parse(checked.data) : undefined;
 }
 
-/** A flag's parser: a whole number from `least` to `most`. */
+/** The parser of a flag that takes a whole number from `least` to `most`. */
 export function integer(flag: string, least: number, most: number): (text: string) => number {
   return (text) => {
     const value = /^\d{1,10}$/.test(text) ? Number(text) : NaN;

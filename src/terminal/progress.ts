@@ -1,28 +1,28 @@
 import { createInterface } from 'node:readline/promises';
 import { columnsOf, cut, widthOf } from './text.ts';
 
-/** A progress bar: one line on standard error, erased at the end. Nothing is drawn if that is not a terminal. */
+/** A progress bar: one line on standard error, erased at the end. Nothing is drawn if standard error is not a terminal. */
 export interface Progress {
   /** Moves the bar to `done`, and changes the total if one is given. */
   update(done: number, total?: number): void;
-  /** One line, above the bar. */
+  /** Writes one line above the bar. */
   say(line: string): void;
   stop(): void;
 }
 
 export interface ProgressOptions {
-  /** Shows sizes, such as 1.2 MB. */
+  /** `bytes`: shows sizes, such as 1.2 MB. */
   readonly unit?: 'bytes';
   readonly stream?: NodeJS.WriteStream;
 }
 
-/** Work that ends sooner shows no bar. */
+/** Work that ends sooner than this shows no bar. */
 const DRAW_EVERY_MS = 100;
-/** The rate is that of this time, so that the time left is right also after the speed has changed. */
+/** The rate is measured over this time, so that the time left is right again soon after the speed has changed. */
 const RATE_OF_MS = 10_000;
 /**
- * Erases from here to the end of the screen. The cursor always waits where the bar begins: if the window becomes narrower and the
- * terminal breaks the bar into two lines, both are erased.
+ * Erases from the cursor to the end of the screen. The cursor always stays where the bar begins: if the window becomes narrower
+ * and the terminal breaks the bar into two lines, both are erased.
  */
 const ERASE = '\x1b[J';
 
@@ -32,7 +32,7 @@ interface Bar {
 }
 const shown = new Map<NodeJS.WriteStream, Bar>();
 
-/** Writes one line, above the bar if there is one. A line that is written without this function may be mixed with the bar. */
+/** Writes one line, above the bar if there is one. A line that is written in another way may be mixed with the bar. */
 export function say(line: string, stream: NodeJS.WriteStream = process.stderr): void {
   const bar = shown.get(stream);
   bar?.erase();
@@ -40,7 +40,10 @@ export function say(line: string, stream: NodeJS.WriteStream = process.stderr): 
   bar?.draw();
 }
 
-/** `createProgress('replayed', 1200)` → `replayed ████░░░░ 50% 600/1,200 150/s, 4 s left`. Without a total only counts and rate. */
+/**
+ * `createProgress('replayed', 1200)` → `replayed ████░░░░ 50% 600/1,200 150/s, 4 s left`. Without a total, only the count and
+ * the rate.
+ */
 export function createProgress(label: string, total?: number, options: ProgressOptions = {}): Progress {
   const { unit, stream = process.stderr } = options;
   if (columnsOf(stream) === undefined || process.env['TERM'] === 'dumb') {
@@ -71,7 +74,7 @@ export function createProgress(label: string, total?: number, options: ProgressO
     process.off('exit', stop);
     for (const signal of SIGNALS) process.off(signal, onSignal);
   };
-  // Erase the bar first; then the signal ends the program as it does without a bar.
+  // Erases the bar first; then the signal ends the program as it does without a bar.
   const onSignal = (signal: NodeJS.Signals): void => {
     stop();
     if (process.listenerCount(signal) === 0) process.kill(process.pid, signal);
@@ -90,7 +93,7 @@ export function createProgress(label: string, total?: number, options: ProgressO
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
-/** Answers how many a second were done lately; undefined until that can be known. */
+/** Answers how many were done in a second lately; undefined until that can be known. */
 function createMeter(): (done: number) => number | undefined {
   const past = [{ at: performance.now(), done: 0 }];
   return (done) => {
@@ -117,10 +120,13 @@ export interface Counted {
 
 const WIDEST_BAR = 30;
 const NARROWEST_BAR = 5;
-/** A longer time left is only a guess, and is not shown. */
+/** A time left that is longer than this is only a guess, and is not shown. */
 const MOST_LEFT_S = 99 * 3_600;
 
-/** One line that is shorter than the terminal's `columns`: first the bar becomes shorter, then it goes, then the end is cut. */
+/**
+ * One line that is shorter than the terminal's `columns`: first the bar becomes shorter, then it is left out, then the end is
+ * cut.
+ */
 export function barText({ label, unit, done, total = 0, perSecond }: Counted, columns: number): string {
   const room = columns - 1; // in the last column some terminals begin a new line
   const amount = (value: number) => (unit === 'bytes' ? size(value) : count(value));
@@ -179,7 +185,10 @@ export function canAsk(): boolean {
   return process.stdin.isTTY && process.stderr.isTTY;
 }
 
-/** Asks on standard error, because results go to standard output. Everything but yes counts as no, also end of input and Ctrl-C. */
+/**
+ * Asks on standard error, because results go to standard output. Every answer but yes counts as no, also end of input and
+ * Ctrl-C.
+ */
 export async function confirm(
   question: string,
   input: NodeJS.ReadableStream = process.stdin,

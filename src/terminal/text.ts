@@ -42,7 +42,7 @@ export function fromNow(now: number, at: number): string {
   return at > now ? `in ${span(at - now)}` : `${span(now - at)} ago`;
 }
 
-/** ` (9 rejected, 3 stalled)`, the most frequent first; empty for none. */
+/** ` (9 rejected, 3 stalled)`, the most frequent reason first; empty for none. */
 export function breakdown(byReason: Readonly<Record<string, number>>): string {
   const counts = Object.entries(byReason).sort(([, a], [, b]) => b - a);
   return counts.length === 0 ? '' : ` (${counts.map(([reason, count]) => `${count} ${reason}`).join(', ')})`;
@@ -53,7 +53,7 @@ export function deadLetters(count: number): string {
   return count === 1 ? '1 dead letter' : `${count} dead letters`;
 }
 
-/** `14:00:00Z`; with its day if that is not within a day of now. */
+/** `14:00:00Z`; with the date if the instant is more than a day from now. */
 export function timeNear(now: number, at: number): string {
   return Math.abs(at - now) < DAY ? instant(at).slice(11) : instant(at);
 }
@@ -65,35 +65,35 @@ export function shellQuoted(text: string): string {
 
 type Format = Parameters<typeof styleText>[0];
 
-// Colours appear only on a terminal; NO_COLOR turns them off, and FORCE_COLOR on.
+// Colours are used only on a terminal; NO_COLOR turns them off, and FORCE_COLOR turns them on.
 const on = (stream: NodeJS.WriteStream, format: Format) => (text: string) => styleText(format, text, { stream });
 
-/** `error:` before what went wrong, on standard error. */
+/** For `error:` on standard error. */
 export const red = on(process.stderr, 'red');
-/** `warning:`, on standard error. */
+/** For `warning:` on standard error. */
 export const yellow = on(process.stderr, 'yellow');
-/** What is wrong, on standard output. */
+/** For what is wrong, on standard output. */
 export const redOut = on(process.stdout, 'red');
-/** What somebody should know, on standard output. */
+/** For what needs attention, on standard output. */
 export const yellowOut = on(process.stdout, 'yellow');
-/** What is as it should be, on standard output. */
+/** For what is as it should be, on standard output. */
 export const green = on(process.stdout, 'green');
-/** Headings of tables, on standard output. */
+/** For the headings of tables, on standard output. */
 export const heading = on(process.stdout, 'bold');
-/** What matters less, on standard output. */
+/** For what matters less, on standard output. */
 export const dim = on(process.stdout, 'dim');
 
-/** The width of the terminal behind `stream`; undefined if it is no terminal, and then nothing is cut. */
+/** The width of the terminal behind `stream`; undefined if `stream` is not a terminal: then nothing is cut. */
 export function columnsOf(stream: NodeJS.WriteStream = process.stdout): number | undefined {
   if (!stream.isTTY) return undefined;
-  return stream.columns > 0 ? stream.columns : 80; // 0: the terminal does not know
+  return stream.columns > 0 ? stream.columns : 80; // with 0, the terminal does not know its width
 }
 
 let isPrepared = false;
 
 /**
- * Ends the command without an error when the reader of standard output has gone (`pushpacer dead-letters | head`). Without a reader
- * of standard error it goes on, because the results are not written there.
+ * Ends the command without an error when the reader of standard output has ended (`pushpacer dead-letters | head`). If the
+ * reader of standard error has ended, the command goes on, because the results are not written there.
  */
 export function endWithReader(): void {
   if (isPrepared) return;
@@ -113,7 +113,7 @@ export function widthOf(text: string): number {
 
 const characters = new Intl.Segmenter('en', { granularity: 'grapheme' });
 
-/** The first characters of the text that have room. Never a part of a character. */
+/** As many of the text's first characters as have room. Never a part of a character. */
 function start(text: string, width: number): string {
   let taken = 0;
   for (const { segment, index } of characters.segment(text)) {
@@ -132,21 +132,24 @@ export function cut(text: string, width: number): string {
 type Row = readonly string[];
 
 export interface TableOptions {
-  /** The terminal's width; nothing is cut without one. */
+  /** The terminal's width; without one, nothing is cut. */
   readonly columns?: number | undefined;
-  /** Whether the last column is wrapped, where it would be cut otherwise. */
+  /** Whether the last column is wrapped instead of cut. */
   readonly wrap?: boolean;
-  /** The columns that stay where not all have room; all where it is left out. */
+  /** The columns that stay if not all have room. Default: all. */
   readonly essential?: readonly number[];
 }
 
 const GAP = '  ';
 /** No column is made narrower than this. */
 const LEAST = 4;
-/** With less room than this, the last column is cut and not wrapped. */
+/** If the last column has less room than this, it is cut and not wrapped. */
 const LEAST_WRAPPED = 16;
 
-/** Aligns the cells of rows in columns, two spaces apart. What is too wide for the terminal is cut, the widest columns first. */
+/**
+ * Aligns the cells of rows in columns, two spaces apart. A cell that is too wide for the terminal is cut, in the widest columns
+ * first.
+ */
 export function table(
   all: readonly Row[],
   { columns = Infinity, wrap = false, essential }: TableOptions = {},
@@ -170,7 +173,7 @@ export function table(
   });
 }
 
-/** The last cell is not padded. */
+/** One row as a line. The last cell is not padded. */
 function line(cells: Row, widths: readonly number[], last: string): string {
   const padded = widths.slice(0, -1).map((width, column) => {
     const cell = cells[column] ?? '';
@@ -186,7 +189,7 @@ function widthsOf(rows: readonly Row[]): number[] {
   );
 }
 
-/** Takes from the widest column, one by one, until all of them have room. */
+/** Makes the widest column narrower, one by one, until all columns have room. */
 function shrink(widths: readonly number[], room: number): number[] {
   const left = [...widths];
   for (let over = sum(left) - room; over > 0; over--) {
@@ -197,7 +200,7 @@ function shrink(widths: readonly number[], room: number): number[] {
   return left;
 }
 
-/** Breaks at spaces; a word that is longer than a line is broken too. */
+/** Breaks a text at spaces; a word that is longer than a line is broken too. */
 export function wrapText(text: string, width: number): string[] {
   const lines = [''];
   for (const word of text.split(' ')) {

@@ -13,13 +13,13 @@ import {
   type Scopes,
 } from './recipients.ts';
 
-/** The answer to an ask, and the scopes after it if they change. */
+/** The answer to an ask, and the scopes after it if the answer changes them. */
 export interface Decision {
   readonly admission: Admission;
   readonly after?: readonly Scope[];
 }
 
-/** The algorithm of docs/limiter.md on slots in memory; admit.lua is the same for slots in Redis. */
+/** The algorithm of docs/limiter.md on slots in memory; admit.lua is the same algorithm on slots in Redis. */
 export function decide(ask: Ask, scopes: Scopes, moment: AskMoment, countBlocked: boolean): Decision {
   const { id, renew = false, leadMs = 0 } = ask;
   const { now } = moment;
@@ -67,7 +67,7 @@ function trimmed({ limits, allLimits = limits, slots }: Scope): Slots {
   return withoutOldMarks(slots, Math.max(1, ...allLimits.map(({ max }) => max)));
 }
 
-/** In line: in every scope. Held back: in the category alone. */
+/** Reserves the slot: if it is in line, in every scope; if it is held back, in the category alone. */
 function reserved(scopes: Scopes, id: string, { at, isHeldBack }: Place): Scopes {
   if (!isHeldBack) return each(scopes, (slots) => ({ ...slots, reserved: including(slots.reserved, { id, at }) }));
   return eachScope(scopes, ({ category, slots }) =>
@@ -100,7 +100,7 @@ function longestQueue(scopes: Scopes, now: number): number {
   return Math.max(...scopes.map(count));
 }
 
-/** Whether a wait is refused, and how much quiet time counts as its cause: none if it is refused by `maxWaitMs`. */
+/** Whether a wait is refused, and how many ms of quiet time count as its cause: none if it is refused by `maxWaitMs`. */
 interface Bounded {
   readonly because?: Refused['because'];
   readonly quietMs: number;
@@ -135,7 +135,7 @@ function waiting(
 
 /**
  * The deciding rule of an admission: the limit that makes the next ask wait longest, or the first limit if none does. `scopes`
- * already contain the admitted slot.
+ * must already contain the admitted slot.
  */
 function standingOf(scopes: readonly Scope[], now: number): Pick<Standing, 'rule' | 'remaining' | 'resetMs'> {
   const counted = scopes.flatMap(({ limits, slots: { sent } }) =>
@@ -160,7 +160,7 @@ function roomOf({ name, max, perMs }: Limit, sent: readonly Slot[], now: number)
   return { rule: name, max, perMs, remaining: max - inWindow.length, resetMs: oldest + perMs - now };
 }
 
-// Where the slot of an id lies: the same as instants.lua and the end of admit.lua.
+// Where the slot of an id lies: the same rules as in instants.lua and at the end of admit.lua.
 
 /** The slot of an id that must wait. */
 interface Place {
@@ -169,13 +169,13 @@ interface Place {
   readonly isHeldBack: boolean;
 }
 
-/** What the place of an id depends on. */
+/** What decides the place of an id. */
 interface Comer {
-  /** Its slot, or the admission that it renews; undefined for a newcomer. */
+  /** The slot of the id, or the admission that it renews; undefined for a newcomer. */
   readonly due: number | undefined;
   /** Its category holds it back: it is not in the overall line yet. */
   readonly isHeldBack: boolean;
-  /** It is not sent earlier than this much after now. */
+  /** The id is not sent earlier than this much after now. */
   readonly leadMs: number;
 }
 
@@ -198,9 +198,9 @@ function earliestInstant(scopes: readonly Scope[], moment: AskMoment, from?: num
 }
 
 /**
- * The first instant behind every reservation of a scope that still makes newcomers wait. A reservation counts at its slot, but not
- * before the earliest instant of the scope, and not before a sent slot. A held-back slot counts no earlier than the last slot in
- * line. So, from the newest to the oldest: those held back, those in line, the sent ones.
+ * The first instant behind every reservation of a scope that still makes newcomers wait. A reservation counts at its slot, but
+ * not before the earliest instant of the scope, and not before a sent slot. A held-back slot counts no earlier than the last
+ * slot in line. So the order, from the newest to the oldest, is: held-back slots, slots in line, sent slots.
  */
 function tailInstant(scope: Scope, moment: AskMoment, withHeldBack: boolean): number {
   const { sent, reserved, heldBack } = scope.slots;
@@ -213,7 +213,7 @@ function tailInstant(scope: Scope, moment: AskMoment, withHeldBack: boolean): nu
   return awake(moment.quiet, Math.max(free, queue.at(-1)?.at ?? 0), moment.edgeMs);
 }
 
-/** The instants behind the overall line and behind the category's line; without a category the first one twice. */
+/** The instants behind the overall line and behind the category's line; without a category, the first instant twice. */
 function tails(scopes: Scopes, moment: AskMoment, withHeldBack: boolean): readonly [line: number, own: number] {
   const [first, category] = scopes;
   const line = tailInstant(first, moment, withHeldBack);
@@ -226,9 +226,9 @@ function queued(reserved: readonly Slot[], now: number): readonly Slot[] {
 }
 
 /**
- * The instant at which an id may be sent, if that is near enough; undefined if it must wait. One that comes back is sent if the
- * sent slots allow that within the tolerance, whatever is reserved. One that its category held back goes behind
- * the overall line, so that no id there has to wait longer. The scopes are without the id's own slots.
+ * The instant at which an id may be sent, if it is near enough; undefined if the id must wait. An id that comes back is sent if
+ * the sent slots allow that within the tolerance, whatever is reserved. An id that its category held back goes behind the
+ * overall line, so that no id there has to wait longer. `scopes` must not contain the id's own slots.
  */
 function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, moment: AskMoment): number | undefined {
   const { due, isHeldBack, leadMs } = comer;
@@ -247,8 +247,8 @@ function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, moment: 
 }
 
 /**
- * The place of an id that cannot be admitted now. One that was held back joins the line if its category allows it no later than
- * one gap behind the line's end. Every other id goes behind all that wait.
+ * The place of an id that cannot be admitted now. An id that was held back joins the overall line, if its category allows that
+ * no later than one gap behind the line's end. Every other id goes behind all ids that wait.
  */
 function waitingPlace({ isHeldBack }: Pick<Comer, 'isHeldBack'>, scopes: Scopes, moment: AskMoment): Place {
   const [{ isUrgent = false, gapMs }, category] = scopes;
@@ -258,13 +258,13 @@ function waitingPlace({ isHeldBack }: Pick<Comer, 'isHeldBack'>, scopes: Scopes,
   }
   const [line, own] = tails(scopes, moment, true);
   if (isUrgent) return { at: Math.max(line, own), isHeldBack: true };
-  // It is held back if its category makes it wait longer than the overall line does, or holds back others already.
+  // The id is held back if its category makes it wait longer than the overall line does, or already holds other ids back.
   const mates = queued(category?.slots.heldBack ?? [], moment.now);
   const inCategory = category !== undefined && (mates.length > 0 || own > line);
   return { at: inCategory ? own : line, isHeldBack: inCategory };
 }
 
-/** Why an id waits until this place, if so much quiet time counts. The scopes are without the id's own slots. */
+/** Why an id waits until this place, if `quietMs` of quiet time count. `scopes` must not contain the id's own slots. */
 function waitCause(scopes: Scopes, { at, isHeldBack }: Place, moment: AskMoment, quietMs: number): Cause {
   const isBefore = ({ at: slot }: Slot): boolean => slot < at;
   const lines = scopes.map(({ limits, slots, isUrgent = false }) => ({

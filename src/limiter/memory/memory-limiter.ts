@@ -36,9 +36,9 @@ import {
 export interface MemoryLimiterOptions {
   /** The overall policy, for asks without a policy of their own. */
   readonly policy: Policy;
-  /** Policies of categories, by their names; each holds in addition to the overall one. Default: none. */
+  /** Policies of categories, by their names; each holds in addition to the overall policy. Default: none. */
   readonly categories?: Readonly<Record<string, CategoryPolicy>>;
-  /** When nobody gets an alert, unless `quiet` stored other hours for a recipient. Default: no time is quiet. */
+  /** When recipients get no alert, unless `quiet` stored other hours for one of them. Default: no time is quiet. */
   readonly quietHours?: QuietHours | undefined;
   /** A blocked ask counts like a sent slot, so a caller that asks too often is kept waiting. Default: false. */
   readonly countBlocked?: boolean;
@@ -50,7 +50,7 @@ export interface MemoryLimiterOptions {
   readonly now?: () => number;
 }
 
-/** A limiter for a single process; everything is forgotten when that ends. */
+/** A limiter for a single process. Everything is forgotten when the process ends. */
 export interface MemoryLimiter extends Limiter {
   /** How many recipients are stored now. */
   readonly recipients: number;
@@ -60,13 +60,13 @@ const OPTIONS: OptionNames<MemoryLimiterOptions> = {
   ...{ policy: true, categories: true, quietHours: true, countBlocked: true, keepIds: true, keepMs: true, now: true },
 };
 
-/** The same promise as the Redis limiter, for a single process. Throws InputError if an option or a policy is not usable. */
+/** What the Redis limiter promises, for a single process. Throws InputError if an option or a policy is not usable. */
 export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter {
   checkLimiterOptions(options, OPTIONS, { ...MEANT_IN_OPTIONS, redis: 'createRedisLimiter' });
   return openMemoryLimiter(options);
 }
 
-/** As `createMemoryLimiter`, from options that contain more than its own. */
+/** As `createMemoryLimiter`, from options that may contain more fields than a memory limiter has. */
 export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter {
   const { policy, categories = {}, countBlocked = false, keepIds = false, keepMs = 0, now = Date.now } = options;
   checkKeep(keepMs);
@@ -85,7 +85,7 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     return admission;
   }
 
-  /** Changes the slots in every scope of this ask. Answers the recipient before and after; the same object if nothing changed. */
+  /** Changes the slots in every scope of this id. Answers the recipient before and after; the same object if nothing changed. */
   function edit(slot: SlotId, change: (slots: Slots) => Slots): readonly [Recipient, Recipient] {
     checkSlot(slot);
     const before = recipients.get(slot.recipientId);
@@ -94,7 +94,7 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     return [before, after];
   }
 
-  /** Every slot is in the overall scope, so a change of a category alone means that nothing was found. */
+  /** True if the overall scope changed: every sent slot is in it, so a change in a category alone does not count. */
   function refund(slot: SlotId): boolean {
     const [before, after] = edit(slot, (slots) => released(slots, 'sent', slot.id));
     return after.slots.get(undefined) !== before.slots.get(undefined);
@@ -203,19 +203,22 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
   };
 }
 
-/** An ask with this id is refused, so no slot has it. */
+/** No slot has this id, since an ask with it is refused. */
 const NOBODY = '';
 
 function categoriesOf({ category }: SlotId): readonly string[] {
   return category === undefined ? [] : [category];
 }
 
-/** The same function, but it answers with a promise and rejects instead of throwing. */
+/** The same function, but it answers with a promise, and rejects instead of throwing. */
 function promised<A extends unknown[], R>(run: (...args: A) => R): (...args: A) => Promise<R> {
   return (...args) => new Promise((resolve) => resolve(run(...args)));
 }
 
-/** A reservation in line is written to the overall scope and to its category; one that is held back to its category alone. */
+/**
+ * A scope with the reservations that belong to it: the overall scope those in line, a category those in line and those it holds
+ * back.
+ */
 function placed(scope: Scope, places: readonly Replanned[]): Scope {
   const isOverall = scope.category === undefined;
   const slotsOf = (heldBack: boolean) =>

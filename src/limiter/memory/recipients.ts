@@ -8,7 +8,7 @@ import type { RecipientState, Scope as StoredScope, Slot, Slots, StoredPolicy } 
 
 /** Everything that is stored about one recipient. */
 export interface Recipient {
-  /** By category; the overall scope's under `undefined`. None is empty. */
+  /** The slots by category; those of the overall scope under `undefined`. No entry is empty. */
   readonly slots: ReadonlyMap<string | undefined, KeptSlots>;
   readonly stored?: StoredPolicy | undefined;
   readonly block?: Block | undefined;
@@ -62,10 +62,10 @@ function expiryOf({ slots, stored, block, quiet }: Recipient): number {
   return Math.max(stored?.until ?? -Infinity, block?.until ?? -Infinity, ...ends);
 }
 
-/** How many recipients each write checks for expiry: more than the one that it may add, so the check keeps up. */
+/** How many recipients each write checks for expiry. A write may add one recipient and checks more, so the check keeps up. */
 const SWEPT_PER_WRITE = 2;
 
-/** All recipients. Those of whom nothing counts any more are removed by the writes of others, so no timer is needed. */
+/** All recipients. A recipient of whom nothing counts any more is removed by the writes of others, so no timer is needed. */
 export class Recipients {
   readonly #recipients = new Map<string, Recipient & { readonly expiry: number }>();
   readonly #now: () => number;
@@ -108,7 +108,7 @@ export interface Opened extends RecipientState, AskMoment {
 
 /** What an ask depends on besides the slots. */
 export type AskMoment = Pick<RecipientState, 'now' | 'blockedUntil' | 'quiet'> & {
-  /** No slot lies so shortly before a quiet time. */
+  /** No slot is reserved this close before a quiet time, in milliseconds. */
   readonly edgeMs: number;
 };
 
@@ -128,7 +128,7 @@ export interface Opener {
   open(recipient: Recipient, asked: readonly string[], policy?: Policy): Opened;
 }
 
-/** Throws InputError with every fault of a policy. */
+/** Throws InputError with every fault of the policies and quiet hours. */
 export function createOpener({ policy: ownPolicy, categories, quietHours, keepMs, now }: OpenerOptions): Opener {
   checkCategories(categories);
   checkQuietHours(quietHours);
@@ -161,7 +161,7 @@ export function createOpener({ policy: ownPolicy, categories, quietHours, keepMs
   };
 }
 
-/** The same for an ask: without the limits from which its category is exempt. */
+/** As opened for an ask: without the limits from which the ask's category is exempt. */
 export function exempted(opened: Opened): Opened {
   const { quiet, policy, scopes } = opened;
   const [overall, ...others] = scopes;
@@ -184,9 +184,9 @@ export interface Scope extends StoredScope {
   readonly gapMs: number;
   readonly toleranceMs: number;
   readonly keptMs: number;
-  /** Of the overall scope: the ask is urgent, so it stands behind nobody in line. */
+  /** Only in the overall scope: the ask is urgent, so no id in line is before it. */
   readonly isUrgent?: boolean;
-  /** Where limits are skipped for the ask: all of them, by which the slots are kept. */
+  /** If limits are skipped for the ask: all limits, which decide how long slots are kept. */
   readonly allLimits?: readonly Limit[];
 }
 
@@ -215,12 +215,12 @@ function openScope(
   };
 }
 
-/** Whether they were written before the clock was set back (see CLOCK_STEP_MS). */
+/** Whether these slots were written before the clock was set back (see CLOCK_STEP_MS). */
 function isDamage({ sent }: Slots, longestMs: number, now: number): boolean {
   return (newest(sent) ?? -Infinity) > now + longestMs + CLOCK_STEP_MS;
 }
 
-/** The slots without those that are no longer kept, and without damage. */
+/** The slots without damage, and without those that are no longer kept. */
 function live(slots: Slots, longestMs: number, keptMs: number, now: number): Slots {
   const { sent, reserved, heldBack } = slots;
   if (sent.length + reserved.length + heldBack.length === 0) return NO_SLOTS;
@@ -233,7 +233,7 @@ function live(slots: Slots, longestMs: number, keptMs: number, now: number): Slo
   };
 }
 
-/** Slots, and for how long a sent one is kept: the longest window that any ask came with. */
+/** Slots, and for how long sent ones are kept: the longest window that any ask came with. */
 interface KeptSlots extends Slots {
   readonly keptMs: number;
 }
@@ -263,26 +263,26 @@ export function withoutId(slots: Slots, id: string): Slots {
   return { ...slots, sent: without(sent, id), reserved: without(reserved, id), heldBack: without(heldBack, id) };
 }
 
-/** With other instants for these ids. */
+/** The slots with other instants for these ids. */
 export function shifted(slots: Slots, instants: ReadonlyMap<string, number>): Slots {
   const move = (list: readonly Slot[]): readonly Slot[] =>
     list.map((slot) => ({ ...slot, at: instants.get(slot.id ?? '') ?? slot.at })).sort((a, b) => a.at - b.at);
   return { ...slots, reserved: move(slots.reserved), heldBack: move(slots.heldBack) };
 }
 
-/** With a mark: an entry that counts as a sent slot, but not as the id's slot. */
+/** The slots with a mark added: an entry that counts as a sent slot, but is not the slot of any id. */
 export function marked(slots: Slots, id: string, at: number): Slots {
   const isThere = slots.sent.some((slot) => slot.at === at && slot.markOf === id);
   return isThere ? slots : { ...slots, sent: including(slots.sent, { at, markOf: id }) };
 }
 
-/** Without old marks: no limit counts more than the `most` newest slots, so a mark that is older than those makes nothing wait. */
+/** The slots without old marks: no limit counts more than the `most` newest sent slots, so an older mark makes no id wait. */
 export function withoutOldMarks(slots: Slots, most: number): Slots {
   const lastCounted = slots.sent.at(-most)?.at ?? -Infinity;
   return { ...slots, sent: slots.sent.filter((slot) => slot.id !== undefined || slot.at >= lastCounted) };
 }
 
-/** Without the id in this list; the same object if it is not there. */
+/** The slots without the id in this list; the same object if the id is not there. */
 export function released(slots: Slots, from: 'sent' | 'reserved' | 'heldBack', id: string): Slots {
   const rest = without(slots[from], id);
   return rest.length < slots[from].length ? { ...slots, [from]: rest } : slots;

@@ -1,50 +1,52 @@
 -- Takes or reserves a slot that keeps the limits of every scope, all in one step.
 --
--- A scope has limits of its own and two sorted sets of slots (score: epoch milliseconds): the sent ones, and the reserved ones,
--- which are in line. A category has a third set: the slots that it holds back, which are not in the overall line yet. A slot is
--- taken in all scopes or in none. The first scope is the overall one; it decides whether an id was admitted before.
+-- A scope has limits of its own and two sorted sets of slots (score: epoch milliseconds): the sent slots, and the reserved
+-- slots, which are in line. A category has a third set: the slots that it holds back, which are not in the overall line yet. A
+-- slot is taken in all scopes or in none. The first scope is the overall one; its sets decide whether an id was admitted
+-- before.
 --
--- KEYS[1] the recipient's settings; then the sent and reserved slots of the overall scope; then, for a category, the sent,
---         reserved and held-back ones; last what waits (waiting.lua); one hash tag
--- ARGV[1] the id, as it is written among the reserved
--- ARGV[2] the id, as it is written among the sent
--- ARGV[3] 'admit', or 'peek' to write nothing; 'latest' for an ask with such a join; 'renew' and 'peek-renew' also forget an
---         admission of this id that was not used
+-- KEYS[1] the recipient's settings; then the sets of sent and reserved slots of the overall scope; then, for a category, the sets of
+--         sent, reserved and held-back slots; last what waits (waiting.lua). All keys share one hash tag.
+-- ARGV[1] the id, as it is written in the reserved and held-back sets
+-- ARGV[2] the id, as it is written in the sent sets
+-- ARGV[3] 'admit'; 'latest' for an ask with such a join, which must not take the fast path; 'peek' to write nothing; 'renew' and
+--         'peek-renew' also forget an admission of this id that was not used
 -- ARGV[4] JSON with these fields, each of which may be absent; '' for none of them:
 --         maxWait      refuse a longer wait (ms), and write nothing
 --         maxPending   refuse a new id if so many wait already, and write nothing
 --         countBlocked 1: an ask that must wait counts as a sent slot too
 --         lead         an id that comes back is not sent before now + lead (ms)
---         join         it waits together with others: {kind: 'latest' or 'digest', key, at: its age, expires, max: the most in one
---                      digest}
+--         join         the notification waits together with others: {kind: 'latest' or 'digest', key, at: its age, expires, max: the
+--                      most notifications in one digest}
 --         born, name   when the notification was enqueued first, 0 if absent; its job's id, if ARGV[1] does not begin with that
---         untilAwake   1: if it is refused in a quiet time, it waits for the end of that
---         claim        1: if it is refused it is sent without a slot, so note that it is too late to cancel it
---         maxQuiet     with quiet hours: refuse a wait with more quiet time (ms); maxWait does not count quiet time then
---         expiresIn    with quiet hours: refuse a longer wait, its quiet time included (ms)
+--         untilAwake   1: if it is refused in a quiet time, it waits for the end of the quiet time
+--         claim        1: if it is refused it will be sent without a slot, so store that it is too late to cancel it
+--         maxQuiet     with quiet hours: refuse a wait with more quiet time than this (ms); maxWait then does not count quiet time
+--         expiresIn    with quiet hours: refuse a wait that is longer than this, with the quiet time in it (ms)
 -- ARGV[5] JSON, for each scope {how long slots are kept (ms), the tolerance (ms), the gap or 0, max, window (ms) of each rule}
--- ARGV[6] 1 to answer what every limit has left; absent or '' for the deciding limit alone
+-- ARGV[6] 1 to answer what every limit has left; absent or '' to answer that of the deciding limit alone
 -- ARGV[7] the quiet times around now, as 'from until from until' in epoch ms; '' for none; '-' if quiet hours do not hold for this
---         ask. Absent, as the next ones, for an ask without any of them.
--- ARGV[8] the quiet hours that are stored for the recipient, from which ARGV[7] was computed; '' for none
+--         ask. ARGV[7] to ARGV[9] are absent if the ask has none of them.
+-- ARGV[8] the quiet hours that are stored for the recipient, from which ARGV[7] was computed; '' if ARGV[7] is of the limiter's own
 -- ARGV[9] the limits of the overall scope that are skipped: 'gap', 'rules' or both; '' for none
 --
--- Answers {kind, at, now, tolerance, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the same
--- admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 refused by maxPending (`at` is the slot that a
--- reservation would have had), 6 it ends without being sent (`at` is the slot that it had, or 0). Tolerance: the smallest of the
--- scopes'; gap: the largest. Scope, limit, max and window: the deciding limit; limit 0 is the gap, -1 the block (window: until its end), -2
--- none, -3 quiet hours. Remaining and reset (ms) are those of that limit; remaining is -1 for no bound. Of a wait, the deciding limit
--- is its longest cause, and remaining is how many are before it in its line (causeOf). With ARGV[6], {scope, limit, max, window,
--- remaining, reset} of every limit follow. With kind 6 {how, by} follow, and for a digest that goes now {count, own} (waiting.lua).
--- The most frequent answer is only the number `now`: admitted at once, decided by the gap of the first scope (takeNow). {'quiet',
--- text}: other quiet hours than those of ARGV[8] are stored for the recipient, so ask again with theirs; nothing was written.
+-- Answers {kind, at, now, tolerance, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the
+-- same admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 refused by maxPending (`at` is the slot that a
+-- reservation would have had), 6 the notification ends without being sent (`at` is the slot that it had, or 0). Tolerance: the
+-- smallest of the scopes; gap: the largest. Scope, limit, max and window: those of the deciding limit; limit 0 is the gap, -1
+-- the block (window: until its end), -2 none, -3 quiet hours. Remaining and reset (ms): those of the deciding limit; remaining
+-- is -1 for no bound. For a wait, the deciding limit is its longest cause, and remaining is how many ids are before this one in
+-- its line (causeOf). With ARGV[6], {scope, limit, max, window, remaining, reset} of every limit follow. With kind 6, {how, by}
+-- follow; for a digest that is sent now, {count, own} (waiting.lua). The most frequent answer is only the number `now`:
+-- admitted at once, decided by the gap of the first scope (takeNow). {'quiet', text}: the recipient's stored quiet hours are
+-- not those of ARGV[8], so ask again with this text; nothing was written.
 --
--- Why it is exact: a slot t is taken only if t >= (the max-th newest sent slot) + window for each limit, and sent slots never move.
--- An id that comes back is sent if the sent slots allow that within the tolerance, whatever is reserved: its worker is ready to
--- send, and the next id only waits a little longer. Otherwise it goes behind all others.
+-- Why it is exact: a slot t is taken only if t >= (the max-th newest sent slot) + window for each limit, and sent slots never
+-- move. An id that comes back is sent if the sent slots allow that within the tolerance, whatever is reserved: its worker is
+-- ready to send, and the next id only waits a little longer. Otherwise the id goes behind all others.
 --
--- The way through: quiet hours; the fast path (take-now.lua); what is stored (scopes.lua); where the id stands; the search for an
--- instant (instants.lua); what waits together (waiting.lua, join.lua); then the decision and its writes.
+-- The parts of this script, in order: quiet hours; the fast path (take-now.lua); what is stored (scopes.lua); which slot the id
+-- has; the search for an instant (instants.lua); what waits together (waiting.lua, join.lua); the decision and its writes.
 
 local id, member, mode = ARGV[1], ARGV[2], ARGV[3]
 local waitingKey = KEYS[#KEYS]
@@ -57,17 +59,17 @@ if #KEYS ~= 3 * #policies + 1 then
   return redis.error_reply('ERR expected ' .. #policies .. ' policies to go with ' .. #KEYS .. ' keys')
 end
 
-local QUIET_EDGE_MS = 150 -- no slot is reserved so shortly before a quiet time, since its id may come late
+local QUIET_EDGE_MS = 150 -- no slot is reserved this close before a quiet time, since its id may come late
 local edge = QUIET_EDGE_MS
 local quiet, awake, quietMs, isUrgent, isPlain = nil, nil, nil, false, true
 if ARGV[7] then
-  -- The quiet times around now, each {from, until}, in their order; nil if there are none.
+  -- The quiet times around now, each {from, until}, the earliest first; nil if there are none.
   if ARGV[7] ~= '' and ARGV[7] ~= '-' then
     quiet = {}
     for from, till in string.gmatch(ARGV[7], '(%d+) (%d+)') do quiet[#quiet + 1] = { tonumber(from), tonumber(till) } end
   end
 
-  -- The first instant, `at` or later, that is not quiet. Each quiet time counts `edgeMs` longer, at its beginning.
+  -- The first instant, `at` or later, that is not quiet. Each quiet time begins `edgeMs` earlier.
   function awake(at, edgeMs)
     for _, window in ipairs(quiet) do
       if at < window[1] - edgeMs then break end
@@ -97,7 +99,8 @@ if taken then return taken end
 
 if ARGV[7] ~= '-' and (storedQuiet or '') ~= (ARGV[8] or '') then return { 'quiet', storedQuiet or '' } end
 
--- Removes the skipped limits (the gap has number 0) from the overall scope. The slot is still written there, for all other ids.
+-- Removes the skipped limits (the gap has number 0) from the overall scope. The slot is still written there: it counts for
+-- other ids.
 if ARGV[9] and ARGV[9] ~= '' then
   local skipped, left, spacing = ARGV[9], {}, nil
   for _, limit in ipairs(scopes[1].limits) do
@@ -111,7 +114,7 @@ if ARGV[9] and ARGV[9] ~= '' then
     for _, limit in ipairs(left) do spacing = math.min(spacing, limit.window) end
   end
   isUrgent = true
-  scopes[1].limits, scopes[1].reserved.queued = left, 0 -- it stands behind nobody in the overall line
+  scopes[1].limits, scopes[1].reserved.queued = left, 0 -- the id stands behind no other id in the overall line
   tolerance = math.min(math.floor(math.min(0.9 * spacing, 2000)), policies[2][2]) -- as in pace.ts
   early = earlyOf(tolerance)
   gap = math.max(left[1] and left[1].number == 0 and left[1].window or 0, policies[2][3])
@@ -120,7 +123,7 @@ end
 local options = ARGV[4] == '' and {} or cjson.decode(ARGV[4])
 local maxWait, renew, peek = options.maxWait, mode == 'renew' or mode == 'peek-renew', mode == 'peek' or mode == 'peek-renew'
 
--- The id's score in a set, or nil. keptIn: nil also if it is damage or has been kept for long enough.
+-- The id's score in a set, or nil. keptIn also answers nil if the entry is damage, or older than entries are kept.
 local function scoreIn(set)
   return scoreAt(set, 0) and tonumber(redis.call('ZSCORE', set.key, set.entry) or nil)
 end
@@ -158,7 +161,7 @@ local function roomOf(scope, limit)
   return limit.max - count, count > 0 and newest(set, count) - from or 0
 end
 
--- The same for every limit, if the ask wants it.
+-- As `roomOf`, for every limit, if the ask wants that.
 local function everyRoom()
   local parts = {}
   if not everyRule then return parts end
@@ -189,7 +192,7 @@ local function admitted(kind, at)
   return reply(kind, at, scope, limit, remaining, reset, everyRoom())
 end
 
--- Whether a wait until `at` is refused. With it how much quiet time counts as a cause: none if it is refused by maxWait.
+-- Whether a wait until `at` is refused, and how many ms of quiet time count as its cause: none if it is refused by maxWait.
 local function isTooLong(at)
   local inQuiet = quiet and quietMs(at) or 0
   if inQuiet > (options.maxQuiet or math.huge) then return true, math.huge end
@@ -214,7 +217,7 @@ end
 
 -- A write shifts ranks, so look up everything that is needed of a set before writing to it.
 
--- Removes damage, and entries that were kept for long enough.
+-- Removes damage, and entries that are older than entries are kept.
 local function prune(set)
   if not scoreAt(set, 0) then return end
   if set.skipped > 0 then redis.call('ZREMRANGEBYSCORE', set.key, beyond(set.lastGood), '+inf') end
@@ -240,7 +243,7 @@ local function drop(set)
   set.scores, set.skipped, set.own, set.ownAt, set.ahead = {}, 0, nil, nil, nil -- ranks have shifted
 end
 
--- Asks that wait together under one key, and ids that end without being sent. Both are rare.
+-- For asks that wait together under one key, and ids that end without being sent. Both are rare.
 local join, noteDecision = not peek and options.join, nil
 if join or options.claim or options.untilAwake or not peek and redis.call('EXISTS', waitingKey) == 1 then
 local name, born = options.name or string.match(id, '^(.*)/%d+$') or id, options.born or 0
@@ -256,8 +259,8 @@ end
 if sentAt and not renew then return noted(admitted(2, sentAt)) end
 if slot and slot > now + early then return noted(mustWait(slot, isHeldBack, everyRoom())) end -- too early: the answer is the same slot again
 
--- The instant at which it may be sent, if that is near enough; else nil. An id that its category held back goes behind the overall
--- line, so that no id there has to wait longer.
+-- The instant at which the id may be sent, if it is near enough; else nil. An id that its category held back goes behind the
+-- overall line, so that no id there has to wait longer.
 local at, line, own
 if due then
   local from = math.max(now + (options.lead or 0), due)
@@ -283,7 +286,8 @@ if at then
   return answer
 end
 
--- With countBlocked an ask that must wait also counts as a slot that is sent now (a mark), and so makes itself wait longer.
+-- With countBlocked an ask that must wait also counts as a slot that is sent now (a mark), so the mark makes this id wait
+-- longer too.
 local rooms = everyRoom()
 local mark = string.format('  %s@%.0f', member, now) -- one for each id and instant, since the client may resend an ask
 if options.countBlocked then
@@ -291,8 +295,8 @@ if options.countBlocked then
     if not redis.call('ZSCORE', scope.sent.key, mark) then scope.sent.extra = now end
   end
 end
--- An id that was held back joins the line if its category allows it no later than one gap behind the line's end. Every other id
--- goes behind all that wait.
+-- An id that was held back joins the overall line, if its category allows that no later than one gap behind the line's end.
+-- Every other id goes behind all ids that wait.
 local place, inCategory
 if isHeldBack and not isUrgent then
   line, own = tails(false)
@@ -312,8 +316,8 @@ if answer[1] == 3 then
   end
 end
 if options.countBlocked then
-  -- Adds a mark, and removes old ones: no limit counts more than the `most` newest sent slots, so a mark that is older than those
-  -- makes nothing wait. `own` is the slot that the id has among the sent ones and keeps, or 0.
+  -- Adds a mark, and removes old marks: no limit counts more than the `most` newest sent slots, so an older mark makes no id
+  -- wait. `own` is the slot that the id has among the sent ones and keeps, or 0.
   local function putMark(scope, mark, own)
     local set = scope.sent
     local last = math.max(stored(set, 1) or 0, now, own)

@@ -14,28 +14,28 @@ import {
 } from './keys.ts';
 import type { Numeric } from './wire.ts';
 
-/** A notification that is to be canceled, under the id of its next ask. */
+/** A notification that is to be canceled, named by the id of its next ask. */
 export interface CancelRequest extends SlotId {
-  /** As in its asks. */
+  /** As `enqueuedAt` in the asks of this notification. */
   readonly enqueuedAt: number;
 }
 
-/** What came of it. */
+/** What a cancel did. */
 interface CancelAnswer {
-  /** False if it is too late: it has been admitted, or has ended in another way. */
+  /** False if it is too late: the notification has been admitted, or has ended in another way. */
   readonly canceled: boolean;
-  /** The ask that leads its digest from now on, with its slot; absent if none does. */
+  /** The ask that leads the notification's digest from now on, with its slot; absent if none does. */
   readonly leader?: SlotView;
 }
 
 /** Cancels what waits for a slot. Needs no policies, so a producer can do it. */
 export interface Canceller {
   /**
-   * Decides in one step with the admissions of this recipient: what is canceled is not admitted afterwards. Rejects with
+   * Decides in one step with the admissions of this recipient, so what is canceled is never admitted afterwards. Rejects with
    * LimiterUnavailableError if there was no answer: then call it again, which is safe.
    */
   cancel(request: CancelRequest): Promise<CancelAnswer>;
-  /** The job says that it was too late after all, although `cancel` answered otherwise: nothing is stored of that. */
+  /** Removes what `cancel` stored: the job says that it was too late after all. */
   forget(request: CancelRequest): Promise<void>;
 }
 
@@ -48,7 +48,7 @@ export interface CancellerOptions {
   readonly timeoutMs?: number;
 }
 
-/** A pass that is under way may have asked once or twice more than its job's progress says. */
+/** A pass that is under way may have asked up to this many times more than its job's progress says. */
 const ASKS_AHEAD = 3;
 
 export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerOptions): Canceller {
@@ -82,7 +82,7 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
   };
 }
 
-/** Every id under which an admission of the notification may stand among the sent slots. `id`: of its next ask. */
+/** Every id under which an admission of the notification may stand among the sent slots. `id`: the id of its next ask. */
 function sentEntries(id: string): string[] {
   const asks = Number(/\d+$/.exec(id)?.[0] ?? 0);
   return Array.from({ length: asks + ASKS_AHEAD }, (_, number) => memberOf(entryOf(`${jobIdIn(id)}/${number}`)));
@@ -95,7 +95,10 @@ export interface LineRedis {
   time(): Promise<readonly (number | string)[]>;
 }
 
-/** How many are before this id in its line, as in an answer. Undefined if it has no reservation. Needs no policies. */
+/**
+ * How many ids are before this one in its line, as `before` in an answer. Undefined if it has no reservation. Needs no
+ * policies.
+ */
 export async function countBefore(
   redis: LineRedis,
   prefix: string,
@@ -131,7 +134,7 @@ export type EndLook = (
   ending: Pick<CancelRequest, 'recipientId' | 'enqueuedAt'> & { readonly jobId: string },
 ) => Promise<Pick<NotToBeSent, 'how' | 'by'> | undefined>;
 
-/** Asks for nothing and writes nothing. The look rejects with LimiterUnavailableError if there was no answer. */
+/** Only reads: takes no slot and writes nothing. The look rejects with LimiterUnavailableError if there was no answer. */
 export function createEndLook({ redis, prefix, timeoutMs }: EndLookOptions): EndLook {
   const answered = createDeadline(timeoutMs);
   return async ({ recipientId, jobId, enqueuedAt }) => {
@@ -148,7 +151,7 @@ export interface WaitingRedis {
   hmget(key: string, ...fields: string[]): Promise<(string | null)[]>;
 }
 
-/** What waiting.lua stores. */
+/** A value of the hash of waiting.lua. */
 interface Stored {
   readonly how?: NotToBeSent['how'] | 'sent';
   readonly by?: string;
@@ -158,10 +161,10 @@ interface Stored {
 }
 
 /**
- * The reservations that would be given back if these notifications were canceled, as they are stored: as cancel.lua decides it. A
- * part of a digest has none, and a digest keeps its slot while others are in it. Writes nothing.
+ * The reservations that would be given back if these notifications were canceled, as stored entries; by the rules of
+ * cancel.lua. A part of a digest has no reservation, and a digest keeps its slot while others are in it. Writes nothing.
  *
- * @param waiting the key of what waits
+ * @param waiting the key of the hash with what waits
  */
 export async function freedBy(
   redis: WaitingRedis,
@@ -179,7 +182,7 @@ export async function freedBy(
     ),
   );
   const freed: string[] = [];
-  const leaving = new Map<string, number>(); // by the field of a digest: how many of those in it
+  const leaving = new Map<string, number>(); // by the field of a digest: how many of its notifications are canceled
   for (const [index, { jobId, asks }] of jobs.entries()) {
     const field = (leads?.[index] ?? parts?.[index])?.field;
     if (field?.startsWith('latest:') === false) leaving.set(field, (leaving.get(field) ?? 0) + 1);

@@ -3,7 +3,7 @@ import { within } from '../../domain/time.ts';
 /** The estimate uses the last 33 to 64 replies of the last 30 to 60 s, because clocks drift apart by some ms in a minute. */
 const GENERATION = { replies: 32, ageMs: 30_000 };
 
-/** Up to 32 successive replies: since when, how many, and the smallest distance of the clocks that they showed. */
+/** Up to 32 successive replies: since when, how many, and the smallest distance between the clocks that they showed. */
 interface Generation {
   readonly since: number;
   replies: number;
@@ -12,9 +12,9 @@ interface Generation {
 
 /**
  * Estimates the distance between the limiter's clock and this process's `performance.now()`. Every reply contains the limiter's
- * `now`, which it read between the call and the reply. The estimate takes that `now` as the instant of the reply, so it is wrong
- * by the time that the reply travelled; of the recent replies the fastest one has the smallest error, and is used. A reply that
- * this process read late because it was stalled does not change the estimate.
+ * `now`, which Redis read between the call and the reply. The estimate takes that `now` as the instant of the reply, so it is
+ * wrong by the time that the reply travelled. So the fastest of the recent replies has the smallest error, and is used. A reply
+ * that this process read late because it was stalled does not change the estimate.
  */
 export interface Clock {
   /** Adds a reply: asked at `askedAt`, read at `heardAt` (both `performance.now()`), with `remoteNow` (whole epoch ms) in it. */
@@ -38,7 +38,7 @@ export function createClock(): Clock {
     observe(askedAt, heardAt, remoteNow) {
       turnOver(heardAt);
       latest.replies += 1;
-      // The limiter read its clock after `askedAt`, so a lower estimate is from before its clock was set back: drop it.
+      // The limiter read its clock after `askedAt`, so a lower estimate was made before its clock was set back: drop it.
       const lowest = askedAt - (remoteNow + 1);
       if (offsetBefore < lowest) offsetBefore = Infinity;
       if (latest.offset < lowest) latest.offset = Infinity;
@@ -55,13 +55,13 @@ export interface TimeRedis {
 
 /** How many replies are measured at the start, one after the other, and for how long at most. */
 const FIRST = { replies: 5, forMs: 1_000 };
-/** So a generation has about six replies, even if the worker has nothing to send. */
+/** With this interval a generation has about six replies, even if the worker has nothing to send. */
 const PROBE_EVERY_MS = 5_000;
 
 /**
- * Keeps the estimate good without traffic. A worker that has just started, or had nothing to send for a minute, knows only the reply
- * to its first ask: if that travelled for 100 ms, the alert leaves 100 ms late and no log shows it. The recipient's next alert, from
- * a worker with a better estimate, then comes 100 ms too close to it.
+ * Keeps the estimate good without traffic. A worker that has just started, or had nothing to send for a minute, knows only the
+ * reply to its first ask. If that reply travelled for 100 ms, the alert leaves 100 ms late and no log shows it. If the
+ * recipient's next alert comes from a worker with a better estimate, it follows 100 ms too closely.
  */
 export function keepClock(clock: Clock, redis: TimeRedis): { readonly measured: Promise<void>; stop(): void } {
   const probe = async (): Promise<void> => {
@@ -76,7 +76,7 @@ export function keepClock(clock: Clock, redis: TimeRedis): { readonly measured: 
   let probing: Promise<void> | undefined;
   const timer = setInterval(() => {
     probing ??= probe()
-      .catch(() => undefined) // the connection's owner logs that Redis is away
+      .catch(() => undefined) // the connection's owner logs that Redis does not answer
       .finally(() => (probing = undefined));
   }, PROBE_EVERY_MS).unref();
   return {

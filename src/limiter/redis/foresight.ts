@@ -13,15 +13,15 @@ import { createPolicies } from './wire.ts';
 /** What actions and other limits would do to the reservations in Redis. Writes nothing. */
 export interface Foresight {
   /**
-   * Where every reservation of the recipient would lie. Rejects with InputError where the action would, and with
-   * LimiterUnavailableError if there was no answer.
+   * Where every reservation of the recipient would lie after the change. Rejects with InputError if the action itself would,
+   * and with LimiterUnavailableError if there was no answer.
    *
    * @param leadMs no slot is moved to earlier than now plus this, as with `Follow`
    */
   foresee(recipientId: string, change: Exclude<Change, { kind: 'cancel' }>, leadMs: number): Promise<Foreseen>;
-  /** The same if these notifications were canceled. The slot of a digest stays if the digest is still sent for others. */
+  /** As `foresee`, if these notifications were canceled. The slot of a digest stays if the digest is still sent for others. */
   foreseeCancel(recipientId: string, jobs: readonly CanceledJob[], leadMs: number): Promise<Foreseen>;
-  /** The longest window of the limiter's policies: what was sent earlier may be forgotten. Milliseconds. */
+  /** The longest window of the limiter's policies, in milliseconds: slots that were sent earlier may be forgotten. */
   readonly longestMs: number;
 }
 
@@ -33,7 +33,7 @@ export interface CanceledJob {
   readonly asks: number;
 }
 
-/** The options of the limiter that is looked at. */
+/** The options of the limiter whose reservations are read. */
 export interface ForesightOptions extends Pick<
   RedisLimiterOptions,
   'policy' | 'categories' | 'quietHours' | 'timeoutMs'
@@ -51,7 +51,7 @@ export function createForesight(options: ForesightOptions): Foresight {
 
   async function foreseeAny(recipientId: string, change: Change, leadMs: number): Promise<Foreseen> {
     check(recipientId, change, undefined);
-    // What a longer window would count is read too, where it is still stored.
+    // The changed policies may have longer windows: sent slots that only these count are read too, where they are still stored.
     const state = await look(recipientId, createPolicies(policy, categories, ...keptFor(change)));
     check(recipientId, change, state.now);
     const quietOf = (hours?: QuietHours) => quietTerms.read(hours && quietText(hours), state.now);
@@ -69,7 +69,7 @@ export function createForesight(options: ForesightOptions): Foresight {
   };
 }
 
-/** How long sent slots count that the policies of a change count: in categories, and overall. */
+/** For how long the policies of a change count sent slots: in categories, and overall. Milliseconds. */
 function keptFor(change: Change): readonly [keepMs: number, overallKeepMs: number] {
   const ofCategories = change.kind === 'policies' ? Object.values(change.categories ?? {}) : [];
   const keepMs = Math.max(0, ...ofCategories.map((each) => paceOf(each).longestMs));

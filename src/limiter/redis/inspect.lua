@@ -1,13 +1,13 @@
 -- Reads what is stored about one recipient, in parts. Writes nothing.
 --
--- KEYS    as in admit.lua, with every category among the scopes
+-- KEYS    as in admit.lua, with every category among the scopes, and without what waits
 -- ARGV[1] JSON, the policies of the scopes as in admit.lua
--- ARGV[2] how many entries of each set to skip, from the oldest
+-- ARGV[2] how many entries of each set to leave out, from the oldest
 -- ARGV[3] how many entries of each set to answer at most
 --
--- Answers {now, stored policy, its end, block's end, block's reason, sets, stored quiet hours}. What does not exist or has ended is
--- false. Sets are lists of entry and score: for each scope the sent slots, the reserved ones, and the held-back ones (none in the
--- first scope).
+-- Answers {now, stored policy, end of that policy, end of the block, reason of the block, sets, stored quiet hours}. What does
+-- not exist or has ended is false. `sets` has, for each scope, three lists of entries with their scores: the sent, the reserved
+-- and the held-back slots (the last one empty in the first scope).
 
 local id, member = '', ''
 

@@ -1,17 +1,17 @@
--- Included by admit.lua after scopes.lua. Needs all that scopes.lua gives, `quiet`, `awake` and `edge`. Gives `first` and
--- `category`; instants that are found by rank look-ups: `afterQuiet(at)`, `firstInstant(among, nth, from)`, `nthSent`,
--- `queued(set, at)`, `tails(withHeldBack)`, `asNewcomer(line, own)`; and the causes of a wait: `NONE`, `QUIET`, `slowest(counts)`,
--- `causeOf(at, inCategory, inQuiet)`.
+-- Included by admit.lua after scopes.lua and take-now.lua. Needs all that scopes.lua gives, `quiet`, `awake`, `edge`,
+-- `isUrgent` and `text`. Gives `first` and `category`; instants that are found by rank look-ups: `afterQuiet(at)`,
+-- `firstInstant(among, nth, from)`, `nthSent`, `queued(set, at)`, `tails(withHeldBack)`, `asNewcomer(line, own)`; and the
+-- causes of a wait: `NONE`, `QUIET`, `slowest(counts)`, `causeOf(at, inCategory, inQuiet)`.
 
 local first, category = scopes[1], scopes[2]
 
--- The same instant, or the end of the quiet time that it lies in.
+-- `at`, or the end of the quiet time in which `at` lies.
 local function afterQuiet(at)
   return quiet and awake(at, edge) or at
 end
 
--- The first instant, `from` or later and after a block, at which every limit of these scopes has room; nth(scope, k) is the k-th
--- newest slot.
+-- The first instant, not before `from` and not within a block, at which every limit of these scopes has room. nth(scope, k) is
+-- the k-th newest slot.
 local function firstInstant(among, nth, from)
   local at = math.max(from, blockedUntil or from)
   for _, scope in ipairs(among) do
@@ -38,9 +38,9 @@ local function queued(set, at)
   return count
 end
 
--- The first instant behind every reservation of the scope. A reservation counts at its slot, but not before the earliest instant
--- of the scope, and not before a sent slot. A held-back slot counts no earlier than the last slot in line. So, from the newest to
--- the oldest: those held back, those in line, the sent ones.
+-- The first instant behind every reservation of the scope. A reservation counts at its slot, but not before the earliest
+-- instant of the scope, and not before a sent slot. A held-back slot counts no earlier than the last slot in line. So the
+-- order, from the newest to the oldest, is: held-back slots, slots in line, sent slots.
 local function tail(scope, withHeldBack)
   local line, heldBack = queued(scope.reserved), withHeldBack and scope.heldBack and queued(scope.heldBack) or 0
   local floor = firstInstant({ scope }, nthSent, now)
@@ -55,15 +55,15 @@ local function tail(scope, withHeldBack)
   return afterQuiet(math.max(firstInstant({ scope }, nth, now), nth(scope, 1)))
 end
 
--- The instants behind the overall line and behind the category's line; without a category the first one twice.
+-- The instants behind the overall line and behind the category's line; without a category, the first instant twice.
 local function tails(withHeldBack)
   local line = tail(first)
   return line, category and tail(category, withHeldBack) or line
 end
 
--- The slot of a newcomer, and whether it is held back: if its category makes it wait longer than the overall line does, or holds
--- back others already, it is reserved in the category alone, so that no id in the overall line has to wait for it.
--- An urgent id is in its category's line alone.
+-- The slot of a newcomer, and whether it is held back. If its category makes it wait longer than the overall line does, or
+-- holds back others already, it is reserved in the category alone, so that no id in the overall line has to wait for it. An
+-- urgent id is always reserved in its category alone.
 local function asNewcomer(line, own)
   if isUrgent then return math.max(line, own), true end
   if category and (queued(category.heldBack) > 0 or own > line) then return own, true end
@@ -72,8 +72,8 @@ end
 
 local NONE, QUIET = { number = -2, max = 0, window = 0 }, { number = -3, max = 0, window = 0 }
 
--- The limit that alone would make an id wait longest, behind counts[scope] others in line, and until when. The first limit if none
--- would make it wait.
+-- The limit that alone would make an id wait longest, behind counts[scope] others in line, and until when the id would wait.
+-- The first limit if none would make it wait.
 local function slowest(counts)
   local scope, limit, till = first, NONE, now
   for _, each in ipairs(scopes) do
@@ -87,8 +87,8 @@ local function slowest(counts)
   return scope, limit, till
 end
 
--- The longest cause of a wait until `at`: the block, `inQuiet` ms of quiet time, or the slowest limit. With it how many are before
--- it in its line, which is the category's or the overall one.
+-- The longest cause of a wait until `at`: the block, `inQuiet` ms of quiet time, or the slowest limit. Third, how many ids are
+-- before it in its line: the category's line if `inCategory`, else the overall one.
 local function causeOf(at, inCategory, inQuiet)
   local counts = {}
   for _, scope in ipairs(scopes) do

@@ -1,8 +1,9 @@
--- Included by admit.lua after waiting.lua, for an ask with `join` or `claim`, or for a recipient who has the hash of waiting.lua.
--- Needs everything that admit.lua has defined above. Sets `noteDecision(answer)`, and may answer.
+-- Included by admit.lua after waiting.lua, for an ask with `join`, `claim` or `untilAwake`, or if the recipient has the hash of
+-- waiting.lua. Needs everything that admit.lua has defined above. Sets `noteDecision(answer)`, and may end the script with an
+-- answer.
 --
--- In this order: answers an id that ends without being sent; makes the ask a part of a digest, or its leader, or gives it the slot of
--- an older notification; defines how the decision is noted.
+-- In this order: answers an id whose notification ends without being sent; makes the ask a part of a digest, or its leader, or
+-- gives it the slot of an older notification; defines how the decision is noted.
 
 local function endedReply(how, by, at)
   local answer = reply(6, at, first, NONE, -1, 0, {})
@@ -11,7 +12,7 @@ local function endedReply(how, by, at)
   return answer
 end
 
--- It ends without being sent, so its slot is free again.
+-- The notification ends without being sent, so its slot is free again.
 local ended = readOwn('end:')
 if ended and ended.how ~= 'sent' then
   for _, scope in ipairs(scopes) do
@@ -23,11 +24,11 @@ end
 
 local group, field -- what waits under the key of this ask, and the field that contains it
 local isHolder, becomesHolder -- whether the id has the slot of `group`; whether it gets that slot if it must wait
-local superseded -- an older `latest` whose slot it took
-local counted -- what the digest was made of when it was admitted
+local superseded -- an older notification of a `latest`, whose slot this id took
+local counted -- what the digest was made of when this id, its leader, was admitted
 local sets = { first.reserved.key, category and category.reserved.key, category and category.heldBack.key }
 if join then
-  -- The slot that another id waits for, or nil if it has none, or is a no-show.
+  -- The slot for which another id waits; nil if it has none, or is a no-show.
   local function slotOf(entry)
     for _, set in ipairs({ first.reserved, category and category.heldBack }) do
       local score = tonumber(redis.call('ZSCORE', set.key, entry) or nil)
@@ -43,10 +44,10 @@ if join then
     group = readGroup(field)
     isHolder = group and group.who == who
     becomesHolder = isNew or isHolder
-    -- The slot of a canceled job that somebody removed, under the same id: not its own.
+    -- The slot belongs to a canceled job that had the same id and was removed by a person: it is not this notification's.
     local isForeign = group and not isHolder and slot and not readOwn('part:')
     if group and not isHolder and (isNew or renew or isForeign) and join.at < group.at then
-      for _, scope in ipairs(scopes) do -- it missed its slot, which is free again
+      for _, scope in ipairs(scopes) do -- the id missed its slot, which is free again
         drop(scope.sent)
         drop(scope.reserved)
         drop(scope.heldBack)
@@ -69,18 +70,18 @@ if join then
     local place, whose = readOwn('holder:')
     local part = not place and readOwn('part:')
     if place and not place.field then
-      counted = place -- it was admitted before
+      counted = place -- the digest was admitted before
     else
       field = (place or part or { field = field }).field
       group = readGroup(field)
       isHolder = group and group.who == whose
-      if isHolder and group.entry ~= id then -- its replay, where Redis did not answer to its release
+      if isHolder and group.entry ~= id then -- the id is a replay of the leader, whose release Redis did not answer
         moveSlot(sets, group.entry, id)
         group.name, group.entry = name, id
         findSlot()
       end
       local itsSlot = group and slotOf(group.entry)
-      -- Its leader should have come before the parts, but has not: its job was removed, or its worker died.
+      -- The leader should have come before its parts, but has not: its job was removed, or its worker died.
       if part and group and math.max(itsSlot or 0, group.led or 0) <= now - GRACE_MS then
         handOn(field, group, sets)
         itsSlot = slotOf(group.entry)
@@ -91,7 +92,7 @@ if join then
       local hasRoom = group and group.count < join.max and (not group.expires or join.expires and join.expires <= group.expires)
       if group and not isHolder and (part or isNew and hasRoom and itsSlot) then
         local slotOfAll = math.max(itsSlot or now, now)
-        options.maxPending = nil -- it needs no reservation
+        options.maxPending = nil -- a part needs no reservation
         local answer = mustWait(slotOfAll, false, {})
         if answer[1] == 3 then
           if not part then
@@ -101,7 +102,7 @@ if join then
           writeWaiting(field, group)
           writeWaiting('part:' .. who, { field = field, name = name })
           settle()
-          answer[2], answer[11] = slotOfAll + GRACE_MS, slotOfAll + GRACE_MS - now -- after its leader
+          answer[2], answer[11] = slotOfAll + GRACE_MS, slotOfAll + GRACE_MS - now -- the part comes back after its leader
         end
         return answer
       end
@@ -112,9 +113,9 @@ end
 
 local SENT_KEPT_MS = 60000
 
--- The id waits. From now on, asks under the same key join it, or take its slot.
+-- The id waits. From now on, asks under the same key join its digest, or take its slot.
 local function keepGroup()
-  if join.kind == 'digest' and group and not isHolder then -- that digest is full, or its leader has not come
+  if join.kind == 'digest' and group and not isHolder then -- the digest under this key is full, or its leader has not come
     local full = 'full:' .. group.who .. ' ' .. string.format('%.0f', now)
     writeWaiting(full, group)
     writeWaiting('holder:' .. group.who, { field = full })
@@ -128,7 +129,7 @@ local function keepGroup()
   writeWaiting((join.kind == 'digest' and 'holder:' or 'part:') .. who, { field = field, name = name })
 end
 
--- The digest goes now. Its parts end with it, but for those that expire before.
+-- The digest is sent now. Its parts end with it, except those that expire before `at`.
 local function close(at)
   counted = { count = group.count, own = group.own, parts = {} }
   for _, part in ipairs(group.parts) do
@@ -145,7 +146,7 @@ local function close(at)
   if counted.count > 1 or counted.own == 0 then writeWaiting('holder:' .. who, counted) end
 end
 
--- Notes what was decided. Adds to the answer what a digest is made of that goes now.
+-- Notes the decision. For a digest that is sent now, adds to the answer what it is made of.
 function noteDecision(answer)
   local kind, at = answer[1], answer[2]
   if superseded and kind < 4 then
@@ -158,7 +159,7 @@ function noteDecision(answer)
     keepGroup()
   elseif kind == 1 and isHolder and join.kind == 'digest' then
     close(at)
-  elseif kind == 1 and join and join.kind == 'latest' then -- an older one that is tried again must not be sent after it
+  elseif kind == 1 and join and join.kind == 'latest' then -- an older one that is tried again must not be sent after this one
     dropWaiting('part:' .. who)
     writeWaiting(field, { who = who, name = name, entry = '', at = join.at, sent = { name, join.at, who } }, NEWEST_KEPT_MS)
   elseif kind == 4 and options.untilAwake and quiet and awake(now, 0) > now then

@@ -6,7 +6,7 @@ import type { AdmitReply, InspectReply, Numeric, SettingsReply } from './wire.ts
 
 /** The keys of one scope of a recipient; each is a sorted set. */
 export interface ScopeKeys {
-  /** Sent slots: used, or admitted and used within a moment. */
+  /** Sent slots: an id was admitted, and has sent or is about to send. */
   readonly sent: string;
   /** Reserved slots in line, ahead of now or overdue. */
   readonly reserved: string;
@@ -20,7 +20,7 @@ export interface CategoryKeys extends ScopeKeys {
 
 /** The keys of one recipient. They share a hash tag, so that a script may use them together on a cluster. */
 export interface RecipientKeys extends ScopeKeys {
-  /** The policy and the block that an operator has set. */
+  /** The policy, the block and the quiet hours that an operator has set. */
   readonly settings: string;
   /** A hash: what waits under one key (a collapse id, a digest), and what ends without being sent. */
   readonly waiting: string;
@@ -72,10 +72,13 @@ function digestOf(text: string): string {
   return hash('sha256', Buffer.from(text, 'utf16le'), 'base64url');
 }
 
-/** Stored entries that are not ids begin with a space: digests of ids, and the marks and counts of the scripts. */
+/** Stored entries that are not ids begin with a space: digests of ids, and the marks of admit.lua. */
 const NAMELESS = ' ';
 
-/** An id as it is stored: `msg-8841#r1/0` → itself; a longer id than 160, or with other than visible ASCII → space and digest. */
+/**
+ * An id as it is stored: `msg-8841#r1/0` → itself; an id of more than 160 characters, or with others than visible ASCII → a
+ * space and its digest.
+ */
 export function entryOf(id: string): string {
   return /^[!-~]{1,160}$/.test(id) ? id : NAMELESS + digestOf(id);
 }
@@ -90,16 +93,17 @@ export function jobIdIn(askId: string): string {
   return /^(.*)\/\d+$/s.exec(askId)?.[1] ?? askId;
 }
 
-/** The fields of one notification among what waits, as `who` of waiting.lua names it. */
+/** The names of the fields of one notification in the hash of waiting.lua, where they end with its `who`. */
 export function waitingFields(jobId: string, enqueuedAt: number): Readonly<Record<'end' | 'holder' | 'part', string>> {
   const who = `${/^(.+?)#[rd]\d/s.exec(jobId)?.[1] ?? jobId}@${enqueuedAt}`;
   return { end: `end:${who}`, holder: `holder:${who}`, part: `part:${who}` };
 }
 
 /**
- * An id among the sent slots: a signed 32-bit hash of `entryOf`'s text, in decimal digits. Redis stores such an integer in 6 bytes,
- * a UUID in 39. Two ids of one recipient within its windows have the same hash with a chance of 1 in 4 billion, and never if they
- * have the same length and differ only within four neighbouring characters (of visible ASCII), as counters do.
+ * An id as it is stored among the sent slots: a signed 32-bit hash of `entryOf`'s text, in decimal digits. Redis stores such an
+ * integer in 6 bytes, a UUID in 39. Two ids of one recipient within its windows have the same hash with a chance of 1 in 4
+ * billion, and never if they have the same length and differ only within four neighbouring characters (of visible ASCII), as
+ * counters do.
  */
 export function memberOf(entry: string): string {
   return String(crc32(entry) | 0);
@@ -119,11 +123,11 @@ export interface LimiterRedis extends ScriptRedis {
   hscan(key: string, cursor: string, count: 'COUNT', most: number): Promise<[cursor: string, fields: string[]]>;
 }
 
-/** The scripts as commands of the client; some exist once for each number of scopes. */
+/** The scripts as commands of the client. Some are defined once for each number of scopes, because the number of keys is fixed. */
 export interface Scripts {
   /** For one scope, and for two. */
   readonly admit: readonly [Call<AdmitReply>, Call<AdmitReply>];
-  /** For what waits and one set, two and three of them. */
+  /** For one, two and three sets, each with what waits. */
   readonly release: readonly [Call<ReleaseReply>, Call<ReleaseReply>, Call<ReleaseReply>];
   readonly move: Call<readonly Numeric[]>;
   readonly overtake: Call<OvertakeReply>;
@@ -141,7 +145,7 @@ export function defineScripts(redis: LimiterRedis, scopes: number): Scripts {
   };
 }
 
-/** The script that reads all of a recipient, for so many scopes. */
+/** The script that reads everything stored about a recipient, for this many scopes. */
 export function defineInspect(redis: ScriptRedis, scopes: number): Call<InspectReply> {
   return define(redis, 'inspect', 3 * scopes);
 }

@@ -29,8 +29,8 @@ export function createLook({ redis, prefix, categories, quietTerms, answered }: 
 }
 
 /**
- * In parts, so that no part blocks Redis for long. An entry that changes meanwhile may be seen as it was before or after. `part`
- * skips `leaveOut` entries of each set and reads at most the next `most`.
+ * Reads in parts, so that no part blocks Redis for long. An entry that changes meanwhile may be seen as it was before or after.
+ * `part` leaves out the first `leaveOut` entries of each set, and reads at most the next `most`.
  */
 async function lookAt(
   policies: Policies,

@@ -1,11 +1,12 @@
--- Moves reservations to other slots, if they still have the slot at which they were read.
+-- Moves reservations to other slots, if each still has the slot that was read.
 --
--- KEYS    as in admit.lua, with every category among the scopes
--- ARGV[1] JSON, a list of {entry, scope of its category or 0, 1 if it is held back, its slot, 1 if it is to be held back,
---         its new slot}
+-- KEYS    as in admit.lua, with every category among the scopes, and without what waits
+-- ARGV[1] JSON, for each reservation {entry, number of its category's scope or 0, 1 if it is held back, its slot, 1 if it is to be
+--         held back, its new slot}
 --
--- Answers the numbers, from 1, of those that were moved. Those that were sent, removed or moved since they were read are left as
--- they are. Refused with an error if a newer version wrote the state (format.lua). In one step, so that a key's expiry always fits its newest entry.
+-- Answers the positions in that list, from 1, of the reservations that were moved. A reservation that was sent, removed or
+-- moved since it was read is left as it is. Answers an error, and moves nothing, if a newer version wrote the state
+-- (format.lua). All in one step, so that a key's expiry always fits its newest entry.
 
 -- include format.lua
 

@@ -4,25 +4,25 @@ import { createQuietClock, type Quiet } from '../pace.ts';
 
 /** What an ask sends to admit.lua about quiet hours, and about limits that are skipped. */
 export interface Terms {
-  /** ARGV[7] to ARGV[9]; empty for an ask without any of them. */
+  /** ARGV[7] to ARGV[9] of admit.lua; empty if the ask needs none of them. */
   readonly args: readonly string[];
   /** The quiet times that hold for this ask. */
   readonly windows: readonly Window[];
 }
 
-/** The quiet hours of this limiter, and those of recipients that answers of admit.lua contained. */
+/** Knows this limiter's quiet hours, and those of recipients that admit.lua has answered so far. */
 export interface QuietTerms {
   of(recipientId: string, category: string | undefined, now: number): Terms;
-  /** Reads an answer of admit.lua. True if it contains other quiet hours than were known: ask again. */
+  /** Reads an answer of admit.lua. True if it says that the recipient has other quiet hours than this process knew: ask again. */
   learns(recipientId: string, reply: unknown): boolean;
-  /** The quiet hours that are stored for a recipient (JSON), or those of this limiter, with their quiet times around now. */
+  /** The quiet hours that are stored for a recipient (JSON), or this limiter's own, with their quiet times around now. */
   read(
     stored: string | undefined,
     now: number,
   ): { readonly hours: QuietHours | undefined; readonly windows: readonly Window[] };
 }
 
-/** The most recipients with quiet hours of their own that are remembered; those that are forgotten cost one ask more. */
+/** How many recipients with quiet hours of their own are remembered at most. A forgotten one costs one more ask. */
 const MOST_RECIPIENTS = 10_000;
 const NONE: Terms = { args: [], windows: [] };
 

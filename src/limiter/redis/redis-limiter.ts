@@ -56,13 +56,13 @@ import { createPolicies, readAdmit, readSettings, toAdmission, toOptions } from 
 
 /** The limits of a Redis limiter, its client, what it keeps, and what happens while Redis does not answer. */
 export interface RedisLimiterOptions {
-  /** A client that the caller opens and closes. It must not be a subscriber; auto-pipelining makes it slower. */
+  /** A client that the caller opens and closes. It must not be in subscriber mode; auto-pipelining makes it slower. */
   readonly redis: LimiterRedis;
   /** The overall policy, for asks without a policy of their own. */
   readonly policy: Policy;
-  /** Policies of categories, by their names; each holds in addition to the overall one. Default: none. */
+  /** Policies of categories, by their names; each holds in addition to the overall policy. Default: none. */
   readonly categories?: Readonly<Record<string, CategoryPolicy>>;
-  /** When nobody gets an alert, unless `quiet` stored other hours for a recipient. Default: no time is quiet. */
+  /** When recipients get no alert, unless `quiet` stored other hours for one of them. Default: no time is quiet. */
   readonly quietHours?: QuietHours | undefined;
   /** The first part of every key; braces are removed. Default: `pushpacer`. */
   readonly prefix?: string;
@@ -73,7 +73,10 @@ export interface RedisLimiterOptions {
    * policies, give the longest of all their windows here, in milliseconds. Default: 0.
    */
   readonly keepMs?: number;
-  /** Asks that must wait or are refused count as sent slots too, so a caller that asks too often is kept waiting. Default: false. */
+  /**
+   * An ask that must wait or is refused counts as a sent slot too, so a caller that asks too often is kept waiting. Default:
+   * false.
+   */
   readonly countBlocked?: boolean;
   /** Stores the ids of sent slots, so that `inspect` shows them; takes about twice the memory. Default: false. */
   readonly keepIds?: boolean;
@@ -89,14 +92,14 @@ const OPTIONS: OptionNames<RedisLimiterOptions> = {
 };
 
 /**
- * The limiter that all workers share. {@link Limiter} has its promise, docs/limiter.md and admit.lua its algorithm. Throws
- * InputError if an option is not usable.
+ * The limiter that all workers share. {@link Limiter} says what it promises, docs/limiter.md and admit.lua describe its
+ * algorithm. Throws InputError if an option is not usable.
  */
 export function createRedisLimiter(options: RedisLimiterOptions): Limiter {
   checkLimiterOptions(options, OPTIONS);
   const { onUnavailable = 'closed', ...own } = options;
   checkOnUnavailable(onUnavailable);
-  // Nothing is `ended` here: no ask has a join, and nothing is canceled.
+  // No answer is `ended` here: no ask has a join, and nothing is canceled.
   return withFallback(createWaitingLimiter(own) as Limiter, { ...own, onUnavailable });
 }
 
@@ -105,7 +108,7 @@ export interface WaitingLimiterOptions extends Omit<RedisLimiterOptions, 'onUnav
   readonly clock?: Clock;
 }
 
-/** The same limiter, for notifications that can be canceled and that wait together. */
+/** As `createRedisLimiter`, for notifications that can be canceled and that wait together. */
 export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLimiter {
   const { redis, policy, categories = {}, prefix = 'pushpacer', timeoutMs = 2_000, keepMs = 0 } = options;
   const { quietHours, countBlocked = false, keepIds = false, clock = createClock() } = options;
@@ -152,7 +155,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     return ask('peek', asked) as Promise<Admission>;
   }
 
-  /** Removes the id from these sets of every scope of its ask; `more`: what else release.lua takes. */
+  /** Removes the id from these sets of every scope of its ask. `more`: further arguments of release.lua. */
   async function release(
     slot: SlotId,
     sets: readonly ('sent' | 'reserved' | 'heldBack')[],
@@ -177,7 +180,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     if (follow.onUnslotted !== undefined) await findUnslotted(recipientId, follow.onUnslotted);
   }
 
-  /** In parts, so that none blocks Redis for long. */
+  /** Reads in parts, so that none blocks Redis for long. */
   async function findUnslotted(recipientId: string, onFound: (jobIds: readonly string[]) => Promise<void>) {
     const { waiting } = recipientKeys(prefix, recipientId);
     let cursor = '0';
@@ -189,7 +192,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     } while (cursor !== '0');
   }
 
-  /** In parts, so that none blocks Redis for long. */
+  /** Moves the reservations in parts, so that no part blocks Redis for long. */
   async function overtake(slot: Parameters<Limiter['overtake']>[0], options: Overtaking): Promise<number> {
     checkSlot(slot);
     const { mostTimes, mostMs, leadMs } = checkedOvertaking(options);
@@ -215,7 +218,10 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     return count;
   }
 
-  /** Repeats while new reservations appear: those that asked meanwhile were placed behind the old slots, so too late. */
+  /**
+   * Repeats while new reservations appear: an id that asked meanwhile was placed behind the old slots, and so later than
+   * needed.
+   */
   async function moveSlots(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
     const keys = allKeys(prefix, recipientId, policies.categories);
     const seen = new Set<string>();
@@ -313,14 +319,14 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
 
 const RENEWING = { admit: 'renew', peek: 'peek-renew' } as const;
 
-/** How many fields of what waits one command reads. */
+/** How many fields of the hash with what waits one command reads. */
 const FIELDS_A_STEP = 500;
 /** How many reservations one script call moves. */
 const MOVES_A_STEP = 500;
-/** How often reservations that came meanwhile are looked for, at most. */
+/** How many rounds look for reservations that were made meanwhile, at most. */
 const MOST_ROUNDS = 5;
 
-/** The job of a notification that waits without a slot of its own, or has ended, by its field in waiting.lua. */
+/** The job of a notification that waits without a slot of its own, or has ended; from a field of waiting.lua and its value. */
 function unslottedIn(field: string, value = ''): string[] {
   const first = /^(?:end|part):(.+)@\d+$/s.exec(field)?.[1];
   if (first === undefined) return [];

@@ -1,17 +1,17 @@
--- Gives back an id's slot; or all that a notification holds when it ends.
+-- Gives back the slot of an id; or, if its notification ends, everything that it holds.
 --
--- KEYS[1] what waits (waiting.lua); KEYS[2...] each set that may contain the id: the sent ones (a refund), or the reserved and
---         held-back ones; one hash tag
+-- KEYS[1] what waits (waiting.lua); KEYS[2...] each set that may contain the id: the sent ones (for a refund), or the reserved and
+--         held-back ones. All keys share one hash tag.
 -- ARGV[1] the id
--- ARGV[2] '' to give back the slot alone; else the notification's name, which leaves what it waits in; ARGV[3] when it was enqueued
---         first; ARGV[4] 'ended', 'dead' if it becomes a dead letter, 'unseen' if it does and certainly nobody was alerted: then the
---         parts of its digest that have not ended are sent without it
+-- ARGV[2] '' to give back the slot alone; else the notification's name, to take it out of what it waits in too; ARGV[3] when it was
+--         enqueued first; ARGV[4] 'ended'; 'dead' if it becomes a dead letter; 'unseen' if it becomes one and certainly nobody was
+--         alerted: then the parts of its digest that have not ended are sent without it
 --
--- Answers 1 if there was a slot, else 0; the id that leads its digest from now on and the slot of that, '' and 0 if there is none; and
--- what its digest is made of if nobody else leads it: count and own, 0 and 0 for none.
+-- Answers {1 if there was a slot, else 0; the id that leads its digest from now on and the slot of that id, '' and 0 if there
+-- is none; what its digest is made of if no other id leads it: count and own, 0 and 0 for none}.
 --
--- In one step, so that a key's expiry always fits its newest entry: if that is removed, the expiry moves to earlier by the
--- difference; a key whose other entries count no longer is removed.
+-- All in one step, so that a key's expiry always fits its newest entry: if the newest entry is removed, the expiry moves to
+-- earlier by the difference to the next one; a key whose other entries no longer count is removed.
 
 -- include ../../redis/clock.lua
 
@@ -22,7 +22,8 @@ local waitingKey, id, name, born, how = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV
 
 local entry, slot, digest
 
--- Those that were merged into it, and do not know it yet, wait again: as a digest of their own, which may go at once.
+-- Parts that were merged into this digest, but whose jobs do not know it yet, wait again: as a digest of their own, which may
+-- go at once.
 local function handBack(sets)
   local left = {}
   for _, part in ipairs(digest.parts or {}) do

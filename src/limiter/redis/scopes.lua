@@ -6,18 +6,19 @@
 
 local GRACE_MS = 2000 -- newcomers are placed behind an overdue reservation for this long
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
--- Redis's clock may be set back, for example at a failover. A sent slot lies only a little ahead of now. So one that
--- lies further ahead than the longest window plus this was written before that: it is damage, and so are the reservations in
--- the same scope. All of them are dropped.
+-- Redis's clock may be set back, for example at a failover. A sent slot lies only a little ahead of now, so one that lies
+-- further ahead than the longest window plus this was written before the clock was set back: it is damage, and so are the
+-- reservations in the same scope. All damage is dropped.
 local CLOCK_STEP_MS = 60000
 
--- An exclusive bound of a range of scores. Not made with `..`, which prints only 14 digits.
+-- An exclusive bound for a range of scores. Not made with `..`, which prints only 14 digits.
 local function beyond(score)
   return string.format('(%.0f', score)
 end
 
--- A sorted set. `keep`: how long entries are kept (ms). `entry`: the id as it is stored here. `scores`: those that were looked
--- up, by rank from the newest. `skipped`: how many of the newest are damage. `ownAt`, set later: the score of the id's entry.
+-- A sorted set. `keep`: how long entries are kept (ms). `entry`: the id as it is stored here. `scores`: the scores looked up so
+-- far, by rank from the newest. `skipped`: how many of the newest entries are damage. `ownAt`, set later: the score of the id's
+-- entry.
 local function open(key, keep, entry)
   return { key = key, keep = keep, entry = entry, scores = {}, skipped = 0, lastGood = math.huge }
 end
@@ -30,7 +31,7 @@ local function scoreAt(set, rank)
   return set.scores[rank]
 end
 
--- The rank of the id's own entry from the newest.
+-- The rank, from the newest, of the id's own entry.
 local function ownRank(set)
   if not set.own then set.own = redis.call('ZREVRANK', set.key, set.entry) end
   return set.own
@@ -43,7 +44,7 @@ local function stored(set, k)
   return scoreAt(set, rank)
 end
 
--- The same, but as if there were one more entry at `set.extra`, which is about to be written.
+-- As `stored`, but as if there were one more entry at `set.extra`, which is about to be written.
 local function newest(set, k)
   if not set.extra then return stored(set, k) end
   if not set.ahead then
@@ -55,15 +56,15 @@ local function newest(set, k)
   return k == set.ahead + 1 and set.extra or stored(set, k - 1)
 end
 
--- Takes all entries with a higher score as damage.
+-- Takes all entries with a score above `score` as damage.
 local function skipBeyond(set, score)
   set.lastGood = score
   local top = scoreAt(set, 0)
   if top and top > score then set.skipped = redis.call('ZCOUNT', set.key, beyond(score), '+inf') end
 end
 
--- How long entries of the set are kept. Sent slots are kept for the longest window that any ask came with: that time
--- is the distance between the newest entry and the key's expiry.
+-- How long entries of the set are kept. Sent slots are kept for the longest window of all asks so far: no field stores that
+-- time, but it is the distance between the newest entry and the key's expiry.
 local function keepOf(set)
   if set.isSent then
     set.isSent = nil
@@ -76,7 +77,7 @@ end
 
 -- include format.lua
 
--- A policy that is stored for this recipient overrides the one of the call, until it ends.
+-- A policy that is stored for this recipient overrides the policy of the call, until the stored one ends.
 local storedPolicy, policyUntil, blockedUntil, storedQuiet, format =
   unpack(redis.call('HMGET', KEYS[1], 'policy', 'policyUntil', 'blockedUntil', 'quiet', 'format'))
 local newer = refusalOf(format)

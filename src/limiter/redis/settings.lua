@@ -6,12 +6,12 @@
 -- ARGV[3] the policy as in admit.lua, the reason of the block, or the quiet hours as JSON
 -- ARGV[4] the most that the end may lie ahead, ms; '' for no bound
 --
--- Answers {done, now}: done is 1, or 0 if there was nothing to remove, or the end is not ahead (nothing is written then).
+-- Answers {done, now}: done is 1, or 0 if there was nothing to remove, or if the end is not ahead (then nothing is written).
 --
--- Refused with an error if a newer version wrote the settings (format.lua).
+-- Answers an error, and writes nothing, if a newer version wrote the settings (format.lua).
 --
--- In one step, so that the key's expiry always fits its content: it expires when both the policy and the block have ended. With quiet hours
--- or a policy without an end it never expires, since that is configuration.
+-- All in one step, so that the key's expiry always fits its content: the key expires when both the policy and the block have
+-- ended. With quiet hours, or a policy without an end, it never expires, since these are configuration.
 
 -- include ../../redis/clock.lua
 

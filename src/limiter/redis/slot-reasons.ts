@@ -11,11 +11,11 @@ import { createPolicies } from './wire.ts';
 export interface SlotReasons {
   /** Undefined if the id has no reservation. Rejects with LimiterUnavailableError if there was no answer. */
   read(slot: SlotId): Promise<SlotReason | undefined>;
-  /** Behind which sent slot one at `at` had to stay by this rule. Undefined if that is not known any more. */
+  /** The sent slot behind which a slot at `at` had to stay by this rule. Undefined if that is not known any more. */
   sentBefore(recipientId: string, rule: string, at: number): Promise<SlotBefore | undefined>;
 }
 
-/** The options are those of the limiter that gave the slots. */
+/** The options must be those of the limiter that gave the slots. */
 export function createSlotReasons({
   redis,
   policy,
@@ -42,7 +42,7 @@ export function createSlotReasons({
   };
 }
 
-/** The id of a stored slot: the entry itself, or the one of these ids that is stored so. Undefined if it is none of them. */
+/** The id of a stored slot: the entry itself, or the candidate that is stored as this entry. Undefined if there is none. */
 export function idOfSlot(entry: string, candidates: Iterable<string>): string | undefined {
   const isHash = /^-?\d{1,10}$/.test(entry);
   const readable = isHash ? undefined : idOf(entry);

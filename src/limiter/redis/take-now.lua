@@ -1,12 +1,13 @@
--- Included by admit.lua. Needs KEYS, `now`, `policies`, `member`. Gives `takeNow()`.
+-- Included by admit.lua. Needs KEYS, `now`, `policies`, `member`. Gives `takeNow()` and `text(instant)`.
 --
--- A fast path for the most frequent ask: no settings are stored, nothing waits, every limit has room. It counts entries
--- instead of looking up scores, which is what takes time in Redis, and does not even count if fewer entries are stored than the
--- limit allows. Answers nil in all other cases; nothing is written then.
+-- A fast path for the most frequent ask: no settings are stored, nothing waits, every limit has room. It counts entries instead
+-- of looking up scores, because look-ups take most of the time in Redis. If fewer entries are stored than the limit allows, it
+-- does not even count. In all other cases it answers nil, and writes nothing.
 
-local call = redis.call -- a local, because a table look-up for each call is measurable here
+local call = redis.call -- a local, because a table look-up for each call takes a measurable time here
 
--- Redis would format a number argument with 17 digits, which takes longer than a look-up of a score.
+-- An instant as text. If a number were the argument, Redis would write 17 digits, which takes longer than the look-up of a
+-- score.
 local function text(instant)
   return string.format('%d', instant)
 end
@@ -27,7 +28,7 @@ local function takeNow()
     local kept, most = call('ZCARD', sent), 1
     tolerance, widest = math.min(tolerance, policy[2]), math.max(widest, gap)
     if kept > 0 then
-      -- A slot within the gap, or ahead of now.
+      -- A slot lies within the gap, or ahead of now.
       if call('ZCOUNT', sent, text(now - gap + 1), '+inf') > 0 then return nil end
       -- An earlier ask came with a longer window, for which the sent slots must be kept: see keepOf in scopes.lua.
       if call('PTTL', sent) > policy[1] then return nil end

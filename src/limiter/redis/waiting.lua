@@ -2,27 +2,28 @@
 -- `readOwn`, `readWaiting`, `writeWaiting`, `dropWaiting`, `writeEnd`, `moveSlot`, `readGroup`, `handOn`, `leave`, and `settle`, to be
 -- called last.
 --
--- A recipient's hash with what waits together, and what ends without an alert of its own. Its values are JSON objects; `kept`: until
--- when, epoch ms. `who` names a notification: the id of its first job, and when that was enqueued; its replays are the same one, and
--- another use of the id is not. `name` is the id of its present job. Fields:
---   end:<who>      it ends without an alert of its own. how: 'canceled', 'superseded' or 'merged' (by: the name of the one that took
---                  its slot, or of the digest; name: of its own job); or 'sent': it was sent without a slot, so it is too late to
---                  cancel it
---   latest:<key>   of those that wait under a collapse id only the newest is sent. who, name, entry: the id that has the slot; at: its
---                  age; sent: {name, age, who} of the newest that was admitted. After its admission entry is ''
---   digest:<key>   the digest that waits. who, name, entry: the id that has the slot, which leads it; parts: the others, each {who,
---                  when it expires or 0, its id, and its name if the id does not begin with that}; count: of how many it is made; own:
---                  0 if a version that knew no parts canceled the text of its leader; expires: of the leader; led: when it took over
---                  from another one
---   full:<...>     the same for a digest that takes no more
---   holder:<who>   it leads a digest: field (where that is); or, after its admission, count, own and parts
---   part:<who>     it waits in a digest, or has the slot of a `latest`: field. '': it waits for the end of the quiet time, without a
---                  slot; name: of its job
---   #              where the next search for what is kept no longer begins: at
+-- A recipient's hash with what waits together, and what ends without an alert of its own. Its values are JSON objects; `kept`:
+-- until when the field is kept, epoch ms. `who` names a notification: the id of its first job, and when that was enqueued. So
+-- its replays have the same `who`, and another notification with the same id has another one. `name` is the id of its present
+-- job. Fields:
+--   end:<who>      it ends without an alert of its own. how: 'canceled', 'superseded' or 'merged'; by: the name of the notification
+--                  that took its slot, or of the digest; name: of its own job. Or how is 'sent': it was sent without a slot, so it is too
+--                  late to cancel it
+--   latest:<key>   of the notifications that wait under a collapse id only the newest is sent. who, name, entry: the notification and
+--                  the id that has the slot; at: its age; sent: {name, age, who} of the newest that was admitted; entry is '' then
+--   digest:<key>   the digest that waits. who, name, entry: its leader, and the id of the leader, which has the slot; parts: the other
+--                  notifications, each {who, when it expires or 0, its id, its name if the id does not begin with that}; count: of how
+--                  many notifications it is made; own: 0 if its leader's text was canceled, but it is still sent for others
+--                  that joined under a version that knew no parts; expires: of the leader; led: when the leader took over from another one
+--   full:<...>     a digest that takes no more parts, with the same content
+--   holder:<who>   it leads a digest: field (where the digest is stored); or, after its admission, count, own and parts
+--   part:<who>     it waits in a digest, or has the slot of a `latest`: field (where that is stored). If field is '', it waits for the
+--                  end of the quiet time, without a slot; name: of its job
+--   #              at: the cursor from which the next search for expired fields goes on
 
-local WAITS_KEPT_MS = 34560000000 -- 400 days: the longest that a job may wait, and some weeks without workers
-local DEAD_KEPT_MS = 691200000 -- 8 days: a job whose worker died just after it gave back comes again within this time
-local NEWEST_KEPT_MS = 604800000 -- no older `latest` is sent for so long after a newer one
+local WAITS_KEPT_MS = 34560000000 -- 400 days: the longest that a job may wait, and some weeks in which no worker may run
+local DEAD_KEPT_MS = 691200000 -- 8 days: if a worker dies just after it gave this back, its job comes again within this time
+local NEWEST_KEPT_MS = 604800000 -- for so long after a `latest` was sent, no older one is sent
 local FEW = 32
 local cursorField = '#'
 
@@ -43,7 +44,8 @@ end
 
 local who = (string.match(name, '^(..-)#[rd]%d') or name) .. '@' .. string.format('%.0f', born)
 
--- What is stored of this notification, and its name there. A version before 0.2 knew no `born`.
+-- What is stored of this notification, and under which name: `who`, or `name` for what a version before 0.2 wrote, without
+-- `born`.
 local function readOwn(kind)
   local value = readWaiting(kind .. who)
   if value then return value, who end
@@ -51,7 +53,7 @@ local function readOwn(kind)
   return value, value and name
 end
 
--- Only the first end of a notification is stored.
+-- Stores how a notification ends, unless an earlier end of it is stored.
 local function writeEnd(whose, itsName, how, by)
   if not readWaiting('end:' .. whose) then writeWaiting('end:' .. whose, { how = how, by = by, name = itsName }) end
 end
@@ -60,7 +62,7 @@ local function nameOf(part)
   return part[4] or string.match(part[3], '^(.*)/%d+$')
 end
 
--- Gives the slots of one id to another one. The first goes last, so that the key keeps its expiry.
+-- Gives the slots of one id to another one. The old id is removed last, so that the key is never empty and keeps its expiry.
 local function moveSlot(sets, from, to)
   local slot
   for _, key in ipairs(sets) do
@@ -74,15 +76,15 @@ local function moveSlot(sets, from, to)
   return slot
 end
 
--- Reads a digest, or the `latest` of a key.
+-- Reads the digest or the `latest` that this field contains.
 local function readGroup(field)
   local group = readWaiting(field)
   if group then group.who, group.parts, group.own = group.who or group.name, group.parts or {}, group.own or 1 end
   return group
 end
 
--- The leader leaves its digest. The part that expires last leads it from now on, so that none of the others outlives it; it gets
--- the leader's slot. Answers its id and slot, if there is one.
+-- The leader leaves its digest. The part that expires last becomes the leader, so that no part outlives the leader, and gets
+-- the slot. Answers the new leader's id and slot; nil if no part is left.
 local function handOn(field, group, sets)
   local best
   for index, part in ipairs(group.parts) do
@@ -105,8 +107,8 @@ local function handOn(field, group, sets)
   return group.entry, slot
 end
 
--- Takes the notification out of what it waits in. Answers as handOn; and what is left of a digest whose other parts have ended under a
--- version that knew no parts: nobody else can lead it.
+-- Takes the notification out of what it waits in. Answers as handOn, and third the digest, if no other notification can lead
+-- it: its other parts have ended under a version that knew no parts.
 local function leave(sets)
   local kind, place, whose = 'holder:', readOwn('holder:')
   if not place then
@@ -140,8 +142,8 @@ local function leave(sets)
   end
 end
 
--- Sets the key's expiry, and removes what is kept no longer: all of that if there are few fields, else some of them in turn, since
--- a recipient may have a hundred thousand.
+-- Sets the key's expiry, and removes fields that are no longer to be kept. If there are many fields, each call checks only some
+-- of them in turn, since a recipient may have a hundred thousand.
 local function settle()
   local all, cursor, last = nil, nil, 0
   if redis.call('HLEN', waitingKey) <= FEW then

@@ -15,13 +15,14 @@ import { paceOf, quietCause, quietLeft } from '../pace.ts';
 import type { StoredPolicy } from '../recipient-state.ts';
 import type { Clock } from './clock.ts';
 
-// What the scripts take and answer, which the scripts explain. In this order: an ask and its answer; settings and inspections;
-// policies.
+// What the scripts take and answer; each script explains its own arguments. In this order: an ask and its answer; settings and
+// inspections; policies.
 
 /**
- * ARGV[4] of admit.lua. Where no time is quiet, `maxWaitMs` and `expiresInMs` bound the same wait, so the smaller one is enough.
+ * ARGV[4] of admit.lua. Where no time is quiet, `maxWaitMs` and `expiresInMs` limit the same wait, so only the smaller one is
+ * sent.
  *
- * @param name the notification, if its id is stored as a digest
+ * @param name the notification's name, if its id is stored as a digest
  */
 export function toOptions(
   ask: WaitingAsk,
@@ -89,7 +90,7 @@ function standingOf(answered: Answered, category: string | undefined): Standing 
   return { rule: ruleOf(answered, category), remaining, resetMs, toleranceMs, gapMs };
 }
 
-/** The fields that only a wait has. Its limit has no room: `remaining` is 0. */
+/** The fields that only an answer with a wait has. The deciding limit has no room: `remaining` is 0. */
 function waitOf(
   answered: Answered,
   quiet: readonly Window[],
@@ -112,7 +113,7 @@ function ruleOf({ scope, limit, max, windowMs }: LimitRoom, category: string | u
 const RULE_NAMES = new Map<number, string>();
 const MAX_RULE_NAMES = 10_000;
 
-/** The numbers of the causes that are no limits. */
+/** The numbers of the causes that are not limits. */
 const [BLOCK, NONE, QUIET] = [-1, -2, -3];
 const NAMES_BELOW: Readonly<Record<number, string>> = { [BLOCK]: 'block', [NONE]: 'none', [QUIET]: 'quiet' };
 
@@ -131,7 +132,7 @@ function nameOf(limit: number, max: number, perMs: number): string {
 /** A number, or its text where the client has `stringNumbers`. */
 export type Numeric = number | string;
 
-/** admit.lua explains each part; the short answer is the time alone. */
+/** admit.lua explains each part; its short answer is only its `now`. */
 export type AdmitReply = Numeric | readonly Numeric[];
 
 /** The whole answer of admit.lua. Instants are epoch milliseconds on the limiter's clock. */
@@ -141,19 +142,19 @@ export interface Answered {
   readonly now: number;
   readonly toleranceMs: number;
   readonly gapMs: number;
-  /** 1 for the overall scope, 2 for the category. */
+  /** 1 if the deciding limit is overall, 2 if it is the category's. */
   readonly scope: number;
   /** 0 the gap, -1 the block, -2 none, -3 quiet hours, else the number of a rule. */
   readonly limit: number;
   readonly max: number;
-  /** Of the block: the time until its end. */
+  /** The window of the limit; of a block: the time until its end. */
   readonly windowMs: number;
-  /** Infinity for no bound. Of a wait: how many are before it in its line. */
+  /** Infinity for no bound. Of a wait: how many ids are before this one in its line. */
   readonly remaining: number;
   readonly resetMs: number;
-  /** Every limit; empty unless the ask wants them. */
+  /** What every limit has left; empty unless the ask wants that. */
   readonly rules: readonly LimitRoom[];
-  /** The last two parts: {how, by} of an id that ended, {count, own} of a digest that goes now. */
+  /** The two last parts of the answer: {how, by} of an id that ended, {count, own} of a digest that is sent now. */
   readonly more?: readonly [Numeric, Numeric];
 }
 
@@ -162,7 +163,7 @@ type LimitRoom = Pick<Answered, 'scope' | 'limit' | 'max' | 'windowMs' | 'remain
 
 const KINDS = ['admitted', 'repeated', 'reserved', 'max-wait', 'max-pending', 'ended'] as const;
 
-/** The short answer contains no gap and no tolerance: they are taken from the ask's policies (`firstGapMs`: the overall one's). */
+/** The short answer contains no gap and no tolerance: they are taken from the ask's policies. `firstGapMs`: the overall gap. */
 export function readAdmit(
   reply: AdmitReply,
   { firstGapMs, gapMs, toleranceMs }: Pick<ScopePolicies, 'firstGapMs' | 'gapMs' | 'toleranceMs'>,
@@ -219,7 +220,7 @@ export type InspectReply = readonly [
   quiet: string | null,
 ];
 
-/** A part of what is stored about a recipient, and in force. */
+/** A part of what is stored about a recipient and still in force. */
 export interface Inspected {
   readonly now: number;
   readonly stored: StoredPolicy | undefined;
@@ -278,7 +279,7 @@ export interface Policies {
 /**
  * Throws InputError if a policy is not usable.
  *
- * @param keepMs sent slots are kept for so long at least; those of the overall scope for `overallKeepMs`
+ * @param keepMs sent slots are kept for at least this long; those of the overall scope for at least `overallKeepMs`
  */
 export function createPolicies(
   policy: Policy,

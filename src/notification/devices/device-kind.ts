@@ -1,27 +1,33 @@
 import { z } from 'zod';
 import type { Notification } from '../types.ts';
 
-/** How a notification names a device of one provider. Producers use it too and load no provider, so it may import only zod. */
+/**
+ * How a notification names a device of one provider. Producers use this too, and load no provider, so this file may import only
+ * zod.
+ */
 export interface DeviceKind<P extends string = string, Fields extends z.ZodRawShape = z.ZodRawShape> {
   /**
    * Checks one entry of a notification's `devices`; its faults never repeat a secret. Every field but the platform and the app
    * is secret.
    */
   readonly schema: z.ZodObject<{ platform: z.ZodLiteral<P>; app: z.ZodOptional<z.ZodString> } & Fields, z.core.$strict>;
-  /** What identifies the device on its platform: its token, or what the provider has in place of one. */
+  /** By what the provider knows the device: its token, or what the platform has in place of one. */
   tokenOf(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
-  /** The host and port of its server, where the device says which one it is: `fcm.googleapis.com`. Absent: there is one server. */
+  /**
+   * The host and port of the device's server, if the device names it: `fcm.googleapis.com`. Absent: all devices have one
+   * server.
+   */
   hostOf?(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
   /** Keys of `data` that the provider reserves. A `*` at the end stands for every key that begins like this. */
   readonly reservedDataKeys: readonly string[];
-  /** True where the device must show something for every push, so that it takes no background pushes. */
+  /** True if the device must show something for every push, so that it cannot get background pushes. */
   readonly mustShow?: boolean;
-  /** True where the device may have Live Activities. */
+  /** True if the device may have Live Activities. */
   readonly takesLiveActivities?: boolean;
-  /** How large a payload may be; a larger one is refused when it is enqueued. Absent: only the worker looks. */
+  /** How large a payload may be; a larger one is refused when it is enqueued. Absent: only the worker checks it. */
   readonly payload?: {
     readonly maxBytes: number;
-    /** The bytes that count. */
+    /** The number of bytes that count. */
     bytesOf(notification: Notification, silent: boolean): number;
   };
 }

@@ -4,6 +4,6 @@ import { webpushDevice } from './webpush/payload.ts';
 
 /**
  * The kinds of device, one for each provider. A new provider adds a line here and one in registry.ts, which does not compile
- * without it. The two lists are apart because producers check notifications and should not load every provider's client.
+ * without it. There are two lists because producers check notifications and should not load every provider's client.
  */
 export const DEVICE_KINDS = [apnsDevice, fcmDevice, webpushDevice] as const;

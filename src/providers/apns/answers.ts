@@ -39,18 +39,18 @@ export const APNS_ANSWERS = {
     MissingDeviceToken: REJECTED,
     PayloadEmpty: REJECTED,
     PayloadTooLarge: REJECTED,
-    /** About one connection, not about the notification or the service. */
+    /** The answer is about one connection, not about the notification or the service. */
     IdleTimeout: { meaning: 'later', alerted: 'no' },
     BadCertificate: CONFIGURATION,
     BadCertificateEnvironment: CONFIGURATION,
     MissingTopic: CONFIGURATION,
     TopicDisallowed: CONFIGURATION,
-    /** Reported only if the renewed token was refused too: most likely this machine's clock is wrong. */
+    /** Reported only if the renewed token was refused too: then this machine's clock is most likely wrong. */
     ExpiredProviderToken: AUTH,
     Forbidden: AUTH,
     InvalidProviderToken: AUTH,
     MissingProviderToken: AUTH,
-    /** About this worker's connections. The token stays in use: one more new token would make it worse. */
+    /** The answer is about this worker's connections. The token stays in use, since one more new token would make it worse. */
     TooManyProviderTokenUpdates: { ...NOT_PROCESSED, retryAfterMs: 60_000 },
     TooManyRequests: TOO_MANY,
     InternalServerError: SERVER_ERROR,
@@ -74,7 +74,7 @@ export const APNS_ANSWERS = {
   signIn: {}, // the token is made locally, so there is no sign-in that could be refused
 } as const satisfies AnswerTables;
 
-/** Where the notification named its own topic, a wrong one says nothing about the configuration. */
+/** If the notification named its own topic, a wrong topic says nothing about the configuration. */
 const OWN_TOPIC_WORDS: ReplyTable = {
   DeviceTokenNotForTopic: { meaning: 'bad-token', alerted: 'no' },
   TopicDisallowed: REJECTED,

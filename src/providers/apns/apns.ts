@@ -21,14 +21,14 @@ export interface ApnsOptions extends ApnsKey, SenderTuning {
   readonly topic: string;
   /** `https://api.push.apple.com`, `https://api.sandbox.push.apple.com`, or another server. */
   readonly endpoint: string;
-  /** PEM of one more CA to trust, in addition to the system's. */
+  /** One more CA to trust, in addition to the system's, as PEM. */
   readonly ca?: string | undefined;
   /** Epoch milliseconds. */
   readonly now?: (() => number) | undefined;
 }
 
 /**
- * APNs: HTTP/2, a JWT, `POST /3/device/<token>`.
+ * The provider APNs: HTTP/2, a JWT, `POST /3/device/<token>`.
  *
  * @throws InputError if the key or the endpoint is not usable; the error shows neither.
  */
@@ -69,14 +69,14 @@ function encodeApns(push: Push, topic: string, nowMs: number): Prepared {
 }
 
 export interface ApnsKey {
-  /** The .p8 key: PEM, an EC key on P-256. */
+  /** The .p8 key: an EC key on P-256, as PEM. */
   readonly key: string;
   readonly keyId: string;
   readonly teamId: string;
 }
 
 /**
- * APNs refuses a token that is older than an hour, and one that replaces another before 20 minutes have passed
+ * APNs refuses a token that is older than an hour, and a token that replaces another one before 20 minutes have passed
  * (developer.apple.com/documentation/usernotifications/establishing-a-token-based-connection-to-apns).
  */
 const LIFETIME_MS = 55 * 60_000;
@@ -84,15 +84,15 @@ const RENEW_BELOW_MS = 15 * 60_000;
 const LEAST_RENEWAL_MS = 20 * 60_000;
 
 /**
- * The credentials of this process by key, team and key id; each clock has its own. Apple counts the new tokens of a key, whatever
- * else changes, so the providers of several apps share one token, and so do those of an app before and after a change of its topic.
- * `usedAt`: by `now`.
+ * The credentials of this process by key, team and key id, for each clock. Apple counts the new tokens of a key, whatever else
+ * differs. So the providers of several apps share one token, and so do an app's providers before and after a change of its
+ * topic. `usedAt`: when it was used last, by `now`.
  */
 const SHARED = new WeakMap<() => number, Map<string, { readonly credential: Credential; usedAt: number }>>();
 
 /**
- * The JWT for APNs, signed locally with the team's key. One for all that have the same key, key id and team. Throws an InputError
- * if the key is not usable.
+ * The JWT for APNs, signed locally with the team's key. Providers with the same key, key id and team share one. Throws an
+ * InputError if the key is not usable.
  */
 export function createApnsCredential({ key, keyId, teamId }: ApnsKey, now: () => number): Credential {
   const privateKey = usable(key);
@@ -100,13 +100,13 @@ export function createApnsCredential({ key, keyId, teamId }: ApnsKey, now: () =>
   const all = SHARED.get(now) ?? new Map<string, { readonly credential: Credential; usedAt: number }>();
   SHARED.set(now, all);
 
-  // Looked up at each use, so that all use the same one, also after it was forgotten and made anew.
+  // Looked up at each use, so that all providers use the same credential, also after it was removed and made again.
   function shared(): Credential {
     const usedAt = now();
     const known = all.get(name) ?? { credential: signedWith(privateKey, { keyId, teamId }, now), usedAt };
     known.usedAt = usedAt;
     all.set(name, known);
-    // The token of a credential that was not used for so long has expired.
+    // If a credential was not used for so long, its token has expired.
     for (const [other, old] of all) if (usedAt - old.usedAt > LIFETIME_MS) all.delete(other);
     return known.credential;
   }
@@ -136,7 +136,7 @@ function signedWith(
   });
 }
 
-/** Of the public half, so that it is the same however the PEM is written, and reveals nothing of the key. */
+/** A hash of the public half of the key: it is the same however the PEM is written, and reveals nothing of the private key. */
 function fingerprintOf(privateKey: KeyObject): string {
   return hash('sha256', createPublicKey(privateKey).export({ type: 'spki', format: 'der' }), 'base64url');
 }

@@ -31,7 +31,7 @@ export const APNS: ProviderDescriptor<'apns', ApnsOptions> = {
   device: apnsDevice,
   settings: {
     variables,
-    secrets: ['APNS_KEY', 'APNS_ENDPOINT'], // an endpoint may hold a password
+    secrets: ['APNS_KEY', 'APNS_ENDPOINT'], // an endpoint may contain a password
     quota: {
       variable: 'APNS_QUOTA',
       meaning: 'the most sends to APNs, by all workers together: rules such as `600000/1m`, of an hour at most',
@@ -40,7 +40,7 @@ export const APNS: ProviderDescriptor<'apns', ApnsOptions> = {
   },
   create: createApnsProvider,
   answers: APNS_ANSWERS,
-  // APNs has no dry run. It looks at the key and the topic before the device token, and no device has this one.
+  // APNs has no dry run. But it checks the key and the topic before the device token, and no device has this token.
   dryRun: {
     device: { platform: 'apns', token: '0'.repeat(64) },
     request: (encoded) => encoded,
@@ -48,7 +48,7 @@ export const APNS: ProviderDescriptor<'apns', ApnsOptions> = {
   },
 };
 
-/** APNs is off if none of its variables is set. If only some are set, the missing ones are faults. */
+/** APNs is off if none of its variables is set. If only some are set, each missing one is a fault. */
 function read(env: Environment, report: Report): ApnsOptions | undefined {
   const given = variables.parse(env);
   const { APNS_KEY, APNS_KEY_FILE, APNS_KEY_ID, APNS_TEAM_ID, APNS_TOPIC, APNS_CA_FILE, APNS_ENDPOINT } = given;

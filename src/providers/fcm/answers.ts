@@ -16,11 +16,11 @@ import {
 } from '../replies.ts';
 import type { Answered } from '../sender/result.ts';
 
-/** This device's quota, or the project's: the answer does not say which. */
+/** This device's quota or the project's is used up: the answer does not say which. */
 const QUOTA: ReplyRow = { ...TOO_MANY, suspect: 'quota' };
-/** INVALID_ARGUMENT whose details name the token, or whose message does. */
+/** INVALID_ARGUMENT, if its details or its message name the token. */
 const INVALID_TOKEN = 'INVALID_ARGUMENT (message.token)';
-/** QUOTA_EXCEEDED or RESOURCE_EXHAUSTED whose details name the project. */
+/** QUOTA_EXCEEDED or RESOURCE_EXHAUSTED, if its details name the project. */
 const QUOTA_OF_PROJECT = 'QUOTA_EXCEEDED (project)';
 
 /**
@@ -34,7 +34,7 @@ export const FCM_ANSWERS = {
     SENDER_ID_MISMATCH: BAD_TOKEN,
     [INVALID_TOKEN]: BAD_TOKEN,
     INVALID_ARGUMENT: REJECTED,
-    /** Without an FcmError this is about the URL: the project does not exist. */
+    /** Without an FcmError, this answer is about the URL: the project does not exist. */
     NOT_FOUND: CONFIGURATION,
     /** Google has no valid key for APNs or web push. See `createThirdPartyWatch`. */
     THIRD_PARTY_AUTH_ERROR: REJECTED,
@@ -61,7 +61,7 @@ export const FCM_ANSWERS = {
     504: SERVER_ERROR,
   },
   unknown: SERVER_ERROR,
-  /** Google must give an access token before FCM can be asked. */
+  /** What a failed sign-in means: Google must give an access token before FCM can be asked. */
   signIn: {
     'sign-in-refused': { meaning: 'later', alerted: 'no', unsent: true, trouble: 'auth' },
     'sign-in-unreachable': { meaning: 'later', alerted: 'no', retryAfterMs: 10_000, unsent: true, suspect: 'outage' },
@@ -94,7 +94,7 @@ function rpcStatus(json: Readonly<Record<string, unknown>>): RpcStatus {
   return { status, message, details: listOf(details) };
 }
 
-/** The key of a row that the details decide; otherwise undefined: the code is the key. */
+/** The key of the row, if the error's details decide which row it is. Undefined: the code itself is the key. */
 function rowKey(word: string | undefined, error: RpcStatus): string | undefined {
   if (word === 'INVALID_ARGUMENT') return namesToken(error) ? INVALID_TOKEN : undefined;
   const isQuota = word === 'QUOTA_EXCEEDED' || word === 'RESOURCE_EXHAUSTED';
@@ -108,7 +108,7 @@ function namesToken({ details, message }: RpcStatus): boolean {
 }
 
 /**
- * Whether it is the quota of the whole project. By its documentation FCM sends a google.rpc.QuotaFailure with the subject
+ * Whether the quota of the whole project is used up. By its documentation FCM sends a google.rpc.QuotaFailure with the subject
  * `project:123` or `projects/123`; it was seen to send a google.rpc.ErrorInfo with a limit per project
  * (github.com/firebase/firebase-admin-go/issues/719).
  */
@@ -123,19 +123,22 @@ function listOf(value: unknown): Readonly<Record<string, unknown>>[] {
   return Array.isArray(value) ? value.map(objectOr) : [];
 }
 
-/** So many recipients within this time are no exceptions: the key that Google has for all of them is wrong. */
+/**
+ * If this many recipients get the error within this time, they are no exceptions: the key that Google has for all of them is
+ * wrong.
+ */
 const MANY = 20;
 const MANY_WITHIN_MS = 3_600_000;
-/** The notification stays in the queue, and is tried now and then until an operator gives Google a new key. */
+/** The notification stays in the queue, and is tried now and then, until an operator gives Google a new key. */
 const WRONG_SET_UP: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 600_000, setUp: true };
 
 /**
  * Looks at each reply. If Google's key for APNs has expired, every iPhone gets THIRD_PARTY_AUTH_ERROR, and no Android device
- * does: no breaker may open, but the iPhones' alerts must not be given up. So once many recipients got it, its meaning changes
- * from `rejected` to an error in the app's settings at the provider.
+ * does: no breaker may open, but the iPhones' alerts must not be given up. So once many recipients got this error, its meaning
+ * changes from `rejected` to a fault in the app's settings at the provider.
  */
 export function createThirdPartyWatch(): (reply: Reply, recipientId: string, nowMs: number) => Reply {
-  /** Recipient → when it got the error last; the oldest first. */
+  /** By recipient: when the recipient got the error last. The oldest first. */
   const latest = new Map<string, number>();
   return (reply, recipientId, nowMs) => {
     if (reply.code !== 'THIRD_PARTY_AUTH_ERROR') return reply;

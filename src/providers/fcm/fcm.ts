@@ -14,11 +14,14 @@ import { FCM_MAX_PAYLOAD_BYTES, fcmMessage, fcmPayloadBytes } from '../../notifi
 
 export interface FcmOptions extends SenderTuning {
   readonly projectId: string;
-  /** A service account's JSON; without it Google's application default credentials. Not used with another endpoint. */
+  /**
+   * A service account's JSON. Without it Google's application default credentials are used. Not used if another endpoint is
+   * set.
+   */
   readonly credentials?: unknown;
-  /** `https://fcm.googleapis.com`, or another server, where no sign-in happens. */
+  /** `https://fcm.googleapis.com`, or another server, at which no sign-in happens. */
   readonly endpoint: string;
-  /** PEM of one more CA to trust, in addition to the system's. */
+  /** One more CA to trust, in addition to the system's, as PEM. */
   readonly ca?: string | undefined;
   /** Epoch milliseconds. */
   readonly now?: (() => number) | undefined;
@@ -27,7 +30,7 @@ export interface FcmOptions extends SenderTuning {
 const FCM_HOST = 'fcm.googleapis.com';
 
 /**
- * FCM: HTTP/2, an OAuth token, `POST /v1/projects/<id>/messages:send`.
+ * The provider FCM: HTTP/2, an OAuth token, `POST /v1/projects/<id>/messages:send`.
  *
  * @throws InputError if the endpoint or the service account is not usable; the error shows nothing of their content.
  */
@@ -53,7 +56,7 @@ export function encodeFcm(push: Push, projectId: string, nowMs: number): Prepare
   const { notification, device, pushId, silent } = push;
   const message = fcmMessage(notification, { token: tokenOf(device), pushId, silent, nowMs });
   const body = JSON.stringify({ message });
-  // The payload is a part of the body, so it is counted only if the whole body is larger than that.
+  // The payload is a part of the body, so it is counted only if the whole body is larger than the limit.
   const bytes = Buffer.byteLength(body) > FCM_MAX_PAYLOAD_BYTES ? fcmPayloadBytes(message) : 0;
   const tooLarge = refusedAsTooLarge('payload-too-large', bytes, FCM_MAX_PAYLOAD_BYTES);
   if (tooLarge !== undefined) return tooLarge;
@@ -71,11 +74,11 @@ export function encodeFcm(push: Push, projectId: string, nowMs: number): Prepare
 const RENEW_BELOW_MS = 10 * 60_000;
 const LEAST_RENEWAL_MS = 60_000;
 
-/** The only scope: to send messages. firebase-admin would ask for `cloud-platform` and more, without a choice. */
+/** The only scope that is asked for: to send messages. firebase-admin would ask for `cloud-platform` and more, without a choice. */
 const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
 
 /**
- * Google's sign-in, by Google's own library, which firebase-admin uses too: with a service account's JSON, or without one by
+ * Google's sign-in, by Google's own library, which firebase-admin uses too: with a service account's JSON, or else by
  * application default credentials (workload identity, metadata server). Throws an InputError if the JSON is not usable.
  */
 export function createGoogleCredential(
@@ -86,7 +89,7 @@ export function createGoogleCredential(
 ): Credential {
   const account = serviceAccount === undefined ? undefined : checked(serviceAccount);
   const clientOptions = { transporterOptions: { agent } };
-  // A new object each time, because it caches its token, even one that the provider calls expired.
+  // A new client each time, because a client caches its token, even a token that the provider calls expired.
   const open = () =>
     account === undefined
       ? new GoogleAuth({ scopes: [SCOPE], clientOptions }).getClient()
@@ -101,24 +104,24 @@ export function createGoogleCredential(
       const { expiry_date: expiresAt } = client.credentials;
       if (typeof token !== 'string' || token === '') throw new Error('Google gave no access token');
       if (typeof expiresAt !== 'number') throw new Error('Google did not say when its access token ends');
-      return { authorization: `Bearer ${token}`, lifetimeMs: expiresAt - Date.now() }; // the library counts from the real time
+      return { authorization: `Bearer ${token}`, lifetimeMs: expiresAt - Date.now() }; // the library computes it from the real time
     },
     failureReply: signInReply,
     unreachedBy: (error) => signInUnreached(error, account === undefined ? DEFAULT_SIGN_IN : TOKEN_HOST),
   });
 }
 
-/** For other endpoints: the fixed token that Google's own emulators take, so that no secret reaches another host. */
+/** For other endpoints: the fixed token that Google's own emulators take, so that no secret is sent to another host. */
 const STATIC_CREDENTIAL: Credential = {
   current: () => 'Bearer owner',
   obtain: () => Promise.resolve('Bearer owner'),
   replace: () => Promise.resolve(false),
 };
 
-/** What the library needs of the account. firebase-admin finds what is missing, and whether the key is one. */
+/** The parts of the account that the library needs. firebase-admin finds missing parts, and whether the key is a key. */
 function checked(serviceAccount: unknown): Pick<JWTOptions, 'email' | 'key'> {
   try {
-    // `cert` would take a string for a file name, and it changes the object that it is given.
+    // `cert` would read a string as a file name, and it changes the object that it is given.
     if (typeof serviceAccount !== 'object' || serviceAccount === null)
       throw new TypeError(`a ${typeof serviceAccount}`);
     cert(structuredClone(serviceAccount));
@@ -132,7 +135,7 @@ function checked(serviceAccount: unknown): Pick<JWTOptions, 'email' | 'key'> {
   }
 }
 
-/** Where a service account signs in; and what a fault names in place of a host, if the error has none. */
+/** Where a service account signs in; and what a fault names instead of a host if the error contains none. */
 const TOKEN_HOST = 'oauth2.googleapis.com';
 const DEFAULT_SIGN_IN = 'the sign-in of the application default credentials';
 
@@ -140,7 +143,7 @@ interface ErrorLike {
   readonly code?: unknown;
   readonly cause?: unknown;
   readonly response?: { readonly status?: unknown };
-  /** Of Google's HTTP client. */
+  /** The request of Google's HTTP client. */
   readonly config?: { readonly url?: unknown };
 }
 
@@ -150,7 +153,7 @@ export function signInReply(error: unknown): Reply {
   return { ...FCM_ANSWERS.signIn[code], code, detail: detailOf(error) };
 }
 
-/** Whom a sign-in could not reach, and why; undefined if Google refused it. */
+/** Which host a sign-in could not reach, and why; undefined if Google refused it. */
 function signInUnreached(error: unknown, defaultHost: string): Unreached | undefined {
   const cause = awayBy(error);
   if (cause === undefined) return undefined;
@@ -160,7 +163,7 @@ function signInUnreached(error: unknown, defaultHost: string): Unreached | undef
   return { host: url === undefined ? defaultHost : new URL(url).host, cause, detail: detailOf(error) };
 }
 
-/** Why Google could not be asked, or is overloaded: `ENOTFOUND`, `CERT_HAS_EXPIRED`, `HTTP 503`; undefined if it answered. */
+/** Why Google could not be asked, or is overloaded: `ENOTFOUND`, `CERT_HAS_EXPIRED`, `HTTP 503`; undefined if Google answered. */
 function awayBy(error: unknown): string | undefined {
   const links = linksOf(error);
   const status = links.map(({ response }) => response?.status).find((value) => typeof value === 'number');
@@ -172,7 +175,7 @@ function detailOf(error: unknown): string {
   return withoutCredentials(errorChain(error)).slice(0, 300);
 }
 
-/** The error, its cause, and so on. */
+/** The error, its cause, the cause of that, and so on. */
 function linksOf(error: unknown): ErrorLike[] {
   const links: ErrorLike[] = [];
   for (let link = error; isErrorLike(link) && links.length < 10; link = link.cause) links.push(link);
@@ -184,6 +187,6 @@ function isErrorLike(value: unknown): value is ErrorLike {
 }
 
 function isNetworkCode(code: unknown): code is string {
-  if (typeof code !== 'string' || code.startsWith('ERR_OSSL_')) return false; // of a key that cannot sign
+  if (typeof code !== 'string' || code.startsWith('ERR_OSSL_')) return false; // this code is about a key that cannot sign
   return /^(E[A-Z_]+|ERR_SOCKET_.*|UND_ERR_.*)$/.test(code) || isTlsError(code);
 }

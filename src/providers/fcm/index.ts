@@ -28,7 +28,7 @@ export const FCM: ProviderDescriptor<'fcm', FcmOptions> = {
   device: fcmDevice,
   settings: {
     variables,
-    secrets: ['FCM_ENDPOINT'], // it may hold a password
+    secrets: ['FCM_ENDPOINT'], // the endpoint may contain a password
     quota: { variable: 'FCM_QUOTA', meaning: 'the same for FCM' },
     appFields: { GOOGLE_APPLICATION_CREDENTIALS: 'credentialsFile' },
     read,
@@ -43,8 +43,9 @@ export const FCM: ProviderDescriptor<'fcm', FcmOptions> = {
 };
 
 /**
- * With `validate_only` FCM checks a message and sends nothing (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages/send).
- * To a topic, since it would refuse a token that no device has; no app subscribes to this one.
+ * A body with `validate_only`: FCM checks the message and sends nothing
+ * (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages/send). It goes to a topic, since FCM would refuse a token
+ * that no device has; no app subscribes to this topic.
  */
 function dryRunBody(body: string): string {
   const { message } = JSON.parse(body) as { readonly message: Readonly<Record<string, unknown>> };
@@ -59,7 +60,7 @@ const serviceAccountSchema = z.object({
   client_email: z.string().min(1),
   private_key: z.string().min(1),
 });
-/** The other kinds of files that Google's library reads. */
+/** The other kinds of credential files that Google's library reads. */
 const OTHER_KINDS = [
   ...(['authorized_user', 'external_account', 'external_account_authorized_user'] as const),
   ...(['impersonated_service_account', 'gdch_service_account'] as const),
@@ -67,8 +68,8 @@ const OTHER_KINDS = [
 const otherKindSchema = z.object({ type: z.enum(OTHER_KINDS) });
 
 /**
- * FCM is off if neither credentials nor a project are set. The options hold no credentials if another endpoint is used, where
- * no Google sign-in happens, or if Google's application default credentials are used (workload identity, metadata server).
+ * FCM is off if neither credentials nor a project are set. The options contain no credentials if another endpoint is used (then
+ * no Google sign-in happens), or if Google's application default credentials are used (workload identity, metadata server).
  */
 function read(env: Environment, report: Report, source: 'environment' | 'apps-file'): FcmOptions | undefined {
   const { GOOGLE_APPLICATION_CREDENTIALS: file, FCM_PROJECT_ID, FCM_ENDPOINT, FCM_CA_FILE } = variables.parse(env);
@@ -85,9 +86,9 @@ function read(env: Environment, report: Report, source: 'environment' | 'apps-fi
 }
 
 /**
- * A Google service account, as its JSON file has it. Undefined also for another kind of file (`external_account`): Google's
- * library reads that itself, and it names no project. The library finds it by the environment only, so an app of APPS_FILE
- * cannot have one.
+ * A Google service account, from its JSON file. Undefined also for another kind of file (`external_account`): Google's library
+ * reads such a file itself, and the file names no project. The library finds the file only by the environment, so an app of
+ * APPS_FILE cannot have one.
  */
 function readServiceAccount(
   path: string | undefined,

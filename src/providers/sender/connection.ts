@@ -22,9 +22,9 @@ import {
 
 export interface ConnectionOptions {
   readonly endpoint: Endpoint;
-  /** Trusted certificates; the system's by default. */
+  /** The trusted certificates; the system's by default. */
   readonly secureContext?: SecureContext | undefined;
-  /** Offers HTTP/1.1 too, so that a server without HTTP/2 shows it: `no-http2`. Default: false. */
+  /** Offers HTTP/1.1 too: a server that chooses it has no HTTP/2, and the result is `no-http2`. Default: false. */
   readonly offersHttp1?: boolean | undefined;
   /** How long TCP, TLS and the server's first SETTINGS may take together. */
   readonly connectTimeoutMs: number;
@@ -34,21 +34,24 @@ export interface ConnectionOptions {
 
 /** How long the answer to a PING may take. */
 const PING_TIMEOUT_MS = 5_000;
-/** How often it is looked at whether the socket was reset without a word. */
+/** How often the socket is checked for a reset that Node does not report. */
 const LOOK_MS = 250;
-/** A PING is sent where an answer is due, and no request ended for so many looks: a second, four times the 99th percentile of answers. */
+/**
+ * After this many looks in a row with an answer due and no request ended, a PING is sent: a second, four times the 99th
+ * percentile of answers.
+ */
 const SILENT_LOOKS = 4;
 
 export interface ConnectionEvents {
-  /** It carries requests from now on. */
+  /** The connection carries requests from now on. */
   onOpen(): void;
   /** A stream was given back, or the server allows more streams. */
   onFree(): void;
-  /** It takes no more requests; those under way may still be answered. `failure` is given if it never opened. */
+  /** The connection takes no more requests; those under way may still be answered. `failure` is given if it never opened. */
   onEnd(failure?: Unsent): void;
 }
 
-/** One HTTP/2 session: how many streams the server allows on it, and how many are in use. */
+/** One HTTP/2 connection: how many streams the server allows on it, and how many are in use. */
 export class Connection {
   readonly #socket: TLSSocket;
   readonly #session: ClientHttp2Session;
@@ -59,13 +62,13 @@ export class Connection {
   #inUse = 0;
   #maxStreams = 0;
   #hasAnswered = false;
-  /** The last stream that the server looks at, after its GOAWAY. */
+  /** The last stream that the server will process, after its GOAWAY. */
   #lastStreamId = Infinity;
   #pinging: NodeJS.Timeout | undefined;
   #isPinging = false;
-  /** At the last look: the bytes that had been written, and whether frames waited. */
+  /** At the last look: how many bytes had been written, and whether frames waited to be written. */
   #seen = { written: NaN, waits: false };
-  /** At so many looks in turn an answer was due. Its PING is sent once, since servers do not like many. */
+  /** At how many looks in a row an answer was due. The PING is sent once for each such row, since servers do not like many. */
   #silentLooks = 0;
 
   constructor(options: ConnectionOptions, events: ConnectionEvents) {
@@ -76,7 +79,7 @@ export class Connection {
       ...tlsOptions(options.endpoint, options.secureContext),
       ALPNProtocols: options.offersHttp1 ? ['h2', 'http/1.1'] : ['h2'],
     });
-    // Before the session's own listener, so that a server without HTTP/2 never gets its first bytes.
+    // Registered before the session's own listener, so that a server without HTTP/2 never gets the session's first bytes.
     socket.once('secureConnect', () => {
       if (socket.alpnProtocol === 'h2') return;
       this.#destroy(Object.assign(new Error('the server did not choose HTTP/2'), { code: NO_HTTP2 }));
@@ -107,7 +110,7 @@ export class Connection {
     session.on('close', () => {
       this.#destroy();
     });
-    // A session that is destroyed during its handshake was seen to emit no `close`; its socket always does.
+    // A session that is destroyed during its handshake was seen to emit no `close`; its socket always emits one.
     socket.on('close', () => {
       clearTimeout(giveUp);
       clearInterval(looking);
@@ -120,7 +123,7 @@ export class Connection {
     return this.#state === 'connecting';
   }
 
-  /** A request was answered, so `maxStreams` is what the server really allows (APNs begins with one stream). */
+  /** A request was answered: only then `maxStreams` is what the server really allows (APNs begins with one stream). */
   get hasAnswered(): boolean {
     return this.#hasAnswered;
   }
@@ -137,7 +140,7 @@ export class Connection {
     return this.#isUsable ? Math.max(0, this.#maxStreams - this.#inUse) : 0;
   }
 
-  /** Milliseconds since it began to connect. */
+  /** Milliseconds since the connection began to open. */
   get ageMs(): number {
     return performance.now() - this.#openedAt;
   }
@@ -153,22 +156,25 @@ export class Connection {
     if (this.#state === 'open') this.#events.onFree();
   }
 
-  /** Undefined if the connection has ended: nothing was sent. */
+  /** Begins a request. Undefined if the connection has ended: then nothing was sent. */
   request(headers: OutgoingHttpHeaders): ClientHttp2Stream | undefined {
     return this.#isUsable ? this.#session.request(headers) : undefined;
   }
 
-  /** Whether the server certainly did not process this stream: it got no number, was refused, or is above the GOAWAY. */
+  /**
+   * Whether the server certainly did not process this stream: it got no number, was refused, or is above the last one of the
+   * GOAWAY.
+   */
   isUnseen({ id, rstCode }: ClientHttp2Stream): boolean {
     return id === undefined || rstCode === constants.NGHTTP2_REFUSED_STREAM || id > this.#lastStreamId;
   }
 
-  /** Ends it unless the server answers a PING. Does nothing while another one is under way. */
+  /** Ends the connection unless the server answers a PING. Does nothing while another PING is under way. */
   ping(): void {
     if (this.#isPinging || this.#session.destroyed) return;
     this.#isPinging = true;
     const timer = setTimeout(() => {
-      // If this process was stalled, the answer may already lie in the socket: `setImmediate` lets it be read first.
+      // If this process was stalled, the answer may already be in the socket: `setImmediate` lets it be read first.
       setImmediate(() => {
         if (this.#isPinging) this.#destroy(new Error('the server does not answer a PING'));
       });
@@ -180,14 +186,14 @@ export class Connection {
     });
   }
 
-  /** Takes no more requests, ends those under way, and resolves when it is closed. Does not wait for the server. */
+  /** Takes no more requests, ends those under way, and resolves when the connection is closed. Does not wait for the server. */
   async close(): Promise<void> {
     this.#end();
     this.#destroy();
     if (!this.#socket.closed) await new Promise((resolve) => this.#socket.once('close', resolve));
   }
 
-  /** Looks at the session too, since it ends before it emits `close`. */
+  /** Checks the session too, since a session ends before it emits `close`. */
   get #isUsable(): boolean {
     return this.#state === 'open' && !this.#session.destroyed && !this.#session.closed;
   }
@@ -200,18 +206,18 @@ export class Connection {
   }
 
   /**
-   * Ends it if it was reset and Node does not say so. Where a write is the first to meet the reset, and one more follows before the
-   * socket is read, Node (24.21) neither writes nor reads there any more, and emits nothing. Then a PING cannot be written either, so
-   * that a frame waits, on a socket without a peer.
+   * Ends the connection if it was reset but Node does not report that. If a write is the first to meet the reset, and one more
+   * write follows before the socket is read, Node (24.21) stops writing and reading there, and emits nothing. Then a PING
+   * cannot be written either, so a frame waits on a socket that has no peer.
    */
   #look(): void {
     const { outboundQueueSize } = this.#session.state;
-    if (outboundQueueSize === undefined) return; // TLS has not begun, or all is over
+    if (outboundQueueSize === undefined) return; // TLS has not begun, or the session has ended
     const { bytesWritten: written } = this.#socket;
     const seen = this.#seen;
     const waits = outboundQueueSize > 0;
     this.#seen = { written, waits };
-    // The peer is asked for only when frames are stuck: Node keeps the first answer that it gets.
+    // The peer's address is read only when frames are stuck, since Node keeps the first answer that it gets.
     if (waits && seen.waits && seen.written === written && this.#socket.remoteAddress === undefined) {
       this.#destroy(new Error('the connection was reset'));
       return;
@@ -234,7 +240,7 @@ export class Connection {
 }
 
 export interface SendRequest {
-  /** With `:method` and `:path`. */
+  /** The headers, with `:method` and `:path`. */
   readonly headers: OutgoingHttpHeaders;
   readonly body: string | Buffer;
 }
@@ -246,14 +252,14 @@ export interface Exchange {
   abort(): void;
 }
 
-/** Providers answer with some hundred bytes; the rest of a longer body is dropped. */
+/** Providers answer with some hundred bytes; what is beyond this is dropped. */
 export const MAX_BODY_BYTES = 65_536;
 
 /**
- * Sends one request on a stream that was set aside (`connection.take()`), and gives the stream back when it has ended.
- * Undefined if the connection has ended meanwhile: nothing was sent, and the stream is given back.
+ * Sends one request on a stream that was set aside (`connection.take()`), and gives the stream back when the request has ended.
+ * Undefined if the connection has ended meanwhile: then nothing was sent, and the stream is given back.
  *
- * @throws if the headers cannot be sent, which is a bug here. The stream is given back.
+ * @throws if the headers cannot be sent, which is a bug of this project. The stream is given back.
  */
 export function exchange(
   connection: Connection,
@@ -274,7 +280,7 @@ export function exchange(
     giveUp('timeout');
     if (isGivenUp) connection.ping();
   };
-  // If this process was stalled, an answer may already lie in the socket: `setImmediate` lets it be read first.
+  // If this process was stalled, an answer may already be in the socket: `setImmediate` lets it be read first.
   const timer = setTimeout(setImmediate, timeoutMs, look);
 
   let head: IncomingHttpHeaders | undefined;
@@ -288,12 +294,12 @@ export function exchange(
     if (size < MAX_BODY_BYTES) chunks.push(chunk.subarray(0, MAX_BODY_BYTES - size));
     size += chunk.length;
   });
-  // Without a listener Node would end the process. `stream.errored` is read on `close`.
+  // Without a listener for `error`, Node would end the process. The error is read from `stream.errored` on `close`.
   stream.on('error', () => undefined);
   stream.on('close', () => {
     clearTimeout(timer);
     connection.giveBack();
-    // A body that was cut off also emits `end`, but has an error code.
+    // A body that was cut off emits `end` too, but the stream then has an error code.
     const isComplete = stream.readableEnded && stream.rstCode === constants.NGHTTP2_NO_ERROR;
     const failure = stream.errored ?? undefined;
     if (head !== undefined && isComplete) {

@@ -16,14 +16,14 @@ import {
 import { createSender, type Sender, type SenderOptions } from './sender.ts';
 
 /**
- * HTTP/2, or HTTP/1.1 if that is all that the server speaks: the server chooses in the TLS handshake (ALPN, RFC 7301), and the
- * first connection that ends with `no-http2` decides for as long as this sender lives.
+ * Speaks HTTP/2, or HTTP/1.1 if the server speaks nothing else: the server chooses in the TLS handshake (ALPN, RFC 7301), and
+ * the first connection that ends with `no-http2` decides for as long as this sender exists.
  */
 export function createNegotiatedSender(options: SenderOptions): Sender {
   const http2 = createSender({ ...options, offersHttp1: true });
   let http1: Sender | undefined;
   let isClosed = false;
-  /** The HTTP/2 sender closes at once, since its pool would try to connect again and again. */
+  /** Resolves when the HTTP/2 sender is closed. It is closed at once, since its pool would try to connect again and again. */
   const closing: Promise<void>[] = [];
 
   function fallBack(): Sender {
@@ -50,7 +50,7 @@ export function createNegotiatedSender(options: SenderOptions): Sender {
     connect: () => current().connect(),
     reach() {
       const found = current().reach();
-      return found?.failure?.cause === NO_HTTP2 ? undefined : found; // it was reached, and HTTP/1.1 comes next
+      return found?.failure?.cause === NO_HTTP2 ? undefined : found; // the server was reached, and HTTP/1.1 is tried next
     },
     abort() {
       current().abort();
@@ -62,7 +62,10 @@ export function createNegotiatedSender(options: SenderOptions): Sender {
   };
 }
 
-/** An idle connection is closed after this: shorter than what servers allow, so that a request rarely meets a closed one. */
+/**
+ * An idle connection is closed after this. It is shorter than what servers allow, so a request rarely meets a connection that
+ * the server has closed.
+ */
 const IDLE_MS = 4_000;
 
 /** A sender for a server without HTTP/2: one request at a time on each connection, at most `maxConnections` at once. */
@@ -115,11 +118,11 @@ export function createHttp1Sender(options: SenderOptions): Sender {
       return failure;
     };
     const giveUpConnecting = (): void => end(unreached(connectFailure(connectTimeout(connectTimeoutMs))));
-    // `setImmediate` lets an answer that already lies in the socket be read first, if this process was stalled.
+    // `setImmediate` lets an answer that is already in the socket be read first, if this process was stalled.
     const giveUp = (): void => void setImmediate(() => end({ kind: 'unknown', code: 'timeout' }));
     let timer = setTimeout(giveUpConnecting, connectTimeoutMs);
 
-    /** Once there is a connection. Until then nothing has been sent, and `sendBy` may pass. */
+    /** Called once there is a connection. Until then nothing has been sent, and `sendBy` may pass. */
     const write = (): void => {
       reach.succeeded();
       if (performance.now() > sendBy) {
@@ -148,7 +151,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
     async send(request, { permit, sendBy = Infinity } = {}) {
       let slot = permit instanceof Slot ? permit.use() : undefined;
       if (slot === undefined) {
-        permit?.release(); // it may be of the HTTP/2 sender, which this one has replaced
+        permit?.release(); // the permit may be from the HTTP/2 sender, which this one has replaced
         const found = await reserve(sendBy);
         if (!(found instanceof Slot)) return found;
         slot = found.use();
@@ -176,7 +179,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
   };
 }
 
-/** A body that is cut off counts as no answer; one that is too long is cut. */
+/** Reads an answer. A body that was cut off by the network counts as no answer; a body that is too long is shortened. */
 async function read(response: IncomingMessage): Promise<SendResult> {
   const chunks: Buffer[] = [];
   let size = 0;

@@ -10,7 +10,7 @@ export interface PoolOptions extends ConnectionOptions {
 
 /** The wait before the next try to connect: doubled with each failure, then multiplied by a random 0.5 to 1. */
 const BACKOFF = { firstMs: 250, lastMs: 15_000 };
-/** Asking for a stream while there is no connection at all starts a new try at once, but not more often than this. */
+/** If there is no connection at all, asking for a stream starts a new try at once, but not more often than this. */
 const RETRY_MS = 500;
 /** A connection that ends sooner than this, without any answer, counts as a failure to connect. */
 const SHORT_LIVED_MS = 10_000;
@@ -30,8 +30,9 @@ export function createPool(options: PoolOptions) {
   let isEnded = false;
 
   /**
-   * Prefers a connection that has not answered yet: its first answer shows how many streams the server allows. Otherwise the
-   * oldest with a free stream, because requests that share a connection share system calls.
+   * A free stream. Prefers a connection that has not answered yet, since its first answer shows how many streams the server
+   * allows. Otherwise it is the oldest connection with a free stream, because requests that share a connection share system
+   * calls.
    */
   function take(): StreamPermit | undefined {
     let found: Connection | undefined;
@@ -62,7 +63,7 @@ export function createPool(options: PoolOptions) {
         serveWaiting();
       },
       onFree() {
-        // Only the first answer on a new connection proves that connecting works: old ones may work while new ones fail.
+        // Only the first answer on a new connection proves that connecting works: old connections may work while new ones fail.
         if (connection.hasAnswered && !isProven) failures = 0;
         isProven = connection.hasAnswered;
         serveWaiting();
@@ -71,7 +72,7 @@ export function createPool(options: PoolOptions) {
         connections.delete(connection);
         const isFailure = why !== undefined || (!connection.hasAnswered && connection.ageMs < SHORT_LIVED_MS);
         if (!isFailure) failures = 0;
-        else if (openedAt > failedAt) failures += 1; // connections that were tried together count as one failure
+        else if (openedAt > failedAt) failures += 1; // connections that were opened at the same time count as one failure
         if (isFailure) failedAt = performance.now();
         failure = why ?? failure;
         const isOneOpen = [...connections].some(({ isConnecting }) => !isConnecting);
@@ -83,7 +84,10 @@ export function createPool(options: PoolOptions) {
     connections.add(connection);
   }
 
-  /** Opens missing connections: up to `minConnections` always, more if requests wait. After a failure it waits first. */
+  /**
+   * Opens missing connections: up to `minConnections` always, more if requests wait. After a failure it waits before the next
+   * try.
+   */
   function grow(): void {
     if (isEnded) return;
     const missing = minConnections - connections.size;
@@ -100,7 +104,10 @@ export function createPool(options: PoolOptions) {
     else if (waiting.size > 0) openMore();
   }
 
-  /** Only if all connections are full and have shown, with an answer, how many streams the server really allows. */
+  /**
+   * Opens more, but only if all connections are full and have shown, by an answer, how many streams the server really
+   * allows.
+   */
   function openMore(): void {
     const all = [...connections];
     if (all.some(({ isConnecting, hasAnswered }) => isConnecting || !hasAnswered)) return;
@@ -110,7 +117,7 @@ export function createPool(options: PoolOptions) {
   }
 
   return {
-    /** A free stream, in the order of asking. Unsent if no connection can be made, or none is free in time. */
+    /** A free stream, in the order of asking. Unsent if no connection can be made, or no stream is free in time. */
     reserve(until = Infinity): StreamPermit | Promise<StreamPermit | Unsent> {
       if (isEnded) return Promise.resolve(unsent('closed'));
       const permit = waiting.size === 0 ? take() : undefined;
@@ -123,17 +130,17 @@ export function createPool(options: PoolOptions) {
       grow();
       return found;
     },
-    /** Opens `minConnections`. Resolves when one is open, or could not be made. */
+    /** Opens `minConnections`. Resolves when a connection is open, or could not be opened. */
     async connect(): Promise<void> {
       if (isEnded || [...connections].some(({ freeStreams }) => freeStreams > 0)) return;
       grow();
       const found = await waiting.join(Infinity);
       if (found instanceof StreamPermit) found.release();
     },
-    /** Whether the server can be reached; undefined if that was not tried, or after `end`. */
+    /** Whether the server can be reached; undefined if no connection was tried, or after `end`. */
     reach: () => (isEnded ? undefined : reach.now()),
     giveUpWaiting: (why: Unsent) => waiting.giveUp(why),
-    /** No more streams, no more connections. */
+    /** From now on gives no streams and opens no connections. */
     end(): void {
       isEnded = true;
       clearTimeout(retry);
@@ -146,7 +153,7 @@ export function createPool(options: PoolOptions) {
   };
 }
 
-/** Room for one request. `Place`: what it is sent on, and what takes the room back. */
+/** Room for one request. `Place`: on what the request is sent; it also takes the room back. */
 export class PlacePermit<Place extends { giveBack(): void }> {
   #place: Place | undefined;
 
@@ -161,13 +168,13 @@ export class PlacePermit<Place extends { giveBack(): void }> {
     return place;
   }
 
-  /** Gives the stream back. */
+  /** Gives the room back. */
   release(): void {
     this.use()?.giveBack();
   }
 }
 
-/** 250 ms after the first failure, doubled with each further one, at most 15 s; times 0.5 to 1, by `random`. */
+/** 250 ms after the first failure, doubled with each further failure, at most 15 s; multiplied by 0.5 to 1, by `random`. */
 export function backoffMs(failures: number, random: number): number {
   return doubledMs(BACKOFF.firstMs, BACKOFF.lastMs, failures - 1) * (0.5 + random / 2);
 }
@@ -183,7 +190,7 @@ export class Waiting<Found> {
     return this.#all.size;
   }
 
-  /** Resolves with a permit from `serve`; unsent after `until` (`performance.now()`), or when all are given up. */
+  /** Resolves with a permit from `serve`; unsent after `until` (`performance.now()`), or when all sends that wait are given up. */
   join(until: number): Promise<Found | Unsent> {
     return new Promise((resolve) => {
       this.#all.add(resolve);

@@ -9,29 +9,32 @@ export interface Answered {
   readonly kind: 'answered';
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** Cut off after 64 KiB. */
+  /** The body of the answer, cut off after 64 KiB. */
   readonly body: string;
 }
 
 /** Why a request was certainly not processed. */
 export type UnsentCode =
   | 'connection-refused'
-  /** There is no such host, by the name servers. That they cannot be asked is `connection-failed`. */
+  /** The name servers say that there is no such host. If they cannot be asked, the code is `connection-failed`. */
   | 'host-not-found'
   | 'tls-failed'
-  /** The handshake took too long. */
+  /** The connection was not open in time. */
   | 'connect-timeout'
   /** Any other failure to connect. */
   | 'connection-failed'
   /** The server speaks only HTTP/1.1. */
   | 'no-http2'
-  /** The server did not process it: REFUSED_STREAM, or a stream above the last one in its GOAWAY (RFC 9113, 6.8 and 8.7). */
+  /**
+   * The server did not process the request: REFUSED_STREAM, or a stream above the last one in its GOAWAY (RFC 9113, 6.8 and
+   * 8.7).
+   */
   | 'refused-stream'
   /** No stream was free before `sendBy`. */
   | 'no-stream'
-  /** `sendBy` passed before it was handed to the connection. */
+  /** `sendBy` passed before the request was handed to the connection. */
   | 'too-late'
-  /** `abort` was called before it was handed to the connection. */
+  /** `abort` was called before the request was handed to the connection. */
   | 'cancelled'
   /** The sender was already closed. */
   | 'closed';
@@ -41,11 +44,11 @@ export interface Unsent {
   readonly code: UnsentCode;
   /** The error's message. Not redacted: it may contain private data. */
   readonly detail?: string;
-  /** The system's code of a connection that could not be made: `ENOTFOUND`, `CERT_HAS_EXPIRED`. */
+  /** The system's code if no connection could be made: `ENOTFOUND`, `CERT_HAS_EXPIRED`. */
   readonly cause?: string;
 }
 
-/** Nobody knows whether it was processed. */
+/** It is not known whether the request was processed. */
 export interface Unknown {
   readonly kind: 'unknown';
   /** `timeout`: no answer in time. `reset`: the connection or the stream was lost. `aborted`: `abort` was called. */
@@ -60,9 +63,9 @@ export function unsent(code: UnsentCode, error?: unknown): Unsent {
   return { kind: 'unsent', code, ...(detail !== undefined && { detail }) };
 }
 
-/** The error code of a connection on which the server did not choose HTTP/2. */
+/** The error code if the server of a connection did not choose HTTP/2. */
 export const NO_HTTP2 = 'ERR_PUSHPACER_NO_HTTP2';
-/** Error codes of Node's sockets for connections that could not be made. */
+/** Error codes of Node's sockets if a connection could not be made. */
 const CODE_OF_ERROR: Readonly<Record<string, UnsentCode>> = {
   ECONNREFUSED: 'connection-refused',
   ENOTFOUND: 'host-not-found',
@@ -89,7 +92,7 @@ export function isTlsError(code: string): boolean {
   return TLS_ERROR.test(code);
 }
 
-/** The codes of an error and of the errors inside it (Node tries each address of a host and reports all failures). */
+/** The codes of an error and of the errors inside it (Node tries each address of a host, and reports all failures). */
 function codesOf(error: unknown): string[] {
   if (typeof error !== 'object' || error === null) return [];
   const { code, errors } = error as { readonly code?: unknown; readonly errors?: unknown };
@@ -97,7 +100,7 @@ function codesOf(error: unknown): string[] {
   return [...(typeof code === 'string' ? [code] : []), ...inner.flatMap(codesOf)];
 }
 
-/** What the tries to reach one server came to. */
+/** Remembers the result of the tries to reach one server. */
 export function createReach(endpoint: Endpoint) {
   const host = addressOfEndpoint(endpoint);
   let failure: { readonly cause: string; readonly detail?: string } | undefined;
@@ -114,7 +117,7 @@ export function createReach(endpoint: Endpoint) {
       if (failure === undefined) since = beganAt;
       failure = { cause, ...(detail !== undefined && detail !== '' && { detail }) };
     },
-    /** Undefined before the first try has ended. */
+    /** Whether the server can be reached now. Undefined before the first try has ended. */
     now(): Reach | undefined {
       if (!isTried) return undefined;
       return { host, ...(failure && { failure: { ...failure, forMs: performance.now() - since } }) };
@@ -140,19 +143,19 @@ export function tlsOptions({ host, port }: Endpoint, secureContext: SecureContex
     host,
     port,
     ...(isIP(host) === 0 && { servername: host }),
-    // Nothing in the environment (NODE_TLS_REJECT_UNAUTHORIZED) may switch this off.
+    // Nothing in the environment (NODE_TLS_REJECT_UNAUTHORIZED) may switch this check off.
     rejectUnauthorized: true,
     minVersion: 'TLSv1.2',
     ...(secureContext && { secureContext }),
   } as const;
 }
 
-/** The error of a connection that was not made in time. */
+/** The error of a connection that was not open in time. */
 export function connectTimeout(afterMs: number): Error {
   return Object.assign(new Error(`no connection within ${afterMs} ms`), { code: 'ETIMEDOUT' });
 }
 
-/** `https://api.push.apple.com` → host and port (443 where none is named); throws an InputError that names `path`. */
+/** `https://api.push.apple.com` → host and port (443 if the text has none). Throws an InputError that names `path`. */
 export function parseEndpoint(text: string, path: string): Endpoint {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== 'https:' || url.pathname !== '/' || url.search !== '' || url.username !== '') {
@@ -164,8 +167,8 @@ export function parseEndpoint(text: string, path: string): Endpoint {
 }
 
 /**
- * TLS settings that trust one more CA. Made once, because reading 150 certificates for each connection takes longer than the
- * handshake. `undefined` if there is no CA to add.
+ * TLS settings that trust one more CA. They are kept, because reading 150 certificates for each connection takes longer than
+ * the handshake. `undefined` if there is no CA to add.
  */
 export function trustBeside(ca: string | undefined): SecureContext | undefined {
   if (ca === undefined) return undefined;
@@ -173,5 +176,5 @@ export function trustBeside(ca: string | undefined): SecureContext | undefined {
   return latest.context;
 }
 
-/** Many apps trust the same CA. */
+/** The latest settings are kept for others, since many apps trust the same CA. */
 let latest: { readonly ca: string; readonly context: SecureContext } | undefined;

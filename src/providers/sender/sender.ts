@@ -14,9 +14,9 @@ export interface PushService {
   readonly sender: Sender;
   readonly credential: Credential;
   readonly prepare: (push: Push) => Prepared;
-  /** The table of answers. */
+  /** Reads an answer by the provider's tables of answers. */
   readonly readAnswer: (answer: Answered, push: Push) => Reply;
-  /** Whether the provider says that the credentials have expired: nothing was processed, and new ones may succeed. */
+  /** Whether the reply says that the credentials have expired: then nothing was processed, and new credentials may succeed. */
   readonly isExpired: (reply: Reply) => boolean;
 }
 
@@ -31,7 +31,7 @@ export function createHttp2Provider(service: PushService): Provider {
   let isClosed = false;
   let closing: Promise<void> | undefined;
 
-  /** The result of `work`, or the reply `cancelled` if `abort` comes first. */
+  /** The result of `work`, or the reply `cancelled` if `abort` is called first. */
   function unlessAborted<T>(work: Promise<T>): Promise<T | Reply> {
     const { promise, resolve, reject } = Promise.withResolvers<T | Reply>();
     waiting.add(resolve);
@@ -61,7 +61,7 @@ export function createHttp2Provider(service: PushService): Provider {
     return sendWith(renewed, encoded, { ...options, permit: undefined });
   }
 
-  /** New credentials in place of the expired ones; undefined if there are none. */
+  /** New credentials in place of the expired ones; undefined if there are none yet. */
   async function renew(expired: string): Promise<string | Reply | undefined> {
     return (await credential.replace(expired)) ? credential.obtain() : undefined;
   }
@@ -120,18 +120,18 @@ function reserved(found: Permit | Unsent): Reserved {
 }
 
 /**
- * Carries requests to one HTTP/2 server, over as many sessions as the load and the server's SETTINGS need. It never repeats a
- * request that may have been processed, and never throws: every request ends in a SendResult.
+ * Carries requests to one HTTP/2 server, over as many connections as the load and the server's SETTINGS need. It never repeats
+ * a request that may have been processed, and never throws: every request ends in a SendResult.
  */
 export interface Sender {
-  /** Sets a stream aside: at once, or as soon as one is free. Unsent if no connection can be made. */
+  /** Sets a stream aside: at once, or as soon as a stream is free. Unsent if no connection can be made. */
   reserve(): Permit | Promise<Permit | Unsent>;
   send(request: SendRequest, options?: SendOptions): Promise<SendResult>;
-  /** Resolves when the first connection is open, or could not be made. */
+  /** Resolves when the first connection is open, or could not be opened. */
   connect(): Promise<void>;
-  /** Whether the server can be reached; undefined if that was not tried, or the sender is closed. Sends nothing. */
+  /** Whether the server can be reached; undefined if no connection was tried, or the sender is closed. Sends nothing. */
   reach(): Reach | undefined;
-  /** Ends all requests that wait or are under way: `cancelled` or `aborted`. */
+  /** Ends all requests that wait (`cancelled`) or are under way (`aborted`). */
   abort(): void;
   /** Takes no more requests; resolves when those under way have ended and the connections are closed. */
   close(): Promise<void>;
@@ -139,19 +139,19 @@ export interface Sender {
 
 export interface SenderOptions extends SenderTuning {
   readonly endpoint: Endpoint;
-  /** Trusted certificates; the system's by default. */
+  /** The trusted certificates; the system's by default. */
   readonly secureContext?: SecureContext | undefined;
-  /** Offers HTTP/1.1 too, so that a server without HTTP/2 shows it: `no-http2`. Default: false. */
+  /** Offers HTTP/1.1 too: a server that chooses it has no HTTP/2, and the result is `no-http2`. Default: false. */
   readonly offersHttp1?: boolean | undefined;
 }
 
-/** The options of a sender that every provider has too. */
+/** The options that a sender and every provider have. */
 export interface SenderTuning {
   /** A request without an answer ends as `timeout` after this. Default: 10,000 ms. */
   readonly requestTimeoutMs?: number | undefined;
   /** How long connecting may take. Default: 5,000 ms. */
   readonly connectTimeoutMs?: number | undefined;
-  /** Connections that stay open without load, so that one is open while another is replaced. Default: 2. */
+  /** How many connections stay open without load, so that one is open while another is replaced. Default: 2. */
   readonly minConnections?: number | undefined;
   /** The most connections under load. Default: 16. */
   readonly maxConnections?: number | undefined;
@@ -161,7 +161,7 @@ export interface SenderTuning {
   readonly random?: (() => number) | undefined;
 }
 
-/** How often a request that the server refused without looking at it is sent again, on another stream. */
+/** How often a request that the server refused without processing it is sent again, on another stream. */
 const MAX_REFUSALS = 3;
 
 export function createSender({
@@ -187,7 +187,7 @@ export function createSender({
     reserve: () => pool.reserve(),
     async send(request, { permit, sendBy = Infinity } = {}) {
       let connection = permit instanceof StreamPermit ? permit.use() : undefined;
-      if (connection === undefined) permit?.release(); // it may be of another sender, which this one has replaced
+      if (connection === undefined) permit?.release(); // the permit may be from an earlier sender, which this one has replaced
       for (let refusals = 0; ;) {
         const stop = whyStop(sendBy);
         if (stop !== undefined) {

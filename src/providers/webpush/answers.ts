@@ -8,23 +8,23 @@ import type { Answered } from '../sender/result.ts';
 export const WEBPUSH_ANSWERS: AnswerTables = {
   accepted: { meaning: 'accepted', code: '201', alerted: 'yes' },
   /**
-   * The browser subscribed with another public key. Apple says it by its `reason`
+   * The browser subscribed with another public key. Apple says this in its `reason`
    * (developer.apple.com/documentation/usernotifications/sending-web-push-notifications-in-web-apps-and-browsers), Google and
    * Mozilla in a sentence, which becomes `other-key`.
    */
   words: { VapidPkHashMismatch: BAD_TOKEN, 'other-key': BAD_TOKEN },
-  /** Each push service words its answers in its own way, so the status decides (RFC 8030, section 8). */
+  /** Each push service has its own words in its answers, so the status decides (RFC 8030, section 8). */
   statuses: {
     400: REJECTED,
     /**
-     * The VAPID token is refused. One answer does not prove that all would be: anybody can make up a subscription that is
-     * answered so. The breaker of this push service opens only if 20 different recipients in a row get it.
+     * The VAPID token is refused. One such answer does not prove that all would be: anybody can make up a subscription whose
+     * server answers so. The breaker of this push service opens only if 20 different recipients in a row get this answer.
      */
     401: FORBIDDEN,
     403: FORBIDDEN,
     404: GONE,
     405: REJECTED,
-    /** Microsoft's 429. */
+    /** Microsoft's status for what is 429 elsewhere. */
     406: TOO_MANY,
     410: GONE,
     413: REJECTED,
@@ -34,7 +34,7 @@ export const WEBPUSH_ANSWERS: AnswerTables = {
     503: SERVER_ERROR,
     504: SERVER_ERROR,
   },
-  /** Also a redirect, which is never followed. */
+  /** For a redirect too, which is never followed. */
   unknown: SERVER_ERROR,
   signIn: {}, // the token is made locally, so there is no sign-in that could be refused
 };
@@ -46,7 +46,7 @@ export function readWebpushAnswer(
   nowMs: number,
 ): Reply {
   const { status, body } = answer;
-  // RFC 8030 has 201, and 202 with a receipt; Microsoft documents 200. None of them says anything about a body.
+  // RFC 8030 has 201, and 202 with a receipt; Microsoft documents 200. None of the documents mentions a body.
   if (status >= 200 && status < 300) return WEBPUSH_ANSWERS.accepted;
   const reply = tableReply(WEBPUSH_ANSWERS, answer, wordOf(body), { notification, nowMs });
   const sentence = sentenceOf(answer);
@@ -56,7 +56,7 @@ export function readWebpushAnswer(
 /** "the VAPID credentials … do not correspond to the credentials used to create the subscriptions"; "VAPID public key mismatch" */
 const OTHER_KEY_SENTENCE = /credentials used to create the subscription|VAPID public key mismatch/i;
 
-/** Apple's `reason`; Mozilla's `errno`, as `errno-109`; `other-key`. */
+/** The code in an answer: Apple's `reason`; Mozilla's `errno`, as `errno-109`; `other-key`. */
 function wordOf(body: string): string | undefined {
   if (OTHER_KEY_SENTENCE.test(body)) return 'other-key';
   const { reason, errno } = parseObject(body);
@@ -64,7 +64,7 @@ function wordOf(body: string): string | undefined {
   return typeof errno === 'number' && Number.isInteger(errno) ? `errno-${errno}` : undefined;
 }
 
-/** What Mozilla and Microsoft say for a person, and Google in place of any code. */
+/** The sentence that Mozilla and Microsoft write for a person, and Google in place of any code. */
 function sentenceOf({ headers, body }: Answered): string | undefined {
   const { message } = parseObject(body);
   if (typeof message === 'string') return message;

@@ -1,4 +1,4 @@
-/** The part of http_ece that is used; the package has no types. */
+/** The part of http_ece that this project uses; the package has no types. */
 declare module 'http_ece' {
   import type { ECDH } from 'node:crypto';
 
@@ -10,7 +10,7 @@ declare module 'http_ece' {
     readonly dh: string;
     /** The browser's secret (`auth`): base64url. */
     readonly authSecret: string;
-    /** 16 bytes as base64url; random where it is left out. */
+    /** 16 bytes as base64url. Default: random. */
     readonly salt?: string;
   }
 

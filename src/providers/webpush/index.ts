@@ -41,14 +41,14 @@ export const WEBPUSH: ProviderDescriptor<'webpush', WebpushOptions> = {
   usualServers: ({ origins }) => (origins.length > 0 ? origins : BROWSERS),
 };
 
-/** Where most browsers subscribe. */
+/** The push services of most browsers. */
 const BROWSERS = [
   'https://fcm.googleapis.com',
   'https://updates.push.services.mozilla.com',
   'https://web.push.apple.com',
 ];
 
-/** Web push is off if neither a key nor a subject is set. If only some are set, the missing ones are faults. */
+/** Web push is off if neither a key nor a subject is set. If only some variables are set, each missing one is a fault. */
 function read(env: Environment, report: Report): WebpushOptions | undefined {
   const given = variables.parse(env);
   const { WEBPUSH_VAPID_PRIVATE_KEY, WEBPUSH_VAPID_PRIVATE_KEY_FILE, WEBPUSH_VAPID_PUBLIC_KEY } = given;

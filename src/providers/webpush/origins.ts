@@ -7,13 +7,13 @@ interface Open {
 }
 
 /**
- * A provider for each push service, made when the first push needs it.
+ * Keeps a provider for each push service, which is created when the first push needs it.
  *
- * @param max the most that are open at once
- * @param idleMs one that nothing was sent to for so long is closed
+ * @param max how many are open at once at most
+ * @param idleMs a provider that sent nothing for so long is closed
  */
 export function createOrigins(create: (origin: string) => Provider, max: number, idleMs: number) {
-  /** In the order of their last use: the first was not used for the longest time. */
+  /** In the order of their last use: the first one was not used for the longest time. */
   const open = new Map<string, Open>();
   const closing = new Set<Promise<void>>();
 
@@ -49,7 +49,7 @@ export function createOrigins(create: (origin: string) => Provider, max: number,
   }
 
   return {
-    /** Undefined if too many are open and all of them are sending. */
+    /** The provider of a push service. Undefined if too many are open and all of them are sending. */
     get: (origin: string) => find(origin)?.provider,
     /** As `get`; the provider stays open until `work` has ended. */
     use<T>(origin: string, work: (provider: Provider) => Promise<T>): Promise<T> | undefined {
@@ -58,7 +58,7 @@ export function createOrigins(create: (origin: string) => Provider, max: number,
       found.sending += 1;
       return work(found.provider).finally(() => (found.sending -= 1));
     },
-    /** Those that are open. */
+    /** The providers that are open. */
     all: () => [...open].map(([origin, { provider }]) => [origin, provider] as const),
     abort(): void {
       for (const { provider } of open.values()) provider.abort();
@@ -96,8 +96,8 @@ const HOSTS: readonly string[] = [
 ];
 
 /**
- * Whether pushes may be sent to an origin: `named` is that of a known push service, on port 443, or one of `more`; `below` is any
- * host below one that is known, so it may be made up. Undefined: no.
+ * Whether pushes may be sent to an origin. `named`: the origin of a known push service, on port 443, or one of `more`. `below`:
+ * any host below a known one, so the host may be made up. Undefined: no.
  */
 export function createAllowed(more: readonly string[]): (origin: string) => 'named' | 'below' | undefined {
   const own = new Set(more);

@@ -1,5 +1,5 @@
 import { createECDH, createHash, createPrivateKey, type KeyObject } from 'node:crypto';
-import './no-keylog.ts'; // before http_ece
+import './no-keylog.ts'; // must be imported before http_ece
 import { encrypt } from 'http_ece';
 import { SignJWT } from 'jose';
 import { InputError } from '../../domain/faults.ts';
@@ -19,13 +19,13 @@ export interface WebpushOptions extends SenderTuning {
   readonly vapidKey: string;
   /** The contact for the push services: a `mailto:` or `https:` URL. */
   readonly subject: string;
-  /** Push services to allow beside the known ones: `https://push.example.com`. */
+  /** Push services to allow in addition to the known ones: `https://push.example.com`. */
   readonly origins: readonly string[];
-  /** PEM of one more CA to trust, in addition to the system's. */
+  /** One more CA to trust, in addition to the system's, as PEM. */
   readonly ca?: string | undefined;
   /** The most push services with open connections. Default: 64. */
   readonly maxOrigins?: number | undefined;
-  /** The connections to a push service that got nothing for so long are closed. Default: 300,000 ms. */
+  /** If nothing was sent to a push service for so long, its connections are closed. Default: 300,000 ms. */
   readonly idleMs?: number | undefined;
   /** Epoch milliseconds. */
   readonly now?: (() => number) | undefined;
@@ -67,7 +67,7 @@ export function createWebpushProvider(options: WebpushOptions): Provider {
     });
   }
 
-  /** A host name that does not exist was made up for this subscription, so the failure costs attempts. */
+  /** If a host name does not exist, it was made up for this subscription, so the failure counts as an attempt. */
   function ofOrigin(reply: Reply, origin: string): Reply {
     if (reply.code !== 'host-not-found' || allowed(origin) !== 'below') return withHost(reply, origin);
     const { meaning, code, alerted, detail } = reply;
@@ -100,7 +100,7 @@ export function createWebpushProvider(options: WebpushOptions): Provider {
       sendOptions.permit?.release();
       return transportReply(isClosed ? 'closed' : 'no-stream');
     },
-    connect: () => Promise.resolve(), // which push services there are, only the devices say
+    connect: () => Promise.resolve(), // only the devices say which push services there are
     reach: () =>
       origins
         .all()
@@ -126,7 +126,7 @@ function usable(text: string): VapidKey {
   ]);
 }
 
-/** Names the push service where it refused or failed: an operator has to know which one, and its host is no secret. */
+/** Adds the name of the push service to a reply that refuses or fails: an operator must know it, and the host is no secret. */
 function withHost(reply: Reply, origin: string): Reply {
   const { meaning, code, suspect, unsent, detail } = reply;
   const isOwnFault = code === 'aborted' || (unsent === true && suspect === undefined);
@@ -135,7 +135,7 @@ function withHost(reply: Reply, origin: string): Reply {
   return { ...reply, detail: detail === undefined ? host : `${host}: ${detail}` };
 }
 
-/** Four weeks, the longest that Google keeps a push; others keep it for less (RFC 8030, section 5.2, lets them). */
+/** Four weeks, the longest that Google keeps a push. Others keep it for less, as RFC 8030 (section 5.2) allows. */
 const MAX_TTL_SECONDS = 2_419_200;
 
 /** A push as a request to its push service (RFC 8030), encrypted for the browser (RFC 8291). `nowMs`: epoch milliseconds. */
@@ -143,7 +143,7 @@ export function encodeWebpush(
   push: Push,
   { isAllowed, nowMs }: { readonly isAllowed: (origin: string) => boolean; readonly nowMs: number },
 ): Prepared {
-  const device = push.device as WebpushDevice; // by its platform
+  const device = push.device as WebpushDevice; // the platform says so
   const { origin, pathname, search } = new URL(device.endpoint);
   if (!isAllowed(origin)) {
     return refused('origin-not-allowed', `${origin} is no known push service; WEBPUSH_ORIGINS can allow it`);
@@ -156,12 +156,12 @@ export function encodeWebpush(
   return { kind: 'ready', encoded: { push, origin, path: pathname + search, headers: headersOf(push, nowMs), body } };
 }
 
-/** A subscription that is refused here, before any request. */
+/** A subscription that is refused here, before any request is sent. */
 function refused(code: 'origin-not-allowed' | 'bad-keys', detail: string): Prepared {
   return { kind: 'refused', reply: { meaning: 'bad-token', alerted: 'no', code, detail } };
 }
 
-/** With a key pair of its own for each message. Undefined where the browser's key is no point on the curve. */
+/** Encrypts a message, with a new key pair for each. Undefined if the browser's key is no point on the curve. */
 function encrypted(message: Buffer, { p256dh, auth }: WebpushDevice['keys']): Buffer | undefined {
   const privateKey = createECDH('prime256v1');
   privateKey.generateKeys();
@@ -173,11 +173,11 @@ function encrypted(message: Buffer, { p256dh, auth }: WebpushDevice['keys']): Bu
 }
 
 /**
- * - `ttl`: the seconds left until `expiresAt`. 0 would mean one try and no storing, and Microsoft refuses it without a header
- *   of its own, so it is 1 at least.
+ * - `ttl`: the seconds left until `expiresAt`. 0 would mean one try and no storing, and Microsoft refuses 0 without a header
+ *   of its own, so it is at least 1.
  * - `urgency` (RFC 8030, section 5.3): the notification's priority; `low` for a silent one.
  * - `topic` (section 5.4): only if the producer gave a collapse id. A push that waits for its browser is replaced by a later
- *   one with the same topic.
+ *   push with the same topic.
  */
 function headersOf({ notification, silent }: Push, nowMs: number): Record<string, string | number> {
   const { collapseId, expiresAt, priority } = notification;
@@ -191,7 +191,10 @@ function headersOf({ notification, silent }: Push, nowMs: number): Record<string
   };
 }
 
-/** At most 32 characters of base64url: the beginning of the collapse id's hash, which no push service can read. */
+/**
+ * At most 32 characters of base64url: the beginning of a hash of the collapse id, so that no push service can read the collapse
+ * id.
+ */
 export function topicOf(collapseId: string): string {
   return createHash('sha256').update(collapseId).digest('base64url').slice(0, 32);
 }
@@ -228,7 +231,7 @@ function fromBase64url(text: string): VapidKey | undefined {
   try {
     pair.setPrivateKey(text, 'base64url');
   } catch {
-    return undefined; // 0, or beyond the order of the curve
+    return undefined; // the key is 0, or beyond the order of the curve
   }
   const point = pair.getPublicKey();
   const [x, y] = [point.subarray(1, 33).toString('base64url'), point.subarray(33).toString('base64url')];

@@ -7,10 +7,10 @@
 --         'release', name
 --         'write', name, the version that the record has now (0: there is none), the new record as JSON
 --
--- Answers: 'lease': the number of the lease, 0 if another process has it; 'release': 1 or 0; 'write': 1, or 0 if the lease is gone or
--- the record has another version.
+-- Answers: 'lease': the number of the lease, or 0 if another process has it; 'release': 1 or 0; 'write': 1, or 0 if the lease
+-- is gone or the record has another version.
 --
--- Why a script: of two processes one must get the lease, and one that lost it while it stood still must not write.
+-- Why a script: only one of two processes may get the lease, and a process that lost it while it stood still must not write.
 
 local verb, name = ARGV[1], ARGV[2]
 local holder = redis.call('GET', KEYS[2])

@@ -5,15 +5,15 @@ import { defineScript, readScript } from '../../redis/scripts.ts';
 import { DEAD_LETTERS, layoutKey, QUEUE, shardOf, shardPrefixes, SLOTS, crc16, tagOf } from '../names.ts';
 
 /**
- * The queues that there are, and which recipient has which. The record in Redis (docs/shards.md), or what holds without one: as many
- * queues as QUEUE_SHARDS says.
+ * Which queues there are, and which recipient has which queue. It comes from the record in Redis (docs/shards.md); without a
+ * record there are as many queues as QUEUE_SHARDS says.
  */
 export interface Layout {
   /** Grows with each change. 0: there is no record. */
   readonly version: number;
   /**
-   * `prepare`: `next` will follow; workers consume those queues already. `move`: notifications are added to `prefixes`, and those in
-   * the latest of `former` are moved there. `steady`: what appears in `former` is moved now and then.
+   * `prepare`: `next` will follow; workers consume its queues already. `move`: notifications are added to `prefixes`, and those
+   * in the first of `former` are moved there. `steady`: what appears in `former` is moved now and then.
    */
   readonly phase: 'steady' | 'prepare' | 'move';
   /** One for each shard: a recipient's notifications are added to `prefixes[crc16(recipientId) % prefixes.length]`. */
@@ -30,21 +30,21 @@ export interface QueueNames {
   readonly shards: number;
 }
 
-/** A layout is followed within this time by whoever uses the queues, and not asked for more often. */
+/** Every process that uses the queues follows a new layout within this time, and does not ask for it more often. */
 export const LOOK_EVERY_MS = 5_000;
-/** So many former layouts are remembered. */
+/** How many former layouts are remembered. */
 const MOST_FORMER = 8;
 
 /**
- * The layout of a new queue. Several shards have had one before, as far as a producer knows that looked before there was a record: what it
- * adds there is moved.
+ * The layout of a new queue. With several shards, the single queue counts as a former one: a producer that looked before there
+ * was a record may add to it, and what it adds is moved.
  */
 export function newLayout({ prefix, shards }: QueueNames): Layout {
   const prefixes = shardPrefixes(prefix, shards);
   return { version: 0, phase: 'steady', prefixes, former: shards === 1 ? [] : [[prefix]] };
 }
 
-/** The record; undefined if there is none. Throws where another program, or a later version, wrote it. */
+/** The record; undefined if there is none. Throws if another program, or a later version, wrote it. */
 export async function readLayout(connection: Pick<Connection, 'get'>, prefix: string): Promise<Layout | undefined> {
   const text = await connection.get(layoutKey(prefix));
   if (text === null) return undefined;
@@ -68,17 +68,17 @@ function isLayout(record: unknown): record is Layout {
   );
 }
 
-/** The record, or what holds without one. Writes nothing. */
+/** The layout by the record, or the layout that applies without one. Writes nothing. */
 export async function findLayout(connection: Connection, queue: QueueNames): Promise<Layout> {
   const known = await readLayout(connection, queue.prefix);
   if (known !== undefined || queue.shards === 1) return known ?? newLayout(queue);
   const before = prefixesBefore(queue);
   if (await hasQueue(connection, before[0] ?? '')) return { ...newLayout(queue), prefixes: before };
-  // Its jobs would be lost sight of: `reshard` moves them.
+  // If a single queue has jobs, it stays the only one until `reshard` moves them: else the jobs would not be found.
   return newLayout((await hasJobs(connection, queue.prefix)) ? { ...queue, shards: 1 } : queue);
 }
 
-/** As `findLayout`, but makes the record of several shards if there is none. */
+/** As `findLayout`, but writes the record for several shards if there is none. */
 export async function openLayout(connection: Connection, queue: QueueNames): Promise<Layout> {
   const found = await findLayout(connection, queue);
   if (found.version > 0 || found.prefixes.length === 1) return found;
@@ -99,7 +99,7 @@ async function hasJobs(connection: Pick<Connection, 'exists'>, prefix: string): 
   return (await connection.exists(...keys, `${prefix}:${DEAD_LETTERS}:wait`)) > 0;
 }
 
-/** The prefixes that versions without a record gave to several shards: each slot is anywhere in the shard's share. */
+/** The prefixes that versions without a record gave to several shards: the hash slot of each is anywhere in the shard's share. */
 export function prefixesBefore({ prefix, shards }: QueueNames): string[] {
   return Array.from({ length: shards }, (_, shard) => {
     for (let salt = 0; ; salt++) {
@@ -109,7 +109,7 @@ export function prefixesBefore({ prefix, shards }: QueueNames): string[] {
   });
 }
 
-/** All queues, those that notifications are added to first, then others that may have some. */
+/** All queues: those to which notifications are added first, then others that may have some. */
 export function prefixesOf({ prefixes, next = [], former }: Layout): string[] {
   return [...new Set([...prefixes, ...next, ...former.flat()])];
 }
@@ -119,18 +119,18 @@ export function consumedPrefixes({ phase, prefixes, next = [], former }: Layout)
   return [...new Set([...prefixes, ...next, ...(phase === 'move' ? (former[0] ?? []) : [])])];
 }
 
-/** The prefix of the queue that a recipient's notifications are added to. */
+/** The prefix of the queue to which a recipient's notifications are added. */
 export function homeOf(recipientId: string, { prefixes }: Pick<Layout, 'prefixes'>): string {
   return homeIn(prefixes, recipientId);
 }
 
-/** The prefixes of all queues that may have notifications of a recipient. They are added to the first. */
+/** The prefixes of all queues that may have notifications of a recipient. New ones are added to the first. */
 export function homesOf(recipientId: string, { prefixes, next, former }: Layout): string[] {
   const all = [prefixes, ...(next === undefined ? [] : [next]), ...former];
   return [...new Set(all.map((each) => homeIn(each, recipientId)))];
 }
 
-/** Those of the queues that have these prefixes, in the order of the prefixes. */
+/** Those of the queues that have one of these prefixes, in the order of the prefixes. */
 export function queuesAt<Q extends { readonly opts: { readonly prefix?: string } }>(
   prefixes: readonly string[],
   queues: readonly Q[],
@@ -138,7 +138,7 @@ export function queuesAt<Q extends { readonly opts: { readonly prefix?: string }
   return prefixes.flatMap((prefix) => queues.find(({ opts }) => opts.prefix === prefix) ?? []);
 }
 
-/** Where an id may be taken by a notification that is not moved yet; undefined if that can be at the home only. */
+/** The former queue where a notification that is not moved yet may have the id; undefined if only the home can have it. */
 export function formerHomeOf(recipientId: string, { phase, former }: Layout): string | undefined {
   return phase === 'move' && former[0] !== undefined ? homeIn(former[0], recipientId) : undefined;
 }
@@ -147,7 +147,7 @@ function homeIn(prefixes: readonly string[], recipientId: string): string {
   return prefixes[shardOf(recipientId, prefixes.length)] ?? '';
 }
 
-/** The next layout, in the phase `prepare`. Prefixes that other layouts have are not used again, but for those of the same number. */
+/** The next layout, in the phase `prepare`. A prefix of an earlier layout is used again only if that layout has as many shards. */
 export function preparedLayout(layout: Layout, { prefix, shards }: QueueNames): Layout {
   const even = shardPrefixes(prefix, shards);
   const isKnown = shards === 1 || layout.former.some((each) => isDeepStrictEqual(each, even));
@@ -166,14 +166,14 @@ export function movingLayout({ version, prefixes, next = [], former }: Layout): 
   };
 }
 
-/** The same queues when nothing is left to move, or a reshard that had only prepared is given up. */
+/** The layout when nothing is left to move, or when a reshard is given up that was only prepared. The queues stay the same. */
 export function steadyLayout({ version, prefixes, former }: Layout): Layout {
   return { version: version + 1, phase: 'steady', prefixes, former };
 }
 
-/** The layout of a process that runs for long. */
+/** The layout as a long-running process follows it. */
 export interface FollowedLayout {
-  /** The layout, at most `everyMs` old. `isFresh`: as it is now. */
+  /** The layout, at most `everyMs` old; with `isFresh`, as it is now. */
   look(isFresh?: boolean): Promise<Layout>;
 }
 
@@ -187,7 +187,7 @@ export function followLayout(
   return {
     async look(isFresh = false) {
       if (!isFresh && last !== undefined && performance.now() - last.at < everyMs) return last.layout;
-      if (isFresh) await looking?.catch(() => undefined); // it may have begun before
+      if (isFresh) await looking?.catch(() => undefined); // that look may have begun earlier
       const at = performance.now();
       looking ??= read()
         .then((layout) => {
@@ -200,11 +200,11 @@ export function followLayout(
   };
 }
 
-/** What only the process with the lease may do. */
+/** What only the process that has the lease may do. */
 export interface LayoutLease {
-  /** Grows with each lease. What an older one writes is refused. */
+  /** Grows with each lease. What a process with an older lease writes is refused. */
   readonly fence: number;
-  /** False if the lease is gone, because this process stood still. */
+  /** False if the lease is gone because this process stood still. */
   renew(): Promise<boolean>;
   /** Writes the next layout; false if the lease is gone. */
   write(layout: Layout): Promise<boolean>;

@@ -8,9 +8,9 @@
 -- ARGV[3] how long a mark is kept, in seconds
 -- ARGV[4...] ids of jobs
 --
--- Answers for each id: 'claim': 1 if it is marked now, 0 if a job has it; the others: 1 if it was marked, else 0.
+-- Answers for each id: 'claim': 1 if it is marked now, 0 if a job has the id; 'marked' and 'clear': 1 if it was marked, else 0.
 --
--- Why one step: another producer may add the same id here at this moment. One of the two finds it taken.
+-- Why one step: another producer may add the same id here at this moment. Then one of the two must find the id taken.
 
 local MARK = 'pushpacer:moved'
 local answer = {}

@@ -1,16 +1,16 @@
--- Removes jobs that are in another queue by now. Their ids stay taken here for a while: a producer that adds to this queue still finds
--- them taken.
+-- Removes jobs that are in another queue by now. Their ids stay taken here for a while, so a producer that still adds to this
+-- queue finds them taken.
 --
 -- KEYS[1] the hash `moving` of the shard
 -- KEYS[2] the number of the latest lease
 -- ARGV[1] the number of the caller's lease
 -- ARGV[2] the queue's name, ARGV[3] the beginning of a job's key
 -- ARGV[4] how long their ids stay taken, in seconds; 0: not at all
--- ARGV[5...] for each job: its id, and the key of an index that it goes from, '' for none
+-- ARGV[5...] for each job: its id, and the key of the index from which it is removed, '' for none
 --
--- Answers -1 if the lease is an older one; else how many were removed.
+-- Answers -1 if another process has a newer lease; else how many jobs were removed.
 --
--- Why one step: a process that is killed must leave the job with its hash, or without both.
+-- Why one step: a process that is killed must leave the job together with its hash, or neither.
 
 -- include fence.lua
 

@@ -10,24 +10,25 @@
 -- KEYS[8] `marker`
 -- KEYS[9] `events`
 -- KEYS[10] `meta`
--- KEYS[11] the set `moved` of the shard: the notes of what was put
+-- KEYS[11] the set `moved` of the shard: the notes of jobs that were put
 -- KEYS[12] the number of the latest lease
 -- ARGV[1] the number of the caller's lease
 -- ARGV[2] the queue's name: `notifications` or `dead-letters`
 -- ARGV[3] the beginning of a job's key: `{pushpacer}:notifications:`
--- ARGV[4] the beginning of the key of a notification's job: of hashes that only keep an id
+-- ARGV[4] the beginning of the key of a notification's job: for the hashes that only keep an id
 -- ARGV[5...] for each job: its note, id, state, at; the key of an index and the score in it, '' and 0 for none; how many fields and
 --         values, and these; how many hashes that only keep an id, and for each: id, milliseconds, how many fields and values, and these
 --
--- Answers -1 if the lease is an older one; else how many were put, and how many were dropped since their id is taken.
+-- Answers { -1, 0 } if another process has a newer lease; else { how many were put, how many were dropped because their id is
+-- taken }.
 --
--- What was put before is left out, though it may have ended and be gone by now: the process before this one was killed before it
--- could remove the job from the other queue. An id is taken if a producer that does not know the number of queues has added it to the
--- wrong one. Then one of the two is dropped, so that none alerts twice: a job that has progress or has ended stays, against one that
--- has neither; else the one that is here stays.
+-- A job that was put before is left out, though it may have ended and be gone by now: then the process before this one was
+-- killed before it could remove the job from the other queue. An id is taken if a producer that does not know the number of
+-- queues has added it to the wrong one. Then one of the two jobs is dropped, so that not both alert: a job that has progress or
+-- has ended is kept against one that has neither; else the job that is here is kept.
 --
--- If Redis refuses a command in the middle (a right that the user lacks), what was written stays. So the note comes after the job is in
--- its state: a second try finds the job there, or its hash without a state, which is written again.
+-- If Redis refuses a command in the middle (because the user lacks a right), what was written stays. So the note is written
+-- after the job is in its state: a second try finds the job there, or finds its hash without a state, which it writes again.
 --
 -- The script writes what BullMQ 6.7.0's addStandardJob, addPrioritizedJob and addDelayedJob write; test/queue/reshard-layout.test.ts
 -- compares them.
@@ -38,7 +39,7 @@ if isStale(KEYS[12], ARGV[1]) then return { -1, 0 } end
 local WAIT, PRIORITIZED, DELAYED, COMPLETED, ACTIVE, FAILED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local MARKER, EVENTS, MOVED = KEYS[8], KEYS[9], KEYS[11]
 local MARK = 'pushpacer:moved'
--- Whoever goes on after a kill does so within seconds.
+-- A process that goes on after another one was killed does so within seconds.
 local NOTE_KEPT_MS = 86400000
 local PER_PRIORITY, PER_MS = 0x100000000, 0x1000
 
@@ -54,7 +55,7 @@ local function isReady(id)
   event('waiting', 'jobId', id)
 end
 
--- For each state: where the job goes, and what is told of it.
+-- For each state: where the job is put (PUSH), and which events report that (TELL).
 local PUSH = {
   wait = function(id)
     redis.call('LPUSH', WAIT, id)
@@ -62,7 +63,7 @@ local PUSH = {
   prioritized = function(id, priority)
     redis.call('ZADD', PRIORITIZED, priority * PER_PRIORITY + redis.call('INCR', KEYS[7]) % PER_PRIORITY, id)
   end,
-  -- As BullMQ's getDelayedScore: those of one millisecond keep their order.
+  -- As BullMQ's getDelayedScore: jobs that are due in the same millisecond keep their order.
   delayed = function(id, dueAt)
     local least, most = dueAt * PER_MS, (dueAt + 1) * PER_MS - 1
     local last = redis.call('ZREVRANGEBYSCORE', DELAYED, most, least, 'WITHSCORES', 'LIMIT', 0, 1)[2]
@@ -71,7 +72,7 @@ local PUSH = {
   completed = function(id, at)
     redis.call('ZADD', COMPLETED, at, id)
   end,
-  -- The newest come first, and all are older than what died here since: the oldest is at the tail.
+  -- Dead letters come newest first, and all are older than those that were buried here since: the oldest is at the tail.
   dead = function(id)
     redis.call('RPUSH', WAIT, id)
   end,
@@ -88,7 +89,7 @@ local TELL = {
   dead = isReady,
 }
 
--- A hash that an earlier try has written, before Redis refused it the next step: BullMQ leaves none without a state.
+-- Whether an earlier try wrote only the hash, before Redis refused the next command: BullMQ leaves no hash without a state.
 local function isHalf(id)
   for _, set in ipairs({ DELAYED, PRIORITIZED, COMPLETED, FAILED }) do
     if redis.call('ZSCORE', set, id) then return false end
@@ -101,12 +102,12 @@ local function isFree(id, job)
   return redis.call('EXISTS', job) == 0 or redis.call('HEXISTS', job, MARK) == 1 or isHalf(id)
 end
 
--- Takes the job away from where it waits; false if it does not wait.
+-- Removes the job from where it waits; false if it does not wait.
 local function isTakenAway(id)
   return redis.call('ZREM', DELAYED, id) + redis.call('ZREM', PRIORITIZED, id) + redis.call('LREM', WAIT, 0, id) > 0
 end
 
--- Whether the job that comes is to take the place of the one that has its id.
+-- Whether the job that is moved here is to replace the job that has its id here.
 local function wins(job, id, has)
   if not (has.progress or has.finishedOn) then return false end
   if redis.call('HEXISTS', job, 'progress') == 1 or redis.call('HEXISTS', job, 'finishedOn') == 1 then return false end
@@ -148,7 +149,7 @@ while at <= #ARGV do
     local has = {}
     for field = 1, #fields, 2 do has[fields[field]] = fields[field + 1] end
     local newId, job, number = id, prefix .. id, 0
-    -- As bury.lua's caller: another dead letter has the id.
+    -- As the caller of bury.lua does if another dead letter has the id.
     while state == 'dead' and not isFree(newId, job) do
       number = number + 1
       newId = id .. '#d' .. number

@@ -1,28 +1,30 @@
--- Takes jobs out of a queue, to be put into another one. Their hashes stay, so their ids stay taken here.
+-- Takes jobs out of a queue, so that they can be put into another one. Their hashes stay here, so their ids stay taken.
 --
 -- KEYS[1] the list `wait`
 -- KEYS[2] the sorted set `prioritized`
 -- KEYS[3] the sorted set `delayed`
 -- KEYS[4] the sorted set `completed`
 -- KEYS[5] the list `active`
--- KEYS[6] the hash `moving` of the shard: `<state>:<at>:<lease>` by `<queue>:<id>`
+-- KEYS[6] the hash `moving` of the shard: for each field `<queue>:<id>`, its note `<state>:<at>:<lease>`
 -- KEYS[7] the number of the latest lease
 -- KEYS[8] `meta`
 -- ARGV[1] the number of the caller's lease
 -- ARGV[2] the queue's name: `notifications` or `dead-letters`
 -- ARGV[3] the beginning of a job's key: `{pushpacer}:notifications:`
--- ARGV[4] the beginning of the key of a notification's job: of hashes that only keep an id
+-- ARGV[4] the beginning of the key of a notification's job: for the hashes that only keep an id
 -- ARGV[5] how many at most, ARGV[6] how many bytes of data about at most
--- ARGV[7...] the states to take from: the first one that has jobs. `moving`: those that were taken before, and not put; `stalled`: those
---         of `active` without a job lock, which are put among those that wait. The stall is counted, in `stc`, as BullMQ 6.7.0's
+-- ARGV[7...] the states to take from: the first one that has jobs. `moving`: jobs that were taken before, and not put; `stalled`: jobs
+--         in `active` without a job lock, which are put among those that wait. The stall is counted, in `stc`, as BullMQ 6.7.0's
 --         moveStalledJobsToWait does: the worker that was killed may have sent. If there were too many stalls, the worker that takes
 --         the job next fails it, since that worker knows MAX_STALLS.
 --
--- Answers -1 if the lease is an older one. Else for each job { its note, id, state, at, its fields, ids }. `at`: the priority, the due
--- time or the end, by the state. `ids`: for each hash that only keeps an id of the same notification { id, milliseconds, its fields }.
--- The note is another one whenever the id is taken. Nothing is taken from a queue that is paused: its jobs would run elsewhere.
+-- Answers -1 if another process has a newer lease. Else for each job { its note, id, state, at, its fields, ids }. `at`: the
+-- priority, the due time or the end, depending on the state. `ids`: for each hash that only keeps an id of the same
+-- notification { id, milliseconds, its fields }. Each time that an id is taken, its note is a new one. Nothing is taken from a
+-- paused queue: its jobs would run elsewhere.
 --
--- Why one step: a worker must not take the job at the same time, and a killed process must leave it in one of the two places.
+-- Why one step: no worker may take the job at the same time, and a process that is killed must leave the job in one of the two
+-- places.
 
 -- include fence.lua
 
@@ -41,7 +43,7 @@ end
 
 local bytes, answer = 0, {}
 
--- False where the hash is gone, or is only a mark: somebody removed the job by hand.
+-- False if the hash is gone, or is only a mark: a person removed the job by hand.
 local function isThere(id)
   return redis.call('EXISTS', prefix .. id) == 1 and redis.call('HEXISTS', prefix .. id, MARK) == 0
 end
@@ -58,8 +60,8 @@ local function add(id, state, at, lease)
   answer[#answer + 1] = { name .. ':' .. id .. ':' .. lease, id, state, at, redis.call('HGETALL', job), keepers }
 end
 
--- Notes the job before it goes from its state, and answers whether the batch is full. A stall is counted after the note: if Redis
--- refuses a command in the middle, a second try finds the note, and does not count again.
+-- Notes the job before it leaves its state, and answers whether the batch is full. A stall is counted after the note: if Redis
+-- refuses a command in the middle, the second try finds the note, and does not count the stall again.
 local function take(id, state, at, remove, isStalled)
   if isThere(id) then
     redis.call('HSET', MOVING, name .. ':' .. id, state .. ':' .. at .. ':' .. ARGV[1])

@@ -8,39 +8,42 @@ import { cancellationIndexKey, DEAD_LETTERS, historyKeys, ID_KEPT_S, moveKeys, Q
 import type { ShardQueues } from './shards.ts';
 
 /**
- * Moves what is in queues that are not a layout's any more to the queues of its recipients. The two queues are in different hash
- * slots, so a job is moved in steps:
+ * Moves what is in queues that no longer belong to the layout to the queues that its recipients have now. The two queues are in
+ * different hash slots, so a job is moved in steps:
  *
- * 1. take: out of its state in the former queue, noted in `moving`. Its hash stays.
- * 2. put: into the new queue, its id noted in `moved`, so that a second put does nothing.
+ * 1. take: the job leaves its state in the former queue, and is noted in `moving`. Its hash stays.
+ * 2. put: the job is added to the new queue, and its note to `moved`, so that a second put does nothing.
  * 3. drop: its hash in the former queue is removed, and a mark keeps the id (marks.lua).
- * 4. its id is taken from `moved`.
+ * 4. its note is removed from `moved`.
  *
- * A process that is killed after any of them leaves what the next one needs: it first puts what is in `moving`. A process that stood
- * still, and whose lease another one has, is refused by each script.
+ * A process that is killed after any step leaves what the next process needs, which first puts what is in `moving`. Each script
+ * refuses a process that stood still and whose lease another process has by now.
  */
 export interface Mover {
-  /** Moves one batch of each former queue: first what a worker could take, then by due time, then what has ended. Answers how many. */
+  /**
+   * Moves one batch of each former queue: first what a worker could take, then by due time, then what has ended. Answers how
+   * many jobs.
+   */
   moveSome(): Promise<number>;
   /** What is still in the former queues. */
   left(): Promise<Left>;
-  /** When nothing is left: removes notes of what was put, which a killed process left. They would go by themselves within a day. */
+  /** To be called when nothing is left: removes the notes in `moved` that a killed process left. They would expire within a day. */
   tidy(): Promise<void>;
-  /** How many were moved so far, and how many of them were dropped since their id is taken. */
+  /** How many jobs were moved so far, and how many were dropped because their id is taken. */
   readonly counts: { readonly moved: number; readonly dropped: number; readonly byPrefix: ReadonlyMap<string, number> };
 }
 
 export interface Left {
   /** Notifications that wait or have ended, and dead letters. */
   readonly jobs: number;
-  /** Those that workers have in hand: they end, or come back. Where a worker was killed, when its job locks expire. */
+  /** Jobs that workers have in hand: they end, or come back. If a worker was killed, they come back when its job locks expire. */
   readonly active: number;
   readonly stories: number;
-  /** Somebody has paused one of the queues: nothing is taken from it. */
+  /** One of the queues is paused: nothing is taken from it. */
   readonly isPaused: boolean;
 }
 
-/** The lease is gone: another process goes on. */
+/** The lease is gone: another process has it and goes on with the moves. */
 export class LeaseLostError extends Error {
   override readonly name = 'LeaseLostError';
 }
@@ -50,13 +53,13 @@ export interface MoverParts {
   readonly layout: Layout;
   readonly lease: Pick<LayoutLease, 'fence'>;
   readonly open: (prefix: string) => Promise<ShardQueues>;
-  /** Makes dead letters of the failed jobs of a shard, and answers how many: no worker does that for a former queue. */
+  /** Makes dead letters of the failed jobs of a shard, and answers how many. No worker does that for a former queue. */
   readonly bury?: (shard: ShardQueues) => Promise<number>;
-  /** Called between two steps. For tests, which end here. */
+  /** Called between two steps, for tests that stop there. */
   readonly onStep?: ((step: 'taken' | 'put' | 'dropped') => void | Promise<void>) | undefined;
 }
 
-/** One command takes Redis some milliseconds. */
+/** A batch is small, since one command with it takes Redis some milliseconds. */
 const BATCH = 100;
 const BATCH_BYTES = 1_000_000;
 /** The states that jobs are taken from, in this order. */
@@ -77,7 +80,7 @@ export function createMover({ connection, layout, lease: { fence }, open, bury, 
   const byPrefix = new Map<string, number>();
   let [moved, dropped] = [0, 0];
 
-  /** One batch of one queue, if any of these states has jobs. */
+  /** Moves one batch of one queue, from the first of these states that has jobs. */
   async function moveBatch(source: string, name: 'queue' | 'deadQueue', states: readonly string[]): Promise<number> {
     const { [name]: from, queue: notifications } = await open(source);
     const taken = await take(from, notifications, fence, states);
@@ -104,14 +107,14 @@ export function createMover({ connection, layout, lease: { fence }, open, bury, 
     return jobs.length;
   }
 
-  /** One batch from each of them, in turn. */
+  /** Calls `move` for each former queue, in turn. */
   async function fromAll(move: (source: string) => Promise<number>): Promise<number> {
     let count = 0;
     for (const source of sources) count += await move(source);
     return count;
   }
 
-  /** The dead letters of the queue that has the newest ones. */
+  /** Moves dead letters from the queue that has the newest ones. */
   async function moveDead(): Promise<number> {
     const shards = await Promise.all(sources.map((source) => open(source)));
     const newest = await Promise.all(shards.map(({ deadQueue }) => newestAt(deadQueue, connection)));
@@ -155,12 +158,12 @@ function take(from: Queue, notifications: Queue, fence: number, states: readonly
   return TAKE(from, [...lists, moving, mover, from.toKey('meta'), fence, ...names, BATCH, BATCH_BYTES, ...states]);
 }
 
-/** A job that was taken, and what says where it belongs. */
+/** A job that was taken, with the fields that say where it belongs. */
 interface Described {
   readonly id: string;
   readonly recipientId: string;
   readonly taken: Taken;
-  /** Of the cancellation index in the former shard that has it; empty if none has. */
+  /** The key of the cancellation index in the former shard that contains the job; empty if none does. */
   readonly indexKey: string;
   readonly cancellationKey: string;
   readonly indexScore: string;
@@ -170,7 +173,7 @@ async function described(taken: Taken, from: Queue, connection: Connection): Pro
   const [, id, , , fields] = taken;
   const data = parseJson(fields.find((_, at) => at % 2 === 1 && fields[at - 1] === 'data') ?? '');
   const notification = from.name === DEAD_LETTERS && isObject(data) ? valueAt(data, 'notification') : data;
-  // As all others do: what has no recipient belongs to the recipient without a name.
+  // As everywhere: a job without a recipient belongs to the recipient with the empty name.
   const recipientId = textOf(valueAt(notification, 'recipientId'));
   const cancellationKey = from.name === QUEUE ? textOf(valueAt(notification, 'cancellationKey')) : '';
   if (cancellationKey === '') return { id, recipientId, taken, indexKey: '', cancellationKey, indexScore: '0' };
@@ -205,13 +208,13 @@ function putArgs(
   return [...lists.map((name) => to.toKey(name)), moved, mover, fence, ...names, ...args];
 }
 
-/** When the newest dead letter died; 0 if there is none. */
+/** When the newest dead letter was buried; 0 if there is none. Epoch milliseconds. */
 async function newestAt(deadQueue: Queue, connection: Connection): Promise<number> {
   const [id] = await connection.lrange(deadQueue.toKey('wait'), 0, 0);
   return id === undefined ? 0 : Number((await connection.hget(deadQueue.toKey(id), 'timestamp')) ?? 0);
 }
 
-/** Stories may be written twice, so they need no steps of their own. */
+/** Moves stories. A story may be written twice, so this needs no steps as jobs do. */
 async function moveStories(source: string, layout: Layout, connection: Connection): Promise<number> {
   const from = historyKeys(source);
   const all = await connection.zrange(from.ends, '0', String(BATCH - 1), 'WITHSCORES');
@@ -227,14 +230,14 @@ async function moveStories(source: string, layout: Layout, connection: Connectio
   for (const [target, some] of Map.groupBy(stories, ({ recipientId }) => homeOf(recipientId, layout))) {
     const to = historyKeys(target);
     const knownMs = await connection.pttl(to.ends);
-    // One that was replayed has ended there since.
+    // A notification that was replayed has ended in the new queue since: that story is kept.
     const known = await connection.hmget(to.stories, ...some.map(({ id }) => id));
     const put = connection.multi();
     for (const [at, { id, text, score }] of some.entries()) {
       if (typeof known[at] !== 'string') put.hset(to.stories, id, text).zadd(to.ends, score, id);
     }
     if (keptMs > knownMs) put.pexpire(to.stories, keptMs).pexpire(to.ends, keptMs);
-    for (const [error] of (await put.exec()) ?? []) if (error !== null) throw error; // they stay where they are
+    for (const [error] of (await put.exec()) ?? []) if (error !== null) throw error; // the stories stay where they are
   }
   await connection
     .multi()
@@ -263,13 +266,16 @@ export interface MoveOptions {
   /** Called after each batch with what is left. */
   readonly onProgress?: (left: Left) => void;
   readonly signal: AbortSignal;
-  /** At least so long, in milliseconds: processes may add to the former queues until they have looked at the layout again. */
+  /**
+   * Go on for at least this long, in milliseconds: processes may add to the former queues until they have looked at the layout
+   * again.
+   */
   readonly leastMs: number;
 }
 
-/** So long, at least, Redis does something else between two batches. */
+/** Between two batches Redis has at least this long for other commands. */
 const PAUSE_MS = 2;
-/** How often it looks again where workers have the last jobs in hand. */
+/** How often it looks again while workers have the last jobs in hand. */
 const AGAIN_MS = 200;
 
 /** Moves until nothing is left. Rejects with the signal's reason, or with LeaseLostError: it is safe to go on later. */

@@ -10,11 +10,11 @@ export interface ShardQueues {
 }
 
 export interface Shards {
-  /** All queues: those of each shard first, then others that may have notifications. Rejects if Redis does not answer. */
+  /** All queues: those of the shards first, then others that may have notifications. Rejects if Redis does not answer. */
   open(): Promise<readonly ShardQueues[]>;
-  /** Those that may have notifications of a recipient: its shard's first. */
+  /** The queues that may have notifications of a recipient: those of the recipient's shard first. */
   homes(recipientId: string): Promise<readonly [ShardQueues, ...ShardQueues[]]>;
-  /** Those under this prefix. */
+  /** The queues under this prefix. */
   at(prefix: string): Promise<ShardQueues>;
   /** Which queues there are. */
   layout(): Promise<Layout>;
@@ -22,8 +22,8 @@ export interface Shards {
 }
 
 /**
- * Opens the queues at the first call, for programs that run while Redis comes and goes: a queue that BullMQ opens while Redis is away
- * never recovers. A change of the layout is followed within seconds.
+ * Opens the queues at the first call, for programs that run while Redis is sometimes away: a queue that BullMQ opens while
+ * Redis does not answer never recovers. A change of the layout is followed within seconds.
  */
 export function createShards(connection: Connection, names: QueueNames): Shards {
   const opened = new Map<string, Promise<ShardQueues>>();

@@ -2,12 +2,12 @@ import { z } from 'zod';
 import { isObject, jsonObject, printable } from '../../../domain/json.ts';
 
 /**
- * The fields of a notification for Apple's devices: iPhones on APNs, and those that FCM passes on to APNs.
+ * The fields of a notification for Apple's devices: iPhones on APNs, and iPhones to which FCM passes it on through APNs.
  * developer.apple.com/documentation/usernotifications/generating-a-remote-notification ("Payload key reference") has the keys,
- * their types and the ranges; it gives no lengths of texts, so 256 characters are our bound.
+ * their types and the ranges. It gives no lengths of texts, so 256 characters are this project's bound.
  */
 
-/** Apple's levels; `active` is what a device takes without one. */
+/** Apple's levels; without one, a device uses `active`. */
 const INTERRUPTION_LEVELS = ['passive', 'active', 'time-sensitive', 'critical'] as const;
 
 export const apnsSoundSchema = z.strictObject({
@@ -34,7 +34,7 @@ export const apnsFieldsSchema = z.strictObject({
   ).optional(),
 });
 
-/** Those that say how an alert is shown: nothing that shows no alert may have them. */
+/** The fields that say how an alert is shown: a push that shows no alert may not have them. */
 export const SHOWN_BY_APNS = [
   'threadId',
   'actionCategory',

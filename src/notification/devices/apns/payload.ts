@@ -9,9 +9,9 @@ export const APNS_MAX_PAYLOAD_BYTES = 4_096;
 
 /**
  * The payload: Apple's keys in `aps`, the data beside it, and `apns.payload` merged into it. A service extension finds the
- * image at `fcm_options.image`, where FCM writes it too (and Firebase's extension helper reads it).
+ * image at `fcm_options.image`: FCM writes it there too, and Firebase's extension helper reads it there.
  *
- * @param nowMs epoch milliseconds, for what says when it was sent
+ * @param nowMs epoch milliseconds, for the `timestamp` of a Live Activity
  */
 export function apnsPayload(notification: Notification, silent: boolean, nowMs: number): JsonObject {
   const { apns, data, imageUrl } = notification;
@@ -27,7 +27,7 @@ export function apnsPayload(notification: Notification, silent: boolean, nowMs: 
 /**
  * The `aps` of a notification, before `apns.payload` is merged into it.
  *
- * @param alert what is written as its alert; undefined for none
+ * @param alert the alert that is written; undefined for none
  */
 export function apsOf(notification: Notification, alert: Alert | undefined): JsonObject {
   const { apns, badge, imageUrl, pushType, sound } = notification;
@@ -47,7 +47,7 @@ export function apsOf(notification: Notification, alert: Alert | undefined): Jso
   return aps;
 }
 
-/** Apple's names: the body's key is `loc-key`. */
+/** The alert with Apple's names, such as `loc-key` for the body's key. */
 function apsAlert(alert: Alert): JsonObject {
   const { titleLocKey, titleLocArgs, subtitleLocKey, subtitleLocArgs, bodyLocKey, bodyLocArgs, ...texts } = alert;
   const written = texts as JsonObject;
@@ -60,13 +60,13 @@ function apsAlert(alert: Alert): JsonObject {
   return written;
 }
 
-/** Apple's dictionary is for critical alerts; a name alone is written as a text. */
+/** Apple's dictionary is only for critical alerts and volumes; otherwise the name alone is written as a text. */
 function apsSound({ name, critical = false, volume }: ApnsSound): JsonValue {
   if (!critical && volume === undefined) return name;
   return { name, critical: critical ? 1 : 0, ...(volume !== undefined && { volume }) };
 }
 
-/** Level `passive`, no sound, no badge, whatever was given. */
+/** The payload with the level `passive`, no sound and no badge, whatever the producer gave. */
 export function silenced(payload: JsonObject): JsonObject {
   const aps = objectOr(payload['aps']);
   const quiet = Object.fromEntries(Object.entries(aps).filter(([key]) => key !== 'sound' && key !== 'badge'));
@@ -85,12 +85,12 @@ export interface ApnsDelivery {
 /**
  * developer.apple.com/documentation/usernotifications/sending-notification-requests-to-apns says what each header means.
  *
- * - `apns-push-type`: `background` only where the producer asked for it. A silent alert stays an `alert`, because a
- *   `background` push may be dropped.
- * - `apns-priority`: 10 for every alert that makes a sound or a banner. Apple may group alerts of priority 5 and deliver
- *   them in bursts, against the limiter's spacing, so 5 is for silent ones, for background pushes (10 is an error there) and
- *   where the producer asked for it. So is 1, which does not wake the device; a background push always has 5. The
- *   notification's own priority only orders the queue.
+ * - `apns-push-type`: `background` only if the producer asked for it. A silent alert stays an `alert`, because Apple may drop
+ *   a `background` push.
+ * - `apns-priority`: 10 for every alert that makes a sound or a banner. Apple may group alerts of priority 5 and deliver them
+ *   in bursts, although the limiter has spaced them. So 5 is only for silent alerts, for background pushes (10 is an error
+ *   there), and if the producer asked for it. 1 does not wake the device, and is used only if the producer asked for it; a
+ *   background push always has 5. The notification's own priority only orders the queue.
  *   A Live Activity has 5 or 10 (`liveActivityPriority`).
  * - `apns-expiration`: `expiresAt` in seconds. Absent if the notification has none: APNs then keeps it for up to 30 days.
  *   Never 0, which would mean one try and no storing.
@@ -115,7 +115,7 @@ function priorityOf(notification: Notification, silent: boolean): 1 | 5 | 10 {
   return silent && asked > 5 ? 5 : asked;
 }
 
-/** A header cannot carry every character of a collapse id. If needed its hash is sent, which is just as stable. */
+/** A header cannot carry every character of a collapse id. If it contains others, its hash is sent, which is equally stable. */
 function headerSafe(collapseId: string): string {
   return /^[\x21-\x7e]+$/.test(collapseId) ? collapseId : hash('sha256', collapseId, 'base64url');
 }
@@ -130,15 +130,15 @@ export function liveActivityTopic(topic: string): string {
 }
 
 /**
- * 5 costs nothing of the budget that a device has for updates, so it is the default of what shows nothing loud. Apple delivers
- * 10 at once: it is for alerts, and for `priority: "high"`.
+ * Pushes with 5 cost nothing of the budget that a device has for updates, so 5 is the default for pushes that show nothing
+ * loud. Apple delivers 10 at once: it is for alerts, and for `priority: "high"`.
  */
 function liveActivityPriority({ alert, apns, priority }: Notification, silent: boolean): 5 | 10 {
   if (silent || apns?.priority === 5) return 5;
   return apns?.priority === 10 || alert !== undefined || priority === 'high' ? 10 : 5;
 }
 
-/** @param nowMs epoch milliseconds: the `timestamp`, which Apple requires, where the producer gave none */
+/** @param nowMs epoch milliseconds: the `timestamp`, which Apple requires, if the producer gave none */
 function liveActivityAps({ alert, liveActivity, sound }: Notification, nowMs: number): JsonObject {
   if (liveActivity === undefined) return {}; // the check lets no such notification pass
   const { event, contentState, timestamp, staleDate, dismissalDate, relevanceScore } = liveActivity;
@@ -158,7 +158,7 @@ function silencedLiveActivity(payload: JsonObject): JsonObject {
   return { ...payload, aps: Object.fromEntries(Object.entries(aps).filter(([key]) => key !== 'alert')) };
 }
 
-/** Unlike in other alerts, a key stands in the place of its text, and the sound stands in the alert. */
+/** The alert of a Live Activity. Unlike in other alerts, a key stands in place of its text, and the sound is in the alert. */
 function liveActivityAlert(alert: Alert, sound: string | undefined): JsonObject {
   const written: JsonObject = {};
   const title = textOf(alert.title, alert.titleLocKey, alert.titleLocArgs);
@@ -184,7 +184,7 @@ export const apnsDevice: TokenKind<'apns'> = {
     app: deviceApp,
   }),
   tokenOf: ({ token }) => token,
-  // `fcm_options` is where a service extension finds the image.
+  // A service extension finds the image in `fcm_options`.
   reservedDataKeys: ['aps', 'fcm_options'],
   takesLiveActivities: true,
   payload: {

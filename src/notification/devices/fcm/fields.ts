@@ -10,12 +10,12 @@ import {
 import { isReservedKey } from '../device-kind.ts';
 
 /**
- * The fields of a notification for Android (`android`), and for FCM whatever the device (`fcm`, `analyticsLabel`).
- * firebase.google.com/docs/reference/fcm/rest/v1/projects.messages has the fields, their types and the values; it gives no
- * lengths of texts, so 256 characters are our bound.
+ * The fields of a notification for Android (`android`), and for FCM on any device (`fcm`, `analyticsLabel`).
+ * firebase.google.com/docs/reference/fcm/rest/v1/projects.messages has the fields, their types and the values. It gives no
+ * lengths of texts, so 256 characters are this project's bound.
  */
 
-/** Keys of `data`. A `*` at the end stands for every key that begins like this. */
+/** Keys of `data` that FCM reserves. A `*` at the end stands for every key that begins like this. */
 export const FCM_RESERVED_DATA_KEYS = ['from', 'message_type', 'google*', 'gcm*'];
 
 /** FCM's `Visibility`, in lower case. */
@@ -48,9 +48,9 @@ export const analyticsLabelSchema = z
 /** The parts of a message that a device shows. */
 export const SHOWN_BY_FCM = ['notification', 'android.notification', 'apns.fcm_options.image', 'webpush.notification'];
 
-/** A message has one target, the device, and Google writes `name`. */
+/** Fields that a patch may not set: the target of a message is the device, and Google itself writes `name`. */
 const NOT_OURS = ['token', 'topic', 'condition', 'fid', 'name'];
-/** Maps whose names the sender chooses. */
+/** Objects whose keys the sender chooses. */
 const OWN_NAMES = new Set(['data', 'headers', 'payload']);
 
 function misplacedIn(message: JsonObject): Misplaced[] {
@@ -68,20 +68,23 @@ function misplacedIn(message: JsonObject): Misplaced[] {
 
 const inner = ({ android }: JsonObject): JsonValue | undefined => (isObject(android) ? android['data'] : undefined);
 
-/** Google reads `channelId` as well as `channel_id`, but refuses a message with both, as a merge would make it. */
+/**
+ * Finds names in camel case. Google reads `channelId` as well as `channel_id`, but refuses a message with both, as a merge
+ * would make it.
+ */
 function misnamed(value: JsonValue, path: readonly PropertyKey[]): Misplaced[] {
   if (Array.isArray(value)) return value.flatMap((each, index) => misnamed(each, [...path, index]));
   if (!isObject(value)) return [];
   return Object.entries(value).flatMap(([name, each]) => {
     const snake = name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
     if (snake !== name) return [{ path: [...path, name], expected: `the name as in Google's reference, ${snake}` }];
-    // A browser's notification has the names of the Web, `requireInteraction`.
+    // A browser's notification has the names of the web, such as `requireInteraction`.
     const hasOwnNames = OWN_NAMES.has(name) || (name === 'notification' && path[0] === 'webpush');
     return hasOwnNames ? [] : misnamed(each, [...path, name]);
   });
 }
 
-/** FCM takes only texts, and reserves some keys. */
+/** The faults of data in a patch: FCM takes only texts, and reserves some keys. */
 function badData(data: JsonValue | undefined, path: readonly PropertyKey[]): Misplaced[] {
   if (data === undefined || data === null) return [];
   if (!isObject(data)) return [{ path, expected: 'an object of texts' }];

@@ -10,28 +10,29 @@ const MAX_TTL_MS = 2_419_200_000;
 
 /**
  * The largest payload (firebase.google.com/docs/cloud-messaging/customize-messages/set-message-type). Google does not say how
- * it counts: about 40 bytes, and 6 for each field, come on top. So a payload just below the limit may still be refused by FCM.
+ * it counts: it adds about 40 bytes, and 6 for each field. So FCM may still refuse a payload just below the limit.
  */
 export const FCM_MAX_PAYLOAD_BYTES = 4_096;
 
 /** The Android channel of silent alerts; the app makes it, with low importance. */
 const SILENT_CHANNEL = 'silent';
 
-/** What a message needs beside the notification. */
+/** What a message needs besides the notification. */
 export interface FcmMessageOptions {
   readonly token: string;
   readonly pushId: string;
   readonly silent: boolean;
-  /** Epoch milliseconds, from which `ttl` is counted. */
+  /** The present time in epoch milliseconds: `ttl` is counted from it. */
   readonly nowMs: number;
 }
 
 /**
  * The message to one registration token, with the field names of the HTTP API
- * (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). The token does not show whose device it is, so every
- * message has a part for Android and one for iPhones; each device gets only its own. `fcm.message` is merged at the end.
+ * (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). The token does not show what kind of device it is, so
+ * every message has a part for Android and one for iPhones; each device gets only its own part. `fcm.message` is merged at the
+ * end.
  *
- * With `android.dataOnly` nothing stands in `notification`, which Android would show: the alert is in the part for iPhones.
+ * With `android.dataOnly` there is no `notification`, because Android would show it: the alert is in the part for iPhones.
  */
 export function fcmMessage(notification: Notification, options: FcmMessageOptions): JsonObject {
   const { analyticsLabel, data, fcm } = notification;
@@ -48,7 +49,7 @@ export function fcmMessage(notification: Notification, options: FcmMessageOption
   return isDataOnly(notification) ? markedSilent(silenced) : silenced;
 }
 
-/** Whether Android itself shows something. */
+/** Whether Android itself draws a notification. */
 function isDrawnByAndroid(notification: Notification): boolean {
   return notification.pushType === 'alert' && !isDataOnly(notification);
 }
@@ -57,7 +58,10 @@ function isDataOnly({ android }: Notification): boolean {
   return android?.dataOnly === true;
 }
 
-/** The patched message, mended where the patch has removed the texts: nothing empty is shown, and nothing is called an alert. */
+/**
+ * The patched message, corrected if the patch has removed the texts: then nothing empty is shown, and nothing is called an
+ * alert.
+ */
 function mendPatched(message: JsonObject, patch: JsonObject, notification: Notification): JsonObject {
   const merged = withoutEmpty(mergePatch(message, patch));
   const isAlert = notification.pushType === 'alert';
@@ -65,8 +69,8 @@ function mendPatched(message: JsonObject, patch: JsonObject, notification: Notif
 }
 
 /**
- * Where a patch has removed all texts, an iPhone shows nothing. Then the push type and the priority that an alert has are left out, and
- * FCM finds its own; what the patch says itself stays.
+ * If a patch has removed all texts, an iPhone shows nothing. Then the push type and the priority of an alert are left out, and
+ * FCM chooses its own; values that the patch itself sets stay.
  */
 function typed(apns: JsonObject, { notification }: JsonObject, patch: JsonObject): JsonObject {
   const { headers, payload } = apns;
@@ -79,7 +83,10 @@ function typed(apns: JsonObject, { notification }: JsonObject, patch: JsonObject
   return { ...apns, headers: Object.fromEntries(left) };
 }
 
-/** Without the part that says how Android shows a text, where a patch has removed the text: Android would show an empty one. */
+/**
+ * The message without the part that says how Android shows a text, if a patch has removed the text: Android would show an empty
+ * one.
+ */
 function withoutEmpty(message: JsonObject): JsonObject {
   const { android, notification } = message;
   if (!isObject(android) || hasText(android['notification']) || hasText(notification)) return message;
@@ -106,7 +113,7 @@ function shownOf({ alert = {}, imageUrl }: Notification): JsonObject | undefined
   };
 }
 
-/** FCM's data are texts: another value becomes its JSON. */
+/** The data as FCM takes it: only texts, so another value becomes its JSON. */
 function asTexts(data: Readonly<Record<string, JsonValue>>): JsonObject {
   const texts: JsonObject = {};
   for (const [key, value] of Object.entries(data)) {
@@ -118,8 +125,8 @@ function asTexts(data: Readonly<Record<string, JsonValue>>): JsonObject {
 /**
  * - `priority`: the notification's own. Android may delay `normal` messages while the device sleeps. `high` is not the
  *   default, because FCM lowers an app's `high` messages if users often ignore them; a background push is never `high`, since
- *   FCM wants `high` to end in something shown.
- * - `ttl`: the time left until `expiresAt`. Absent without `expiresAt`: FCM then keeps it for 28 days.
+ *   FCM wants every `high` message to show something.
+ * - `ttl`: the time left until `expiresAt`. Absent without `expiresAt`: FCM then keeps the message for 28 days.
  * - `collapse_key`: only if the producer gave a collapse id. FCM limits collapsible messages to a burst of 20 and then one in
  *   3 minutes, and a device to 4 keys.
  */
@@ -163,8 +170,8 @@ function addLooks(shown: JsonObject, { channelId, icon, color, clickAction, visi
 
 /**
  * The part of a message for an iPhone (`ApnsConfig`): what FCM cannot know. FCM itself adds the title and the body of
- * `notification`, and `data`; the alert is written here only if it has a subtitle or keys of texts, if a patch adds to it, or if
- * there is no `notification` (`android.dataOnly`), and then it is the whole one.
+ * `notification`, and `data`. The alert is written here, and then completely, only if it has a subtitle or keys of texts, if a
+ * patch adds to it, or if there is no `notification` (`android.dataOnly`).
  */
 function apnsConfig(
   notification: Notification,
@@ -188,7 +195,7 @@ function apnsConfig(
   return config;
 }
 
-/** Whether the alert has what FCM does not add. */
+/** Whether the alert has fields that FCM does not add. */
 function isWhole({ subtitle, titleLocKey, subtitleLocKey, bodyLocKey }: Alert = {}): boolean {
   return [subtitle, titleLocKey, subtitleLocKey, bodyLocKey].some((text) => text !== undefined);
 }
@@ -203,7 +210,7 @@ function below(value: unknown, name: string): unknown {
   return isObject(value) ? value[name] : undefined;
 }
 
-/** What makes a sound, a vibration or a light, or counts. */
+/** The fields that make a sound, a vibration or a light, or show a number. */
 const LOUD = [
   'sound',
   'default_sound',
@@ -214,14 +221,14 @@ const LOUD = [
   'notification_count',
 ];
 
-/** With this key in the data an app that draws for itself (`android.dataOnly`) is to make no sound. */
+/** If this key is in the data, an app that draws notifications itself (`android.dataOnly`) should make no sound. */
 const SILENT_KEY = 'pushpacer_silent';
 
 /**
- * Normal priority, the silent channel, low notification priority (for Android before 8), no sound, no badge, whatever was
- * given. An app without that channel uses its default channel, with that channel's sound.
+ * The message with normal priority, the silent channel, low notification priority (for Android before 8), no sound and no
+ * badge, whatever the producer gave. An app without that channel uses its default channel, with that channel's sound.
  *
- * A part that a patch has removed is added again only where something is shown: without its part a device would show it loud.
+ * A part that a patch has removed is added again only if something is shown: without the part, a device would show it loudly.
  */
 function silencedMessage(message: JsonObject): JsonObject {
   const { android, apns, notification } = message;
@@ -233,11 +240,11 @@ function silencedMessage(message: JsonObject): JsonObject {
   };
 }
 
-/** The message of an app that draws for itself: what it shows, it shows by the data. */
+/** The silenced message for an app that draws notifications itself: the data say what it shows. */
 function markedSilent(message: JsonObject): JsonObject {
   const { android, data } = message;
   const marked = { ...message, data: { ...objectOr(data), [SILENT_KEY]: 'true' } };
-  // Android gets its own data in place of those for all.
+  // Data in the part for Android replace the data for all devices, so they get the key too.
   if (!isObject(android) || !isObject(android['data'])) return marked;
   return { ...marked, android: { ...android, data: { ...android['data'], [SILENT_KEY]: 'true' } } };
 }
@@ -251,7 +258,7 @@ function silencedAndroid(android: JsonObject, isShown: boolean): JsonObject {
   return { ...quiet, notification: { ...shown, channel_id: SILENT_CHANNEL, notification_priority: 'PRIORITY_LOW' } };
 }
 
-/** Header names are the same in capitals, and Apple refuses a header that comes twice. */
+/** The silenced part for an iPhone. A header's name is the same in capital letters, and Apple refuses a header that comes twice. */
 function silencedApns(apns: JsonObject, isShown: boolean): JsonObject {
   const { headers, payload } = apns;
   const aps = objectOr(objectOr(payload)['aps']);
@@ -269,16 +276,16 @@ function silencedApns(apns: JsonObject, isShown: boolean): JsonObject {
     },
   };
   if (isAlert) return { ...quiet, payload: silenced(objectOr(payload)) };
-  // Nothing is shown, so there is nothing to be passive.
+  // Nothing is shown, so no interruption level is needed.
   if (!isObject(payload) || Object.keys(aps).length === 0) return quiet;
   const still = Object.entries(aps).filter(([key]) => !['sound', 'badge', 'interruption-level'].includes(key));
   return { ...quiet, payload: { ...payload, aps: Object.fromEntries(still) } };
 }
 
 /**
- * The bytes that count for the payload limit. For Android: names and values of the data, the alert, and how to show it. For
- * an iPhone: its part of the message as JSON. FCM looks only at the part of the device that it is sent to, which is not known
- * here: the larger one counts.
+ * The bytes that count for the payload limit. For Android: names and values of the data, the alert, and how to show it. For an
+ * iPhone: its part of the message as JSON. FCM counts only the part for the device, but which part that is, is not known here,
+ * so the larger one counts.
  */
 export function fcmPayloadBytes({ data, notification, android, apns }: JsonObject): number {
   const { data: androidData, notification: shown } = objectOr(android);
@@ -286,7 +293,7 @@ export function fcmPayloadBytes({ data, notification, android, apns }: JsonObjec
   return Math.max(onAndroid, jsonBytes(objectOr(apns)['payload']));
 }
 
-/** The bytes of names and texts, however deep. */
+/** The bytes of names and texts, at any depth. */
 function textBytes(value: JsonValue | undefined): number {
   if (typeof value === 'string') return Buffer.byteLength(value);
   if (typeof value !== 'object' || value === null) return 0;
@@ -316,5 +323,5 @@ export const fcmDevice: TokenKind<'fcm'> = {
   },
 };
 
-/** As long as a real push id. The token and the time that is left do not count. */
+/** A push id as long as a real one. The token and the time that is left do not count. */
 const MEASURED = { token: '', pushId: '0'.repeat(36), nowMs: 0 };

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { printable } from '../../../domain/json.ts';
 
 /**
- * The fields of a notification for browsers: options of `showNotification` (notifications.spec.whatwg.org) that no phone has. The
- * standard gives no lengths; the bounds are ours. A push has less than 4 KB for all of them.
+ * The fields of a notification for browsers: options of `showNotification` (notifications.spec.whatwg.org) that no phone has.
+ * The standard gives no lengths; the bounds are this project's. One push has less than 4 KB for all fields together.
  */
 
 /** An image of the website: an https URL, or a path that the service worker resolves against its own address. */

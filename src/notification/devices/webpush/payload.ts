@@ -2,9 +2,9 @@ import { z } from 'zod';
 import type { Notification } from '../../types.ts';
 import { deviceApp, type DeviceKind } from '../device-kind.ts';
 
-/** What a push service must take (RFC 8030, section 7.2), encrypted. */
+/** The size that every push service must take (RFC 8030, section 7.2), encrypted. */
 const MAX_BODY_BYTES = 4_096;
-/** The header of RFC 8188 with a key of 65 bytes, the padding's delimiter, and the tag of AES-GCM. */
+/** What encryption adds: the header of RFC 8188 with a key of 65 bytes, the padding's delimiter, and the tag of AES-GCM. */
 const OVERHEAD_BYTES = 16 + 4 + 1 + 65 + 1 + 16;
 /** The largest message, as JSON. */
 export const WEBPUSH_MAX_MESSAGE_BYTES = MAX_BODY_BYTES - OVERHEAD_BYTES;
@@ -15,13 +15,14 @@ export interface WebpushMessageOptions {
 }
 
 /**
- * What the service worker of the website gets (`event.data.json()`), and shows. docs/webpush.md has the service worker.
+ * What the website's service worker gets (`event.data.json()`), and shows. docs/webpush.md has the service worker.
  *
  * - `tag`: the collapse id, otherwise the push id, so that a second copy (a retry after a timeout) replaces the first one.
- * - `silent`: without sound and vibration, and no badge. A browser must show something for every push, so it is shown.
+ * - `silent`: without sound and vibration, and without a badge. It is still shown, since a browser must show something for
+ *   every push.
  * - `sound` is left out: browsers play their own.
- * - `badge` is the number at the app's icon, so the URL of the small image is `badgeUrl`.
- * - `renotify` and `requireInteraction` are left out of a silent one: they make it loud, or keep it in the way.
+ * - `badge` is the number on the app's icon, so the URL of the small image is called `badgeUrl`.
+ * - `renotify` and `requireInteraction` are left out of a silent one: they would make it loud, or keep it on the screen.
  */
 export function webpushMessage(notification: Notification, { pushId, silent }: WebpushMessageOptions): object {
   const { id, alert, badge, collapseId, data, imageUrl, webpush = {} } = notification;
@@ -87,5 +88,5 @@ function isPlainUrl(text: string): boolean {
   return url !== undefined && url.username === '' && url.password === '' && !text.includes('#');
 }
 
-/** As long as a real push id. */
+/** A push id as long as a real one. */
 const MEASURED = { pushId: '0'.repeat(36) };
