@@ -49,6 +49,15 @@ export function answersContract(create: LimiterFactory): void {
       expect(await free.ask('a', { everyRule: true })).toMatchObject({ kind: 'admitted', rules: [] });
     });
 
+    it('counts no slot that is as old as the window', async () => {
+      const trial = new Trial(create, BURSTS);
+      await trial.ask('a');
+      trial.goTo(4_000);
+      await trial.ask('b');
+      trial.goTo(10_000);
+      expect(await trial.ask('c')).toEqual(admittedWith(10_000, '3/10s', 1, 4_000));
+    });
+
     it('is the rule that makes the next one wait longest, the first of equals', async () => {
       const trial = new Trial(create);
       expect(await trial.ask('a')).toEqual(admittedWith(0, 'gap', 0, 2_000));
