@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Limiter } from '../../src/limiter/limiter.ts';
@@ -53,6 +54,23 @@ describe('what is noted of overtaking', () => {
     expect(parts).toEqual([501, 501, 202]);
     const { reserved } = await limiter.inspect(recipientId);
     expect(reserved.map((slot) => slot.id)).toEqual([id, ...ids.slice(1, -1)]);
+  });
+
+  it('is so for several at once too: they keep their order, and none stops on the way', async () => {
+    const { limiter } = onRedis();
+    const ids = idsOf(1_203);
+    for (const id of ids) await limiter.admit({ recipientId, id });
+    const high = Array.from({ length: 20 }, (_, index) => `high-${index}/0`);
+    for (const id of high) await limiter.admit({ recipientId, id });
+    // The first one is slow between its parts, and the others come up to it.
+    const onMoved = () => sleep(30);
+    const overtakings = high.map((id, index) =>
+      limiter.overtake({ recipientId, id }, { mostMs: 10 ** 9, ...(index === 0 && { onMoved }) }),
+    );
+    const counts = await Promise.all(overtakings);
+    expect(counts).toEqual(high.map(() => 1_202));
+    const { reserved } = await limiter.inspect(recipientId);
+    expect(reserved.slice(0, 21).map((slot) => slot.id)).toEqual([...high, ids[1]]);
   });
 });
 

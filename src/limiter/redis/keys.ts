@@ -170,7 +170,7 @@ export function readOvertake([isMore, isInCategory, ...parts]: OvertakeReply) {
 
 /** How often a reservation was overtaken, by what is noted of it: `2 4000` → 2. */
 export function timesIn(note: string | null | undefined): number {
-  return note == null || note === '+' ? 0 : Number.parseInt(note, 10);
+  return note == null || note === '+' || note === '>' ? 0 : Number.parseInt(note, 10);
 }
 
 /** The answer of release.lua. */

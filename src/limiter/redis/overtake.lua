@@ -9,9 +9,10 @@
 -- ARGV[6] nor made later by more than this, by all overtakings together (ms)
 -- ARGV[7] nor is one whose slot comes sooner than this (ms): its job is about to come
 --
--- The notes are a hash: for each reservation '+' if it has overtaken, and is not overtaken itself; else 'times ms'.
+-- The notes are a hash: for each reservation '+' if it has overtaken, and is not overtaken itself; '>' while it still does so, part by
+-- part; else 'times ms'.
 --
--- Answers {1 if there is more to overtake: call again, 1 if a category has some of those that moved, then entry, slot before and slot
+-- Answers {1 if there is more to overtake, or one that still does so is before it: call again; 1 if a category has some of those that moved, then entry, slot before and slot
 -- now of each one that moved, that of the id last}. An empty list if it has no reservation. Refused with an error if a newer version
 -- wrote the state (format.lua).
 
@@ -60,10 +61,11 @@ for index = 1, #before, 2 do entries[#entries + 1] = before[index] end
 local notes = #entries > 0 and redis.call('HMGET', notesKey, unpack(entries)) or {}
 
 -- From the nearest one on, as long as they may be overtaken.
-local moves, written, at, index = {}, { entry, '+' }, own, #entries
+local moves, written, at, index, isBehindMoving = {}, { entry, '+' }, own, #entries, false
 while index > 0 do
   local slot, note = tonumber(before[2 * index]), notes[index]
   local times, late = string.match(note or '0 0', '^(%d+) (%d+)$')
+  isBehindMoving = note == '>'
   if not times or slot < now + leadMs then break end
   times, late = tonumber(times) + 1, tonumber(late) + at - slot
   if times > mostTimes or late > mostMs then break end
@@ -71,7 +73,8 @@ while index > 0 do
   written[#written + 1], written[#written + 2] = entries[index], string.format('%d %d', times, late)
   at, index = slot, index - 1
 end
-local isMore = index == 0 and first > 0
+local isMore = isBehindMoving or index == 0 and first > 0
+if isMore then written[2] = '>' end
 moves[#moves + 1] = { entry, own, at }
 
 local inCategory = false

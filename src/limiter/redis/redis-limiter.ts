@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { OptionNames } from '../../domain/faults.ts';
 import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
 import { quietText, type QuietHours } from '../../domain/quiet-hours.ts';
@@ -201,7 +202,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     const keys = [...allKeys(prefix, recipientId, policies.categories), waiting, overtaken];
     const place = policies.categories.findIndex(([name]) => name === slot.category);
     const own = [entryOf(id), place < 0 ? 0 : place + 2, jobIdIn(id), enqueuedAt];
-    let count = 0;
+    let [count, waits] = [0, 0];
     let mustReplan = false;
     for (;;) {
       const reply = await answered(scripts.overtake(...keys, ...own, mostTimes, mostMs, leadMs, MOVES_A_STEP));
@@ -212,6 +213,9 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
       const moved = shiftsOf(found.shifts);
       if (moved.length > 0) await options.onMoved?.(moved);
       if (!found.isMore) break;
+      // Another one is on its way to the front. If its process has ended, this one stays behind it.
+      if (found.shifts.length === 1 && ++waits > MOST_WAITS) break;
+      if (found.shifts.length === 1) await sleep(WAIT_MS);
     }
     // The same slots keep the limits of the line, but perhaps not those of each category.
     if (mustReplan) await moveSlots(recipientId, { onMoved: options.onMoved, leadMs });
@@ -323,6 +327,8 @@ const RENEWING = { admit: 'renew', peek: 'peek-renew' } as const;
 const FIELDS_A_STEP = 500;
 /** How many reservations one script call moves. */
 const MOVES_A_STEP = 500;
+/** How often, and after how many milliseconds, an id that overtakes looks whether another one before it has gone on. */
+const [MOST_WAITS, WAIT_MS] = [200, 5];
 /** How many rounds look for reservations that were made meanwhile, at most. */
 const MOST_ROUNDS = 5;
 

@@ -36,7 +36,13 @@ export function createSlotReasons({
       ]);
       const reason = slotReasonOf(state, entryOf(id));
       const times = timesIn(note);
-      return reason && { ...reason, ...(note === '+' && { goesFirst: true }), ...(times > 0 && { overtaken: times }) };
+      return (
+        reason && {
+          ...reason,
+          ...((note === '+' || note === '>') && { goesFirst: true }),
+          ...(times > 0 && { overtaken: times }),
+        }
+      );
     },
     sentBefore: async (recipientId, rule, at) => sentBefore(await look(recipientId, policies), rule, at),
   };
