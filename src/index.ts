@@ -82,6 +82,7 @@ export type {
   Limiter,
   Moved,
   Oversight,
+  Overtaking,
   QuietView,
   Refused,
   Reserved,

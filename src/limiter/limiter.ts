@@ -217,7 +217,7 @@ export interface Limiter extends Oversight {
    * overtaken. Each of those gets the slot of the next one, so their order stays, and every limit holds as before. Answers how many
    * it has overtaken; 0 if it has no reservation. It is safe to repeat.
    */
-  overtake(slot: SlotId & Pick<WaitingAsk, 'enqueuedAt'>, options?: Overtaking): Promise<number>;
+  overtake(slot: SlotId, options?: Overtaking): Promise<number>;
 }
 
 /** How far a reservation may be moved before others. */
@@ -363,7 +363,9 @@ export interface NotToBeSent {
 export type Digest = DeadDigest;
 
 /** A limiter whose asks may wait together, and be canceled (canceller.ts). */
-export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
+export interface WaitingLimiter extends Omit<Limiter, 'admit' | 'overtake'> {
+  /** As `Limiter.overtake`; of a part of a digest, the leader is moved. `enqueuedAt`: as in the asks. */
+  overtake(slot: SlotId & Pick<WaitingAsk, 'enqueuedAt'>, options?: Overtaking): Promise<number>;
   /** Asks for a slot. The admission of a digest says what the digest is made of. */
   admit(ask: WaitingAsk): Promise<(Admission & { readonly digest?: Digest }) | NotToBeSent>;
   /**

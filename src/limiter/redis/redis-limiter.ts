@@ -194,7 +194,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
   }
 
   /** Moves the reservations in parts, so that no part blocks Redis for long. */
-  async function overtake(slot: Parameters<Limiter['overtake']>[0], options: Overtaking): Promise<number> {
+  async function overtake(slot: Parameters<WaitingLimiter['overtake']>[0], options: Overtaking): Promise<number> {
     checkSlot(slot);
     const { mostTimes, mostMs, leadMs } = checkedOvertaking(options);
     const { recipientId, id, enqueuedAt = 0 } = slot;
