@@ -56,7 +56,7 @@ const EARLY_LINE_MS = 250;
 const EARLY_AHEAD_MS = 12 * EARLY_LINE_MS;
 /** The latest recipients that failed are remembered, at most this many, and shared with the other workers. */
 const MAX_FAILED = 100;
-/** A Retry-After that ends less than this much later than the known one counts as the same. */
+/** A new Retry-After keeps the breaker open for longer only if it ends more than this after the one that is known already. */
 const SLACK_MS = 1_000;
 /**
  * Deferred notifications come back in the order of enqueuing, 20 times as fast: what was enqueued in an hour comes in three

@@ -182,7 +182,7 @@ export function diedAt({ letter, buriedAt }: StoredDeadLetter): number {
   return Math.min(letter.deadAt, buriedAt);
 }
 
-/** Removes dead letters from the oldest on, up to the first page without one that is too old. */
+/** Removes dead letters that are too old, page by page from the oldest. Stops at a page that has none, or after MOST_A_LOOK. */
 async function removeOlder(shard: Shard, until: number, byReason: ByReason, signal: AbortSignal): Promise<void> {
   let removed = 0;
   for await (const page of shard.walk()) {

@@ -307,8 +307,9 @@ const progressSchema = z.object({
   /** By account, for each quota that had no room: the instant for which the quota promised room; epoch milliseconds. */
   quotaAt: z.record(z.string(), z.number()).optional(),
   /**
-   * Since when it has been deferred because a breaker is open or a provider cannot be reached; epoch milliseconds. It moves to
-   * later by any time in which no worker took the job.
+   * Since when the job has been deferred: a breaker is open, a provider cannot be reached, or no worker has the credentials.
+   * Epoch milliseconds. Time in which no worker ran does not count: if the last try is more than an hour ago, this instant
+   * moves to later by the rest.
    */
   heldSince: z.number().optional(),
   /** When it was last deferred for one of those reasons; epoch milliseconds. */

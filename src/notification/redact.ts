@@ -18,7 +18,7 @@ const REDACTED = '[redacted]';
  * base64 or hexadecimal digits. The notification may be malformed: every text in the private fields is taken out.
  */
 export function redact(text: string, notification: unknown): string {
-  if (isOversized(notification)) return REDACTED; // the notification contains too many texts to look for
+  if (isOversized(notification)) return REDACTED; // it is too large to look for each of its texts
   const words = text.slice(0, MAX_READ);
   const isPrivate = marksOf(lowerCase(words), privateForms(notification));
   if (!isPrivate.includes(1)) return withoutTokens(words);

@@ -181,8 +181,8 @@ function otherForms(notification: Notification): Form[] {
 }
 
 /**
- * The faults of payloads that are too large for a platform of the devices, in any form. A worker would find them only after the
- * queue.
+ * A fault for each platform whose payload would be too large: as the notification is, as a digest, or silenced. It is checked
+ * before the notification is enqueued, since a worker would find it only when it sends.
  */
 export function payloadFaults(notification: Notification): Fault[] {
   const forms = [{ name: '', notification, silent: false }, ...otherForms(notification)];

@@ -3,7 +3,7 @@ import type { SeenWorker } from '../queue/workers.ts';
 import { printable } from '../domain/faults.ts';
 import { fromNow, span } from '../terminal/text.ts';
 
-/** Says in the words of `status` what Redis has lost, and whether it may lose more. */
+// The texts with which the commands `status` and `doctor` say what a Redis has lost, and whether it may lose keys.
 
 const NAMES: Readonly<Record<RedisName, string>> = { queue: 'Redis', limiter: "the limiter's Redis" };
 

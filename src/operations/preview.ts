@@ -28,7 +28,7 @@ export interface PreviewedSlot extends Pick<Moved, 'rule' | 'ruleUntil'> {
   readonly to: number;
 }
 
-/** What an action would do to what waits. If the action follows at once, it does the same. */
+/** What an action would do to the notifications that wait. If the action is run right after, it does exactly this. */
 export interface Preview {
   /** The limiter's clock: epoch milliseconds. */
   readonly now: number;

@@ -246,7 +246,7 @@ function readerOf(data: unknown, workers: SeenWorkers, parts: StoryParts): Pick<
   return { recipientId: idsIn(data).recipientId ?? '', reasons: createSlotReasons({ redis, ...limits }) };
 }
 
-/** Why the reservation of this ask has its slot; undefined if there is no reservation. */
+/** Why the slot that is reserved for this ask is not earlier; undefined if no slot is reserved for it. */
 async function findReason(askId: string, reading: Reading): Promise<NamedReason | undefined> {
   const reason = await reading.reasons.read({ recipientId: reading.recipientId, id: askId });
   if (reason === undefined) return undefined;

@@ -87,7 +87,7 @@ export type ReplyRow = Pick<
   'meaning' | 'alerted' | 'retryAfterMs' | 'ambiguous' | 'unsent' | 'trouble' | 'suspect' | 'setUp'
 >;
 
-/** Rows by the provider's code or the HTTP status. */
+/** What each answer of a provider means, by its code or the HTTP status. */
 export type ReplyTable = Readonly<Record<string, ReplyRow>>;
 
 /** A push as a request to its provider, ready to be sent. */

@@ -98,7 +98,7 @@ for index = 1, (#KEYS - 2) / 2 do
   tier.bucket = bucketOf(tier, now)
   tier.first = tier.bucket - tier.span + 1 -- the oldest bucket that counts
   tier.last = tier.bucket -- the newest bucket
-  tier.due = bucketOf(tier, now - GRACE_MS) -- the oldest bucket whose promises still make newcomers wait
+  tier.due = bucketOf(tier, now - GRACE_MS) -- the oldest bucket whose promises still keep their room: other asks wait for them
   load(tier.taken, tier.first)
   for bucket in pairs(tier.taken.counts) do
     if bucket > tier.bucket + tier.span then

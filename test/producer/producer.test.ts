@@ -357,7 +357,7 @@ test('spreads the alerts over a time, each at an instant of its own', async () =
   const spreadOverMs = 3_600_000;
   const before = Date.now();
   await produce({ prefix }).enqueueMany(sequence(600, { priority: 'high' }).inputs, { spreadOverMs });
-  const jobs = await queue.getDelayed();
+  const jobs = await queue.getJobs(['delayed', 'prioritized']); // an instant within the first milliseconds is no delay
   const offsets = jobs.map(({ timestamp, delay }) => timestamp + delay - before).sort((a, b) => a - b);
   expect(offsets).toHaveLength(600);
   expect(offsets[0]).toBeGreaterThanOrEqual(0);

@@ -75,7 +75,9 @@ if join then
       field = (place or part or { field = field }).field
       group = readGroup(field)
       isHolder = group and group.who == whose
-      if isHolder and group.entry ~= id then -- the id is a replay of the leader, whose release Redis did not answer
+      -- The leader became a dead letter, and this is its replay. Redis did not answer the call that was to give back its slot, so the
+      -- slot is still there under the id of the earlier job.
+      if isHolder and group.entry ~= id then
         moveSlot(sets, group.entry, id)
         group.name, group.entry = name, id
         findSlot()

@@ -124,8 +124,8 @@ function listOf(value: unknown): Readonly<Record<string, unknown>>[] {
 }
 
 /**
- * If this many recipients get the error within this time, they are no exceptions: the key that Google has for all of them is
- * wrong.
+ * If this many recipients get THIRD_PARTY_AUTH_ERROR within this time, the fault is not in single devices: the key that Google
+ * has for the whole app is wrong.
  */
 const MANY = 20;
 const MANY_WITHIN_MS = 3_600_000;
