@@ -82,7 +82,6 @@ export type {
   Limiter,
   Moved,
   Oversight,
-  Overtaking,
   QuietView,
   Refused,
   Reserved,

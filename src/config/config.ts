@@ -43,8 +43,6 @@ export interface Config extends Credentials {
   readonly maxWaitMs: number;
   /** How many notifications may wait for one recipient. */
   readonly maxPending: number;
-  /** How often, and by how much in all, a notification may be overtaken by those of high priority. */
-  readonly overtaking: { readonly mostTimes: number; readonly mostMs: number };
   readonly concurrency: number;
   readonly retry: { readonly attempts: number; readonly backoffBaseMs: number; readonly backoffMaxMs: number };
   /** A notification that may have alerted is never sent again. */
@@ -82,7 +80,6 @@ export function loadConfig(env: Environment): Config {
     ...limiter,
     maxWaitMs: variables.LIMIT_MAX_WAIT,
     maxPending: variables.LIMIT_MAX_PENDING,
-    overtaking: { mostTimes: variables.LIMIT_MAX_OVERTAKEN, mostMs: variables.LIMIT_MAX_OVERTAKEN_WAIT },
     concurrency: variables.WORKER_CONCURRENCY,
     retry: {
       attempts: variables.ATTEMPTS,

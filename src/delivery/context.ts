@@ -13,7 +13,7 @@ import {
 } from '../notification/notification.ts';
 import { DEAD_LETTER_REASONS, type Outcome, type Result } from '../notification/outcome.ts';
 import { originOf, type Origin } from '../notification/story.ts';
-import type { Overtaking, WaitingLimiter, SlotId } from '../limiter/limiter.ts';
+import type { WaitingLimiter, SlotId } from '../limiter/limiter.ts';
 import type { EndLook } from '../limiter/redis/canceller.ts';
 import type { PassEnd } from '../observe/metrics.ts';
 import type { PassTrace } from '../observe/tracing.ts';
@@ -398,10 +398,7 @@ export function timeLeftMs({ notification }: Pick<Context, 'notification'>, { no
 }
 
 /** What delivery needs of a limiter. */
-export type DeliveryLimiter = Pick<
-  WaitingLimiter,
-  'admit' | 'refund' | 'cancel' | 'overtake' | 'release' | 'forget' | 'moveUp'
->;
+export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'release' | 'forget' | 'moveUp'>;
 
 /** What the pipeline works with; the same for every pass. */
 export interface DeliverParts {
@@ -425,10 +422,6 @@ export interface DeliverParts {
   readonly turns: Turns;
   /** As `turns`: of this worker only. */
   readonly moveUps: MoveUps;
-  /** Of this worker; other workers have their own. */
-  readonly redelays: Redelays;
-  /** How far one of high priority may be moved before others. `mostTimes` 0: not at all. */
-  readonly overtaking: Required<Pick<Overtaking, 'mostTimes' | 'mostMs'>>;
   readonly retry: RetryPolicy;
   /** A slot further ahead than this is not reserved: the notification becomes a dead letter. Milliseconds. */
   readonly maxWaitMs: number;
@@ -496,12 +489,4 @@ export type EndTurn = () => void;
  */
 export interface MoveUps {
   run(line: string, work: () => Promise<void>): Promise<void>;
-}
-
-/**
- * Changes due times of jobs, for one recipient after the other. Of several for one job that come meanwhile, only the newest is written: of
- * twenty notifications that overtake a thousand, each would change a thousand jobs.
- */
-export interface Redelays {
-  write(recipientId: string, due: readonly Due[]): Promise<void>;
 }

@@ -1,18 +1,29 @@
-import { countedAs, placeOf } from '../domain/limits.ts';
+import { countedAs, placeOf, type CountedAs } from '../domain/limits.ts';
 import { DEFAULT_DIGEST } from '../notification/schema.ts';
 import { mayBeSeen, type Result } from '../notification/outcome.ts';
 import { SEND_AFTER, sleepUntil, within } from '../domain/time.ts';
-import type { Ending, NotToBeSent, Join, WaitingAsk, Admission, Standing } from '../limiter/limiter.ts';
+import type {
+  Ending,
+  NotToBeSent,
+  Join,
+  WaitingAsk,
+  Admission,
+  Moved,
+  SlotView,
+  Standing,
+} from '../limiter/limiter.ts';
+import type { Due } from '../queue/job-lock.ts';
 import {
   hasOthers,
   timeLeftMs,
   type Context,
   type DeliverParts,
+  type DeliveryLimiter,
+  type MoveUps,
   type Prepared,
   type Progress,
   type Turns,
 } from './context.ts';
-import { duesOf, leadMs, limiterFor, limiterOf, moveUp, overtake } from './lines.ts';
 import { admissionFacts } from './trace.ts';
 
 /**
@@ -99,23 +110,14 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
   let isUnused = context.isSlotUnused;
   let prepared: Prepared | undefined;
   let aheadMs = 0;
-  /** How long it may wait is asked when it has overtaken those that it may: not of the slot at the end of the line. */
-  let mayOvertake = goesFirst(context, parts);
-  const hasOvertaken = (): boolean => !mayOvertake && goesFirst(context, parts);
   context.isAsked = true;
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
-    const ask = askOf(context, { asks, renew: isUnused, aheadMs, isBounded: !mayOvertake }, parts);
+    const ask = askOf(context, asks, isUnused, aheadMs, parts);
     const asking = limiter.admit(ask);
     context.trace?.during('admit', asking, admissionFacts);
     during.onAsked();
     const admission = await asking;
-    if (admission.kind === 'reserved' && mayOvertake) {
-      mayOvertake = false;
-      await overtake(context, ask, parts);
-      continue; // the answer is the slot that it has now
-    }
     if (admission.kind === 'refused' && isUnused) await limiter.refund(ask);
-    if (admission.kind === 'refused' && hasOvertaken()) await limiter.cancel(ask);
     if (admission.kind !== 'admitted') return answered(context, asks, admission);
     if (admission.digest !== undefined) context.progress = { ...context.progress, digest: admission.digest };
     if (admission.repeated) {
@@ -155,6 +157,15 @@ export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0):
 }
 
 /**
+ * A blocked job is due this much before its slot, and the worker sleeps until the slot. Most jobs come back late by less than
+ * this (a few ms on a quiet machine, 20 with two dozen workers on two cores). It is less than the time by which the limiter
+ * lets an id come back early.
+ */
+export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
+  return Math.min(25, Math.floor(toleranceMs / 4));
+}
+
+/**
  * How long after its slot the first request of the notification was handed over, if the job was put back until a slot, or until
  * a quota has room. Undefined for other jobs, and if nothing was handed over. `before`: what the job remembered; `now`: epoch
  * milliseconds.
@@ -190,15 +201,7 @@ function answered(context: Context, asks: number, answer: SlotAnswer): SlotAnswe
   return answer;
 }
 
-interface AskOptions {
-  readonly asks: number;
-  readonly renew: boolean;
-  readonly aheadMs: number;
-  /** A slot that lies too far ahead is refused. */
-  readonly isBounded: boolean;
-}
-
-function askOf(context: Context, { asks, renew, aheadMs, isBounded }: AskOptions, parts: DeliverParts): WaitingAsk {
+function askOf(context: Context, asks: number, renew: boolean, aheadMs: number, parts: DeliverParts): WaitingAsk {
   const { maxPending, maxWaitMs } = parts;
   const { onThrottle, onQuiet } = context.notification;
   const timeLeft = timeLeftMs(context, parts);
@@ -208,20 +211,15 @@ function askOf(context: Context, { asks, renew, aheadMs, isBounded }: AskOptions
     id: askId(context.jobId, asks),
     renew,
     ...(aheadMs > 0 && { leadMs: aheadMs }),
-    ...(isBounded && { maxWaitMs: mayWait(context) ? maxWaitMs : 0 }),
-    ...(isBounded && timeLeft !== Infinity && { expiresInMs: timeLeft }),
-    ...(isBounded && onQuiet !== 'delay' && { maxQuietMs: 0 }),
+    maxWaitMs: mayWait(context) ? maxWaitMs : 0,
+    ...(timeLeft !== Infinity && { expiresInMs: timeLeft }),
+    ...(onQuiet !== 'delay' && { maxQuietMs: 0 }),
     ...(maxPending !== undefined && { maxPending }),
     ...(join !== undefined && { join }),
     ...((onThrottle === 'silence' || onQuiet === 'silence') && { claim: true }),
     ...(!mayWait(context) && onQuiet === 'delay' && { untilAwake: true }),
     enqueuedAt: context.firstEnqueuedAt,
   };
-}
-
-/** Whether it goes before those of normal priority in its recipient's line. */
-function goesFirst(context: Context, { overtaking }: DeliverParts): boolean {
-  return context.notification.priority === 'high' && mayWait(context) && overtaking.mostTimes > 0;
 }
 
 function mayWait({ notification: { onThrottle } }: Context): boolean {
@@ -245,6 +243,20 @@ function joinOf({ notification, firstEnqueuedAt: at, progress }: Context, asks: 
 /** `msg-8841/0`. A retry asks under the next number: the failed attempt may have alerted, so the slot of that stays counted. */
 function askId(jobId: string, asks: number): string {
   return `${jobId}/${asks}`;
+}
+
+/** The job of an ask: `msg-8841/0` → `msg-8841`. Undefined where a library user asked under an id of another form. */
+export function jobIdOfAsk(askId: string): string | undefined {
+  return /^(.+)\/\d+$/s.exec(askId)?.[1];
+}
+
+/** Background pushes and Live Activities do not count against the limits of alerts, but each kind against its own. */
+function limiterOf({ notification }: Context, parts: DeliverParts): DeliveryLimiter {
+  return limiterFor(countedAs(notification), parts);
+}
+
+function limiterFor(kind: CountedAs, { limiter, apart }: Pick<DeliverParts, 'limiter' | 'apart'>): DeliveryLimiter {
+  return kind === 'alert' ? limiter : apart[kind];
 }
 
 /** Whose slots the notification asks for, and of which category. */
@@ -348,4 +360,58 @@ export async function refundSlot(context: Context, parts: DeliverParts): Promise
   if (context.slot === undefined) return;
   const refunding = limiterOf(context, parts).refund(context.slot.ask);
   await refunding.catch(() => undefined);
+}
+
+/** No slot is moved to earlier than now plus this, so that the queue gets the new due time before the slot comes. */
+export const MOVE_LEAD_MS = 1_000;
+
+/** When the jobs of moved reservations are due: a little before their slots, as when a worker requeues a job. */
+export function duesOf(
+  moved: readonly (SlotView & Partial<Pick<Moved, 'rule' | 'ruleUntil'>>)[],
+  toleranceMs: number,
+): Due[] {
+  const earlyMs = leadMs({ toleranceMs });
+  return moved.flatMap(({ id, at, rule, ruleUntil }) => {
+    const jobId = id === undefined ? undefined : jobIdOfAsk(id);
+    if (jobId === undefined) return [];
+    return [{ jobId, at: at - earlyMs, ...(rule !== undefined && { why: { rule, ruleUntil } }) }];
+  });
+}
+
+export function createMoveUps(): MoveUps {
+  /** For each line that is moving up: whether it is to move up once more. */
+  const underWay = new Map<string, { isAgain: boolean }>();
+  return {
+    async run(recipientId, work) {
+      const before = underWay.get(recipientId);
+      if (before !== undefined) {
+        before.isAgain = true;
+        return;
+      }
+      const own = { isAgain: true };
+      underWay.set(recipientId, own);
+      try {
+        while (own.isAgain) {
+          own.isAgain = false;
+          await work();
+        }
+      } finally {
+        underWay.delete(recipientId);
+      }
+    },
+  };
+}
+
+/**
+ * The notification gave back a slot that lay ahead, so the reservations behind it move up. If that fails they keep their slots,
+ * which are only later than they need to be.
+ */
+export async function moveUp(context: Context, parts: DeliverParts): Promise<void> {
+  const { recipientId } = context.notification;
+  const onMoved = async (moved: readonly Moved[]): Promise<void> => {
+    await parts.redelay(recipientId, duesOf(moved, parts.toleranceMs));
+  };
+  const limiter = limiterOf(context, parts);
+  const work = (): Promise<void> => limiter.moveUp(recipientId, { onMoved, leadMs: MOVE_LEAD_MS });
+  await parts.moveUps.run(`${countedAs(context.notification)} ${recipientId}`, work).catch(() => undefined);
 }

@@ -84,11 +84,6 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
     peek,
     refund: (slot) => giveBack((holder) => holder.refund(slot)),
     cancel: (slot) => giveBack((holder) => holder.cancel(slot)),
-    overtake: (slot, options) =>
-      gate.run(
-        () => limiter.overtake(slot, options),
-        () => 0,
-      ),
     limit: (recipientId, policy, more) => limiter.limit(recipientId, policy, more),
     unlimit: (recipientId, follow) => limiter.unlimit(recipientId, follow),
     block: (recipientId, block, follow) => limiter.block(recipientId, block, follow),

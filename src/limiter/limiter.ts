@@ -157,10 +157,7 @@ export interface SlotView {
 }
 
 /** A reserved slot as `inspect` shows it, with the reason for its wait. */
-export interface ReservedView extends SlotView, Cause {
-  /** How often others have overtaken it. Absent for never. */
-  readonly overtaken?: number;
-}
+export interface ReservedView extends SlotView, Cause {}
 
 /** The quiet hours of a recipient. */
 export interface QuietView {
@@ -212,24 +209,6 @@ export interface Limiter extends Oversight {
   refund(slot: SlotId): Promise<boolean>;
   /** Gives back a reservation that will not be used. True if the id had one. */
   cancel(slot: SlotId): Promise<boolean>;
-  /**
-   * Moves a reservation before others of its line: before all that have not overtaken themselves, up to the first one that may not be
-   * overtaken. Each of those gets the slot of the next one, so their order stays, and every limit holds as before. Answers how many
-   * it has overtaken; 0 if it has no reservation. It is safe to repeat.
-   */
-  overtake(slot: SlotId, options?: Overtaking): Promise<number>;
-}
-
-/** How far a reservation may be moved before others. */
-export interface Overtaking {
-  /** No reservation is overtaken more often than this. Default: 20. */
-  readonly mostTimes?: number;
-  /** Nor is one made later by more than this, by all overtakings together, in milliseconds. Default: 600,000. */
-  readonly mostMs?: number;
-  /** Nor is one whose slot comes sooner than now plus this (ms): its caller is about to come. Default: 0. */
-  readonly leadMs?: number;
-  /** Called with the reservations that have moved, part by part, as in `Follow`. The caller's own is among them. */
-  readonly onMoved?: ((moved: readonly Pick<Moved, 'id' | 'from' | 'at'>[]) => void | Promise<void>) | undefined;
 }
 
 /** A reservation that an operator's command, or a cancel, has moved to another slot, with the cause of its wait. */
@@ -363,9 +342,7 @@ export interface NotToBeSent {
 export type Digest = DeadDigest;
 
 /** A limiter whose asks may wait together, and be canceled (canceller.ts). */
-export interface WaitingLimiter extends Omit<Limiter, 'admit' | 'overtake'> {
-  /** As `Limiter.overtake`; of a part of a digest, the leader is moved. `enqueuedAt`: as in the asks. */
-  overtake(slot: SlotId & Pick<WaitingAsk, 'enqueuedAt'>, options?: Overtaking): Promise<number>;
+export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
   /** Asks for a slot. The admission of a digest says what the digest is made of. */
   admit(ask: WaitingAsk): Promise<(Admission & { readonly digest?: Digest }) | NotToBeSent>;
   /**

@@ -200,19 +200,8 @@ export function movesOf(places: readonly Replanned[], idOf: IdOf): Moved[] {
   });
 }
 
-interface InspectOptions {
-  readonly keepIds: boolean;
-  readonly idOf: IdOf;
-  /** How often a reservation was overtaken, by its stored id. */
-  readonly timesOf: (id: string) => number;
-}
-
 /** What an operator sees of a recipient. `next`: the answer that a newcomer would get. */
-export function inspectionOf(
-  state: RecipientState,
-  next: Admission,
-  { keepIds, idOf, timesOf }: InspectOptions,
-): Inspection {
+export function inspectionOf(state: RecipientState, next: Admission, keepIds: boolean, idOf: IdOf): Inspection {
   const { now, policy, stored, block, hours, areHoursStored, quiet, scopes } = state;
   const since = now - paceOf(policy).longestMs;
   const quietUntil = awake(quiet, now, 0);
@@ -231,10 +220,7 @@ export function inspectionOf(
     sent: scopes[0].slots.sent
       .filter(({ at }) => at >= since)
       .map((slot) => (keepIds ? viewOf(slot, idOf) : { at: slot.at })),
-    reserved: withCauses(waitingIn(scopes), state).map(({ cause, ...slot }) => {
-      const overtaken = timesOf(slot.id);
-      return { ...viewOf(slot, idOf), ...cause, ...(overtaken > 0 && { overtaken }) };
-    }),
+    reserved: withCauses(waitingIn(scopes), state).map(({ cause, ...slot }) => ({ ...viewOf(slot, idOf), ...cause })),
     nextAt: 'at' in next ? next.at : now + next.waitMs,
     rule: next.rule,
   };

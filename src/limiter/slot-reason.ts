@@ -20,10 +20,6 @@ export interface SlotReason extends Cause {
   /** The limit that `rule` names, if something else fixes the slot. */
   readonly longest?: LimitReason;
   readonly block?: Block;
-  /** It has overtaken others of normal priority, and is not overtaken itself. */
-  readonly goesFirst?: true;
-  /** How often others of high priority have overtaken it; absent for never. */
-  readonly overtaken?: number;
 }
 
 /** A limit: its window has no room until the slot `after` has left it. */

@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import { jobIdOfAsk } from '../delivery/lines.ts';
+import { jobIdOfAsk } from '../delivery/slot.ts';
 import { COUNTED_APART, countedAs, type CountedApart, type CountedAs } from '../domain/limits.ts';
 import { CREDENTIALS } from '../notification/outcome.ts';
 import { SEND_AFTER } from '../domain/time.ts';
@@ -82,11 +82,6 @@ export async function lookAtRecipient(
     .map(({ kind, found }, index) => ({ kind, ...found, reserved: ofApart[index] ?? [] }))
     .filter((each) => each.sent.length + each.reserved.length > 0);
   return { inspection, waiting, others, delayed, notTaken, sending };
-}
-
-/** `overtaken 2 times`; '' for never. */
-export function overtakenText({ overtaken = 0 }: Pick<ReservedView, 'overtaken'>): string {
-  return overtaken === 0 ? '' : `overtaken ${overtaken} ${overtaken === 1 ? 'time' : 'times'}`;
 }
 
 /** Causes of a wait that are not rules; a notification may wait for them although it has a slot. */

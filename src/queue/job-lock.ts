@@ -128,9 +128,9 @@ export interface Due {
   readonly at: number;
   /**
    * Why it waits until then, for `producer.status`. It is not written to the job's progress, since only a worker may write
-   * there. What this leaves out stays as in the progress.
+   * there.
    */
-  readonly why?: Partial<Pick<Waited, 'rule' | 'ruleUntil'>>;
+  readonly why?: Pick<Waited, 'rule' | 'ruleUntil'>;
 }
 
 /** How many commands are under way at once, so that workers' commands get through in between. */

@@ -243,7 +243,7 @@ function seen([, data, timestamp, name, opts, progress, why]: RawJob, dueAt: num
     since: waitsFrom(enqueuedAt, fields),
     readyAt: typeof noted['dueAt'] === 'number' ? noted['dueAt'] : enqueuedAt + delay,
     isNewer,
-    waitsFor: isNewer ? 'newer' : reasonOf({ ...noted, ...(dueAt !== undefined && whyOf(why, dueAt)) }, fields),
+    waitsFor: isNewer ? 'newer' : reasonOf((dueAt !== undefined && whyOf(why, dueAt)) || noted, fields),
     ...(dueAt !== undefined && { dueAt }),
   };
 }

@@ -154,11 +154,8 @@ async function delayedStatus(
   until: number,
   countBefore: CountBefore,
 ): Promise<NotificationStatus> {
-  const progress = job.progress as Record<string, unknown> | null;
-  const { rule, ruleUntil } = { ...progress, ...(await readWhy(queue, job.id ?? '', until)) } as Record<
-    string,
-    unknown
-  >;
+  const noted = (await readWhy(queue, job.id ?? '', until)) ?? (job.progress as Record<string, unknown> | null);
+  const { rule, ruleUntil } = noted ?? {};
   if (typeof rule !== 'string') return { state: 'waiting', until };
   const before = await countBefore(job);
   return {

@@ -4,7 +4,6 @@ import { blocksContract, inspectContract, oversightContract } from './operator.t
 import { checksContract } from './checks.ts';
 import { countBlockedContract, policiesContract, storedPoliciesContract } from './policies.ts';
 import { heldBackContract, scopesContract, urgentContract } from './categories.ts';
-import { overtakingContract } from './overtaking.ts';
 import { placesContract, slotsContract, undoingContract } from './slots.ts';
 import { quietContract } from './quiet.ts';
 import type { LimiterFactory } from './trial.ts';
@@ -26,7 +25,6 @@ export function limiterContract(name: string, create: LimiterFactory): void {
     storedPoliciesContract(create);
     blocksContract(create);
     oversightContract(create);
-    overtakingContract(create);
     quietContract(create);
     urgentContract(create);
     countBlockedContract(create);

@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import type { CategoryPolicy, Policy } from '../../src/domain/limits.ts';
 import type { QuietHours } from '../../src/domain/quiet-hours.ts';
-import type { Admission, Ask, Cause, Inspection, Limiter, Overtaking, SlotView } from '../../src/limiter/limiter.ts';
+import type { Admission, Ask, Cause, Inspection, Limiter, SlotView } from '../../src/limiter/limiter.ts';
 
 /** A limiter on a clock that stands still until the test moves it. */
 export interface LimiterUnderTest {
@@ -82,10 +82,6 @@ export class Trial {
 
   cancel(id: string, category?: string): Promise<boolean> {
     return this.limiter.cancel(slotId(id, category));
-  }
-
-  overtake(id: string, options: Overtaking = {}, category?: string): Promise<number> {
-    return this.limiter.overtake(slotId(id, category), options);
   }
 
   limit(policy: Policy, until?: number): Promise<void> {

@@ -10,8 +10,7 @@ import {
   type Progress,
 } from '../../src/delivery/context.ts';
 import { deliver } from '../../src/delivery/deliver.ts';
-import { createMoveUps, createRedelays } from '../../src/delivery/lines.ts';
-import { createTurns } from '../../src/delivery/slot.ts';
+import { createMoveUps, createTurns } from '../../src/delivery/slot.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Platform } from '../../src/notification/notification.ts';
 import type { Result, Trouble } from '../../src/notification/outcome.ts';
@@ -114,22 +113,19 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   onTestFinished(() => breakers.close());
   const replies: ReplyEvent[] = [];
   const redelayed: Due[] = [];
-  const redelay: DeliverParts['redelay'] = (_, due) => Promise.resolve(void redelayed.push(...due));
   const parts: DeliverParts = {
     limiter,
     apart: { background: backgroundLimiter, liveactivity: liveActivityLimiter },
     overallGapMs: POLICY.minGapMs,
     toleranceMs: 900,
     endOf: look,
-    redelay,
+    redelay: (_, due) => Promise.resolve(void redelayed.push(...due)),
     providers,
     others: createOtherWorkers(redis, prefix),
     credentialsWaitMs: 60_000,
     breakers,
     turns: createTurns(),
     moveUps: createMoveUps(),
-    redelays: createRedelays(redelay),
-    overtaking: { mostTimes: 20, mostMs: 600_000 },
     atMostOnce: false,
     quotas: new Map(),
     maxWaitMs: 3_600_000,

@@ -28,7 +28,6 @@ describe('recipientKeys', () => {
     expect(recipientKeys('pushpacer', 'teacher-42')).toEqual({
       settings: 'pushpacer:{teacher-42}:settings',
       waiting: 'pushpacer:{teacher-42}:waiting',
-      overtaken: 'pushpacer:{teacher-42}:overtaken',
       sent: 'pushpacer:{teacher-42}',
       reserved: 'pushpacer:{teacher-42}:reserved',
     });

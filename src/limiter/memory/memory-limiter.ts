@@ -13,8 +13,7 @@ import {
   checkSlot,
   MEANT_IN_OPTIONS,
 } from '../checks.ts';
-import type { Admission, Ask, Follow, SlotId, Inspection, Limiter, Overtaking } from '../limiter.ts';
-import { checkedOvertaking, overtake as moveBefore, shiftsOf, type OvertakenNote } from '../overtake.ts';
+import type { Admission, Ask, Follow, SlotId, Inspection, Limiter } from '../limiter.ts';
 import { inspectionOf, movedOf, replan, type Replanned, type Slot, type Slots } from '../recipient-state.ts';
 import { decide, type Decision } from './decide.ts';
 import {
@@ -25,8 +24,6 @@ import {
   inForce,
   Recipients,
   released,
-  shifted,
-  timeOf,
   withScopes,
   type Recipient,
   type Scope,
@@ -120,45 +117,12 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     return before;
   }
 
-  async function overtake(slot: SlotId, options: Overtaking): Promise<number> {
-    checkSlot(slot);
-    const bounds = checkedOvertaking(options);
-    const { recipientId, id } = slot;
-    const before = recipients.get(recipientId);
-    const { scopes } = opener.open(before, opener.categories);
-    const [overall, ...others] = scopes;
-    const heldBack = others.find(({ category }) => category === slot.category)?.slots.heldBack ?? [];
-    const line = [overall.slots.reserved, heldBack].find((slots) => timeOf(slots, id) !== undefined);
-    if (line === undefined) return 0;
-    const notes = before.overtaken ?? new Map<string, OvertakenNote>();
-    const { shifts, noted } = moveBefore(id, line, notes, bounds, now());
-    const waiting = new Set(
-      scopes.flatMap(({ slots }) => [...slots.reserved, ...slots.heldBack].map((each) => each.id)),
-    );
-    const overtaken = new Map([...notes, ...noted].filter(([known]) => waiting.has(known)));
-    const instants = new Map(shifts.map((shift) => [shift.id ?? '', shift.at]));
-    const moved = scopes.map((scope) => ({ ...scope, slots: shifted(scope.slots, instants) }));
-    recipients.set(recipientId, withScopes({ ...before, overtaken }, moved));
-    const reported = shiftsOf(shifts);
-    if (reported.length > 0) await options.onMoved?.(reported);
-    // The same slots keep the limits of the line, but perhaps not those of each category.
-    const isInCategory = others.some(({ slots }) => slots.reserved.some((each) => instants.has(each.id ?? '')));
-    if (line !== heldBack && shifts.length > 1 && isInCategory) {
-      await change(recipientId, {}, { onMoved: options.onMoved, leadMs: bounds.leadMs });
-    }
-    return shifts.length - 1;
-  }
-
   function inspect(recipientId: string): Inspection {
     checkRecipient(recipientId);
     const opened = opener.open(recipients.get(recipientId), opener.categories);
     const [overall] = opened.scopes;
     const next = decide({ recipientId, id: NOBODY }, [overall], opened, countBlocked).admission;
-    const timesOf = (id: string): number => {
-      const note = recipients.get(recipientId).overtaken?.get(id);
-      return note === undefined || note === 'first' ? 0 : note.times;
-    };
-    return inspectionOf(opened, next, { keepIds, idOf: (id) => id, timesOf });
+    return inspectionOf(opened, next, keepIds, (id) => id);
   }
 
   return {
@@ -169,7 +133,6 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     peek: promised((ask: Ask) => consider(ask).admission),
     refund: promised(refund),
     cancel: promised(cancel),
-    overtake: (slot, options = {}) => overtake(slot, options),
     async limit(recipientId, own, { until, ...follow } = {}) {
       checkLimit(recipientId, own, until, now());
       await change(recipientId, { stored: { policy: structuredClone(own), until: until ?? Infinity } }, follow);

@@ -3,7 +3,6 @@ import type { QuietHours } from '../../domain/quiet-hours.ts';
 import { checkCategories, checkQuietHours } from '../checks.ts';
 import type { Block } from '../limiter.ts';
 import { CLOCK_STEP_MS, createQuietClock, limitsOf, NO_SHOW_MS, paceOf, QUIET_EDGE_MS, type Limit } from '../pace.ts';
-import type { OvertakenNote } from '../overtake.ts';
 import type { RecipientState, Scope as StoredScope, Slot, Slots, StoredPolicy } from '../recipient-state.ts';
 
 /** Everything that is stored about one recipient. */
@@ -14,8 +13,6 @@ export interface Recipient {
   readonly block?: Block | undefined;
   /** The quiet hours that are stored for the recipient. */
   readonly quiet?: QuietHours | undefined;
-  /** Of those that wait: which have overtaken others, and which were overtaken. */
-  readonly overtaken?: ReadonlyMap<string, OvertakenNote>;
 }
 
 const NOTHING_STORED: Recipient = { slots: new Map() };
@@ -261,13 +258,6 @@ function without(slots: readonly Slot[], id: string): readonly Slot[] {
 export function withoutId(slots: Slots, id: string): Slots {
   const { sent, reserved, heldBack } = slots;
   return { ...slots, sent: without(sent, id), reserved: without(reserved, id), heldBack: without(heldBack, id) };
-}
-
-/** The slots with other instants for these ids. */
-export function shifted(slots: Slots, instants: ReadonlyMap<string, number>): Slots {
-  const move = (list: readonly Slot[]): readonly Slot[] =>
-    list.map((slot) => ({ ...slot, at: instants.get(slot.id ?? '') ?? slot.at })).sort((a, b) => a.at - b.at);
-  return { ...slots, reserved: move(slots.reserved), heldBack: move(slots.heldBack) };
 }
 
 /** The slots with a mark added: an entry that counts as a sent slot, but is not the slot of any id. */

@@ -24,8 +24,6 @@ export interface RecipientKeys extends ScopeKeys {
   readonly settings: string;
   /** A hash: what waits under one key (a collapse id, a digest), and what ends without being sent. */
   readonly waiting: string;
-  /** A hash: which reservations have overtaken others, and how often and by how much each other one was overtaken. */
-  readonly overtaken: string;
 }
 
 /** Ids that are put into keys as they are: visible ASCII without braces (they end a hash tag) and `#` (it begins a digest). */
@@ -38,8 +36,7 @@ const READABLE = /^[!-"$-z|~]{1,128}$/;
  */
 export function recipientKeys(prefix: string, recipientId: string): RecipientKeys {
   const stem = `${prefix.replaceAll(/[{}]/g, '')}:{${readable(recipientId)}}`;
-  const [settings, reserved] = [`${stem}:settings`, `${stem}:reserved`];
-  return { settings, sent: stem, reserved, waiting: `${stem}:waiting`, overtaken: `${stem}:overtaken` };
+  return { settings: `${stem}:settings`, sent: stem, reserved: `${stem}:reserved`, waiting: `${stem}:waiting` };
 }
 
 /** `(…, 'messages')` → `pushpacer:{teacher-42}:sent:messages`, and `reserved:messages` and `held:messages` likewise. */
@@ -115,10 +112,6 @@ export interface LimiterRedis extends ScriptRedis {
   unlink(...keys: string[]): Promise<number>;
   /** Removes fields of a hash. */
   hdel(key: string, ...fields: string[]): Promise<number>;
-  /** Reads a field of a hash. */
-  hget(key: string, field: string): Promise<string | null>;
-  /** Reads all fields and values of a hash. */
-  hgetall(key: string): Promise<Record<string, string>>;
   /** Reads some fields and values of a hash. */
   hscan(key: string, cursor: string, count: 'COUNT', most: number): Promise<[cursor: string, fields: string[]]>;
 }
@@ -130,7 +123,6 @@ export interface Scripts {
   /** For one, two and three sets, each with what waits. */
   readonly release: readonly [Call<ReleaseReply>, Call<ReleaseReply>, Call<ReleaseReply>];
   readonly move: Call<readonly Numeric[]>;
-  readonly overtake: Call<OvertakeReply>;
   readonly settings: Call<SettingsReply>;
 }
 
@@ -140,7 +132,6 @@ export function defineScripts(redis: LimiterRedis, scopes: number): Scripts {
     admit: [define(redis, 'admit', 4), define(redis, 'admit', 7)],
     release: [define(redis, 'release', 2), define(redis, 'release', 3), define(redis, 'release', 4)],
     move: define(redis, 'move', 3 * scopes),
-    overtake: define(redis, 'overtake', 3 * scopes + 2),
     settings: define(redis, 'settings', 1),
   };
 }
@@ -153,24 +144,6 @@ export function defineInspect(redis: ScriptRedis, scopes: number): Call<InspectR
 function define<R>(redis: ScriptRedis, script: string, numberOfKeys: number): Call<R> {
   const lua = readScript(`${script}.lua`, import.meta.url);
   return defineScript(redis, `pushpacer:${script}:${numberOfKeys}`, lua, numberOfKeys);
-}
-
-/** The answer of overtake.lua. */
-export type OvertakeReply = readonly Numeric[];
-
-/** What overtake.lua moved; undefined if the id has no reservation. */
-export function readOvertake([isMore, isInCategory, ...parts]: OvertakeReply) {
-  if (isMore === undefined) return undefined;
-  const shifts = Array.from({ length: parts.length / 3 }, (_, index) => {
-    const [entry = '', from, at] = parts.slice(3 * index);
-    return { id: idOf(String(entry)), from: Number(from), at: Number(at) };
-  });
-  return { isMore: Number(isMore) === 1, isInCategory: Number(isInCategory) === 1, shifts };
-}
-
-/** How often a reservation was overtaken, by what is noted of it: `2 4000` → 2. */
-export function timesIn(note: string | null | undefined): number {
-  return note == null || note === '+' || note === '>' ? 0 : Number.parseInt(note, 10);
 }
 
 /** The answer of release.lua. */

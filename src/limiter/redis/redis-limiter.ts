@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { OptionNames } from '../../domain/faults.ts';
 import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
 import { quietText, type QuietHours } from '../../domain/quiet-hours.ts';
@@ -27,12 +26,10 @@ import type {
   Follow,
   SlotId,
   Limiter,
-  Overtaking,
   Released,
   WaitingAsk,
   WaitingLimiter,
 } from '../limiter.ts';
-import { checkedOvertaking, shiftsOf } from '../overtake.ts';
 import { inspectionOf, movedOf, replan } from '../recipient-state.ts';
 import { createClock, type Clock } from './clock.ts';
 import {
@@ -43,10 +40,8 @@ import {
   idOf,
   memberOf,
   jobIdIn,
-  readOvertake,
   readReleased,
   recipientKeys,
-  timesIn,
   waitingFields,
   type CategoryKeys,
   type LimiterRedis,
@@ -193,35 +188,6 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     } while (cursor !== '0');
   }
 
-  /** Moves the reservations in parts, so that no part blocks Redis for long. */
-  async function overtake(slot: Parameters<WaitingLimiter['overtake']>[0], options: Overtaking): Promise<number> {
-    checkSlot(slot);
-    const { mostTimes, mostMs, leadMs } = checkedOvertaking(options);
-    const { recipientId, id, enqueuedAt = 0 } = slot;
-    const { waiting, overtaken } = recipientKeys(prefix, recipientId);
-    const keys = [...allKeys(prefix, recipientId, policies.categories), waiting, overtaken];
-    const place = policies.categories.findIndex(([name]) => name === slot.category);
-    const own = [entryOf(id), place < 0 ? 0 : place + 2, jobIdIn(id), enqueuedAt];
-    let [count, waits] = [0, 0];
-    let mustReplan = false;
-    for (;;) {
-      const reply = await answered(scripts.overtake(...keys, ...own, mostTimes, mostMs, leadMs, MOVES_A_STEP));
-      const found = readOvertake(reply);
-      if (found === undefined) break;
-      count += found.shifts.length - 1;
-      mustReplan ||= found.isInCategory;
-      const moved = shiftsOf(found.shifts);
-      if (moved.length > 0) await options.onMoved?.(moved);
-      if (!found.isMore) break;
-      // Another one is on its way to the front. If its process has ended, this one stays behind it.
-      if (found.shifts.length === 1 && ++waits > MOST_WAITS) break;
-      if (found.shifts.length === 1) await sleep(WAIT_MS);
-    }
-    // The same slots keep the limits of the line, but perhaps not those of each category.
-    if (mustReplan) await moveSlots(recipientId, { onMoved: options.onMoved, leadMs });
-    return count;
-  }
-
   /**
    * Repeats while new reservations appear: an id that asked meanwhile was placed behind the old slots, and so later than
    * needed.
@@ -268,7 +234,6 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
       checkSlot(slot);
       return (await release(slot, ['reserved', 'heldBack'], entryOf(slot.id))).hadSlot;
     },
-    overtake: (slot, options = {}) => overtake(slot, options),
     release({ enqueuedAt, how, ...slot }) {
       return release(slot, ['reserved', 'heldBack'], entryOf(slot.id), jobIdIn(slot.id), enqueuedAt, how);
     },
@@ -312,11 +277,8 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
       checkRecipient(recipientId);
       // One after the other: a slot that is free at the first answer is not ahead of the time of the second one.
       const next = await peek({ recipientId, id: randomUUID() });
-      const [state, notes] = await Promise.all([
-        look(recipientId, policies),
-        answered(redis.hgetall(recipientKeys(prefix, recipientId).overtaken)),
-      ]);
-      return inspectionOf(state, next, { keepIds, idOf, timesOf: (id) => timesIn(notes[id]) });
+      const state = await look(recipientId, policies);
+      return inspectionOf(state, next, keepIds, idOf);
     },
   };
 }
@@ -327,8 +289,6 @@ const RENEWING = { admit: 'renew', peek: 'peek-renew' } as const;
 const FIELDS_A_STEP = 500;
 /** How many reservations one script call moves. */
 const MOVES_A_STEP = 500;
-/** How often, and after how many milliseconds, an id that overtakes looks whether another one before it has gone on. */
-const [MOST_WAITS, WAIT_MS] = [200, 5];
 /** How many rounds look for reservations that were made meanwhile, at most. */
 const MOST_ROUNDS = 5;
 

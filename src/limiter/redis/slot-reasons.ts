@@ -1,7 +1,7 @@
 import { createDeadline } from '../../redis/deadline.ts';
 import { slotReasonOf, sentBefore, type SlotReason, type SlotBefore } from '../slot-reason.ts';
 import type { SlotId } from '../limiter.ts';
-import { entryOf, idOf, memberOf, recipientKeys, timesIn } from './keys.ts';
+import { entryOf, idOf, memberOf } from './keys.ts';
 import { createLook } from './look.ts';
 import { createQuietTerms } from './quiet-terms.ts';
 import type { RedisLimiterOptions } from './redis-limiter.ts';
@@ -29,21 +29,7 @@ export function createSlotReasons({
   const answered = createDeadline(timeoutMs);
   const look = createLook({ redis, prefix, categories: policies.categories.length, quietTerms, answered });
   return {
-    async read({ recipientId, id }) {
-      const [state, note] = await Promise.all([
-        look(recipientId, policies),
-        answered(redis.hget(recipientKeys(prefix, recipientId).overtaken, entryOf(id))),
-      ]);
-      const reason = slotReasonOf(state, entryOf(id));
-      const times = timesIn(note);
-      return (
-        reason && {
-          ...reason,
-          ...((note === '+' || note === '>') && { goesFirst: true }),
-          ...(times > 0 && { overtaken: times }),
-        }
-      );
-    },
+    read: async ({ recipientId, id }) => slotReasonOf(await look(recipientId, policies), entryOf(id)),
     sentBefore: async (recipientId, rule, at) => sentBefore(await look(recipientId, policies), rule, at),
   };
 }
