@@ -77,8 +77,8 @@ async function projects(): Promise<[clone: string, app: string]> {
   await cp(ROOT, clone, { recursive: true, filter: (path) => !isLeftOut(path) });
   await symlink(join(ROOT, 'node_modules'), join(clone, 'node_modules'));
   await mkdir(app);
-  const { devDependencies } = JSON.parse(await readFile('package.json', 'utf8')) as { devDependencies: object };
-  const express = Object.fromEntries(Object.entries(devDependencies).filter(([name]) => name === 'express'));
+  const { dependencies } = JSON.parse(await readFile('test/slow/package.json', 'utf8')) as { dependencies: object };
+  const express = Object.fromEntries(Object.entries(dependencies).filter(([name]) => name === 'express'));
   await writeFile(join(app, 'package.json'), JSON.stringify({ type: 'module', private: true, dependencies: express }));
   return [clone, app];
 }
