@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import {
+  hasQueue,
   consumedPrefixes,
   findLayout,
   followLayout,
@@ -19,6 +20,7 @@ import {
 } from '../../src/queue/shards/layout.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
 import { openQueues } from './support.ts';
 
 const ONE = '{push}';
@@ -53,7 +55,8 @@ test('queues of a version without a record keep their tags', async () => {
   const prefix = testPrefix();
   const before = prefixesBefore({ prefix, shards: 2 });
   expect(before).not.toEqual(shardPrefixes(prefix, 2));
-  await openQueues(before[0]).queue.waitUntilReady();
+  openQueues(before[0]);
+  await waitFor(async () => expect(await hasQueue(redis, before[0] ?? '')).toBe(true)); // BullMQ writes it a little later
   expect(await openLayout(redis, { prefix, shards: 2 })).toMatchObject({ version: 1, prefixes: before });
 });
 

@@ -1,19 +1,20 @@
 import { expect, test } from 'vitest';
 import { main as reshard } from '../../scripts/reshard.ts';
 import { main as status } from '../../scripts/status.ts';
-import { readLayout, takeLease, type Layout } from '../../src/queue/shards/layout.ts';
+import { hasQueue, readLayout, takeLease, type Layout } from '../../src/queue/shards/layout.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
 import { openQueues } from '../queue/support.ts';
 import { runMain } from '../support/command.ts';
 import { enterWorker } from '../support/presence.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
 
 // The whole way, with workers and under load, is in test/slow/e2e/reshard.test.ts.
 
 async function open(layout?: Partial<Layout>) {
   const redis = connectRedis();
   const { prefix, queue } = openQueues();
-  await queue.waitUntilReady();
+  await waitFor(async () => expect(await hasQueue(redis, prefix)).toBe(true)); // BullMQ writes it a little later
   if (layout !== undefined) {
     const record = { version: 1, phase: 'steady', prefixes: shardPrefixes(prefix, 2), former: [[prefix]], ...layout };
     await redis.set(layoutKey(prefix), JSON.stringify(record));
