@@ -102,19 +102,20 @@ export function openBackend(
       return { ...look, categories, limitsOf, kept };
     },
     async operating(recipientId) {
-      const [{ limiters: all, foresights, policy: general }, layout, open, homes] = await Promise.all([
+      const [{ limiters: all, foresights, policy: general }, homes] = await Promise.all([
         limiters(),
-        shards.layout(),
-        shards.open(),
         shards.homes(recipientId),
       ]);
-      const [queues, ownQueues] = [open, homes].map((some) => some.map((shard) => shard.queue));
       return {
-        ...{ limiters: all, foresights, policy: general, queues: ownQueues ?? [], audit },
+        ...{ limiters: all, foresights, policy: general, queues: homes.map((shard) => shard.queue), audit },
         store: { connection, prefix: queue.prefix },
-        canceling: {
-          find: { connection, queues: queues ?? [], homes: (id) => homesOf(id, layout) },
-          cancel: (target) => producer.cancel(target),
+        async canceling() {
+          const [layout, open] = await Promise.all([shards.layout(), shards.open()]);
+          const queues = open.map((shard) => shard.queue);
+          return {
+            find: { connection, queues, homes: (id) => homesOf(id, layout) },
+            cancel: (target) => producer.cancel(target),
+          };
         },
       };
     },

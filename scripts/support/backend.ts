@@ -1,10 +1,10 @@
 import { openBackend, type Backend } from '../../api/backend.ts';
 import { loadLimiterConfig } from '../../src/config/config.ts';
 import { NewerFormatError } from '../../src/domain/format.ts';
-import { explained, isLasting, PRODUCER_TIMEOUT_MS, RedisAwayError, whenReady } from '../../src/redis/connection.ts';
+import { explained, PRODUCER_TIMEOUT_MS, whenReady } from '../../src/redis/connection.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { CommandError } from '../../src/terminal/command.ts';
-import { readEnvironment } from './queue.ts';
+import { lostError, readEnvironment } from './queue.ts';
 
 /** A log without output, because a command itself reports what it cannot do. */
 const SILENT = { info: () => undefined, warn: () => undefined, error: () => undefined };
@@ -21,11 +21,10 @@ export async function atBackend<T>(work: (backend: Backend) => Promise<T>, advic
   } catch (error) {
     const isLimiter = error instanceof LimiterUnavailableError;
     const known = isLimiter ? explained(backend.limiterConnection, error) : backend.explain(error);
-    if (known instanceof RedisAwayError) {
-      throw new CommandError(`${known.message}${isLasting(known.trouble) ? '' : advice}`);
+    if (known instanceof NewerFormatError || known instanceof LimiterUnavailableError) {
+      throw new CommandError(known.message);
     }
-    if (isLimiter || known instanceof NewerFormatError) throw new CommandError((known as Error).message);
-    throw known;
+    throw lostError(known, advice);
   } finally {
     await backend.close();
   }

@@ -34,12 +34,16 @@ export async function atQueueRedis<T>(
     await whenReady(connection, PRODUCER_TIMEOUT_MS);
     return await work(connection);
   } catch (error) {
-    const known = explained(connection, error);
-    if (!(known instanceof RedisAwayError)) throw known;
-    throw new CommandError(`${known.message}${isLasting(known.trouble) ? '' : advice}`);
+    throw lostError(explained(connection, error), advice);
   } finally {
     connection.disconnect();
   }
+}
+
+/** The error of a command that has lost Redis, with the advice if Redis may come back; any other error stays as it is. */
+export function lostError(error: unknown, advice: string): unknown {
+  if (!(error instanceof RedisAwayError)) return error;
+  return new CommandError(`${error.message}${isLasting(error.trouble) ? '' : advice}`);
 }
 
 /** The error for an argument ID that no notification can have; any other error stays as it is. */

@@ -20,8 +20,8 @@ export interface OperationParts extends ActionParts {
   readonly limiters: Readonly<Record<CountedAs, ActionParts['limiters'][CountedAs] & Pick<Limiter, 'inspect'>>>;
   readonly audit: Pick<Audit, 'write'>;
   readonly store: OperatorStore;
-  /** Absent if cancels are not possible here. */
-  readonly canceling?: CancelingParts;
+  /** Only a cancel needs them: they open every queue. */
+  readonly canceling: () => Promise<CancelingParts>;
 }
 
 /** What an operation would do. */
@@ -40,7 +40,7 @@ export async function previewOperation(
   const { recipientId } = asked;
   if (deed.kind === 'own') return { would, settled, preview: nothingMoves(alerts) };
   if (deed.kind !== 'cancel') return { would, settled, preview: await preview(recipientId, deed, { foresights, own }) };
-  const found = { ...cancelingOf(parts).find, foresights, own };
+  const found = { ...(await parts.canceling()).find, foresights, own };
   return { would, settled, preview: await previewCancel(recipientId, deed.target, found) };
 }
 
@@ -81,7 +81,7 @@ export async function runOperation(
   let result = { wasThere: false, moved: 0, canceled: 0, tooLate: 0 };
   try {
     if (deed.kind === 'cancel') {
-      const { find, cancel } = cancelingOf(parts);
+      const { find, cancel } = await parts.canceling();
       if ('id' in deed.target) await checkOwn(recipientId, deed.target.id, find, names);
       result = { ...result, ...(await cancel(deed.target)) };
     } else if (deed.kind === 'own') {
@@ -149,9 +149,4 @@ async function checkOwn(recipientId: string, id: string, find: CancelingParts['f
   if (waiting.some((job) => job.recipientId === recipientId)) return;
   const expected = 'the id of a notification of this recipient that waits';
   throw new InputError('cannot cancel', [{ path: names.of('notification'), expected, found: JSON.stringify(id) }]);
-}
-
-function cancelingOf({ canceling }: OperationParts): CancelingParts {
-  if (canceling === undefined) throw new TypeError('expected the parts of a cancel, found none');
-  return canceling;
 }

@@ -1,9 +1,8 @@
-import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { expressLimit } from '../../src/http/express.ts';
 import { rateLimitFields } from '../../src/http/limit.ts';
+import { urlOf } from '../support/listen.ts';
 import { httpContract } from './contract.ts';
 
 // Express and Fastify are in test/slow/http.
@@ -20,14 +19,7 @@ httpContract('node:http', async ({ refuseWith, ...options }) => {
       response.end(error === undefined ? 'served' : 'failed');
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(async () => {
-    server.closeAllConnections();
-    server.close();
-    await once(server, 'close');
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, served: () => served };
+  return { url: await urlOf(server), served: () => served };
 });
 
 const room = (rule: string, max: number, perMs: number, remaining: number, resetMs: number) => ({

@@ -51,7 +51,7 @@ export async function openLine(policy: Policy, categories: Readonly<Record<strin
   const stored = () => readStored(connection, prefix);
   const parts = { limiters, foresights, policy, own: [queue], queues: [queue], homes: () => [prefix], connection };
   const audit = createAudit(connection, prefix);
-  const canceling = { find: parts, cancel: (target: CancelTarget) => producer.cancel(target) };
+  const canceling = () => Promise.resolve({ find: parts, cancel: (target: CancelTarget) => producer.cancel(target) });
   /** The same as operations need it. */
   const operating = { ...parts, audit, store: { connection, prefix }, canceling };
   return { producer, limiters, parts, operating, audit, wait, dueAt, stored };

@@ -1,7 +1,5 @@
-import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
 import express from 'express';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
@@ -10,6 +8,7 @@ import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
 import { expressLimit } from '../../../src/http/express.ts';
 import { fastifyLimit } from '../../../src/http/fastify.ts';
 import { createMemoryLimiter } from '../../../src/limiter/memory/memory-limiter.ts';
+import { urlOf } from '../../support/listen.ts';
 import { startProcess } from '../../support/process.ts';
 import { exampleFolder } from '../../support/program.ts';
 import { httpContract } from '../../http/contract.ts';
@@ -28,7 +27,7 @@ httpContract('Express', async ({ refuseWith, ...options }) => {
     served += 1;
     response.send('served');
   });
-  return { url: await listen(createServer(app)), served: () => served };
+  return { url: await urlOf(createServer(app)), served: () => served };
 });
 
 it('knows the types of Express where it is used, for one route too', async () => {
@@ -36,7 +35,7 @@ it('knows the types of Express where it is used, for one route too', async () =>
   app.get('/users/:id', expressLimit({ limiter: oneAMinute(), key: (request) => request.ip }), (request, response) => {
     response.send(request.params.id);
   });
-  const url = await listen(createServer(app));
+  const url = await urlOf(createServer(app));
   expect(await fetch(`${url}/users/7`).then((response) => response.text())).toBe('7');
   expect((await fetch(`${url}/users/8`)).status).toBe(429);
 });
@@ -50,7 +49,7 @@ it('Express gets what the refusal throws', async () => {
     else response.send(error.message);
   };
   app.use(answerError);
-  await expectTryLater(await listen(createServer(app)));
+  await expectTryLater(await urlOf(createServer(app)));
 });
 
 it.each([undefined, null, '', 'route', 'router'])(
@@ -60,7 +59,7 @@ it.each([undefined, null, '', 'route', 'router'])(
     app.set('env', 'test');
     app.use(expressLimit({ limiter: oneAMinute(), key: () => Promise.reject(reason) })); // eslint-disable-line @typescript-eslint/prefer-promise-reject-errors -- that is the point
     app.get('/', (_request, response) => void response.send('served'));
-    expect((await fetch(await listen(createServer(app)))).status).toBe(500);
+    expect((await fetch(await urlOf(createServer(app)))).status).toBe(500);
   },
 );
 
@@ -126,17 +125,6 @@ async function expectTryLater(url: string): Promise<void> {
   await fetch(url);
   const answer = await fetch(url);
   expect({ status: answer.status, text: await answer.text() }).toEqual({ status: 429, text: 'try later' });
-}
-
-async function listen(server: Server): Promise<string> {
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(async () => {
-    server.closeAllConnections();
-    server.close();
-    await once(server, 'close');
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 async function listenFastify(app: FastifyInstance): Promise<string> {
