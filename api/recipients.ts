@@ -1,4 +1,4 @@
-import { jobIdOfAsk } from '../src/delivery/slot.ts';
+import { jobIdOfAsk } from '../src/delivery/lines.ts';
 import { countedAs } from '../src/domain/limits.ts';
 import type { Inspection } from '../src/limiter/limiter.ts';
 import { parseNotification } from '../src/notification/notification.ts';

@@ -28,6 +28,7 @@ const SLOT_REASON = object(
   {
     ...{ at: instant, rule: text, ruleUntil: instant, before: integer, after: text, longestAfter: text },
     ...{ fixed: { type: 'object' }, longest: { type: 'object' }, block: { type: 'object' } },
+    ...{ goesBefore: integer, overtaken: integer },
   },
   ['at', 'rule', 'before'],
 );
@@ -184,7 +185,10 @@ export function schemas(): Schema {
         sent: { type: 'array', items: object({ at: instant }) },
         waiting: {
           type: 'array',
-          items: object({ id: text, at: instant, rule: text, before: integer }, ['at', 'rule']),
+          items: object(
+            { id: text, at: instant, rule: text, before: integer, goesBefore: integer, overtaken: integer },
+            ['at', 'rule'],
+          ),
         },
         ...{ delayed: { type: 'array' }, notTaken: { type: 'array' }, sending: { type: 'array' } },
         note: { ...object({ text, by: text, at: instant }), description: 'what operators noted' },

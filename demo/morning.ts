@@ -29,6 +29,8 @@ export const THREAD = 'teacher-rossi';
 export const MATCH = 'teacher-silva';
 export const TRIP = { recipientId: 'teacher-weber', cancellationKey: 'trip-77' };
 export const NIGHT = 'teacher-ncube';
+/** Who gets the most, some of them of high priority. */
+export const BUSIEST = 'teacher-abara';
 
 const HOUR_MS = 3_600_000;
 

@@ -6,7 +6,7 @@ import type { NotificationInput } from '../src/notification/notification.ts';
 import type { DeadLetterReason } from '../src/notification/outcome.ts';
 import type { Canceled } from '../src/producer/producer.ts';
 import type { DemoResult, WaitingCounts } from './counts.ts';
-import { MATCH, MISCONFIGURED, NIGHT, THREAD, TRIP, type Morning } from './morning.ts';
+import { BUSIEST, MATCH, MISCONFIGURED, NIGHT, THREAD, TRIP, type Morning } from './morning.ts';
 import type { SeenEntry } from './providers-child.ts';
 import type { DemoDeadLetter } from './queue.ts';
 
@@ -95,6 +95,9 @@ interface WaitingParts {
   readonly canceled: Canceled;
 }
 
+/** One of high priority that comes when so many wait goes before this many at least. Some of the others are of high priority too. */
+const LEAST_OVERTAKEN = 15;
+
 /** What was promised to the teachers for whom something else than waiting was asked for, by what their devices got. */
 export function checkWaiting({ entries, recipientOf, valid, counts, canceled }: WaitingParts): Check[] {
   const arrived = (recipientId: string): SeenEntry[] =>
@@ -108,6 +111,9 @@ export function checkWaiting({ entries, recipientOf, valid, counts, canceled }: 
   const newest = ofMatch.find(({ body }) => body === asked(MATCH).at(-1)?.alert?.body);
   // One that its worker could not send in time may be seen after the newest, but it left before.
   const isLast = newest !== undefined && ofMatch.every(({ at, delayMs = 0 }) => at - delayMs <= newest.at);
+  const high = asked(BUSIEST).findLastIndex(({ priority }) => priority === 'high');
+  const order = [...new Set(arrived(BUSIEST).map(({ data }) => data['ref']))];
+  const place = order.indexOf(asked(BUSIEST)[high]?.id);
   const shown = Object.groupBy(arrived(NIGHT), shownOf);
   const silent = asked(NIGHT).filter(({ onQuiet }) => onQuiet === 'silence').length;
   return [
@@ -120,6 +126,11 @@ export function checkWaiting({ entries, recipientOf, valid, counts, canceled }: 
       what: 'scores of a match, the newest last',
       found: `${scores.join(', ')}; ${counts.superseded} gave way`,
       ok: isLast && counts.superseded === asked(MATCH).length - scores.length && counts.superseded > 0,
+    },
+    {
+      what: 'the last of high priority, enqueued and arrived as',
+      found: `${high + 1} and ${place + 1} of ${order.length}`,
+      ok: place >= 0 && place <= high - LEAST_OVERTAKEN,
     },
     {
       what: 'canceled, and arrived all the same',

@@ -27,7 +27,7 @@ interface LimiterParts {
  * clock.
  */
 export async function createLimiters(
-  { policy, categories, quietHours, apartRules, waitReplicas, queue: { prefix } }: Config,
+  { policy, categories, quietHours, apartRules, overtaking, waitReplicas, queue: { prefix } }: Config,
   parts: LimiterParts,
 ): Promise<Pick<DeliverParts, 'limiter' | 'apart' | 'endOf'> & Pick<CancelParts, 'deciders'>> {
   const { connections, metrics, closing } = parts;
@@ -38,7 +38,7 @@ export async function createLimiters(
   const common = { redis: connections.limiter, timeoutMs: LIMITER_TIMEOUT_MS };
   const replicas = waitReplicas.count > 0 ? createLoggedWait(waitReplicas, parts) : undefined;
   const limiterOf = (options: Pick<WaitingLimiterOptions, 'policy' | 'categories' | 'quietHours' | 'prefix'>) => {
-    const limiter = timed(createWaitingLimiter({ ...common, clock, ...options }), metrics);
+    const limiter = timed(createWaitingLimiter({ ...common, clock, overtaking, ...options }), metrics);
     const keyOf = (recipientId: string): string => recipientKeys(prefix, recipientId).sent;
     return watched(replicas === undefined ? limiter : confirmed(limiter, (id) => replicas(keyOf(id))), metrics);
   };

@@ -35,7 +35,7 @@ export async function createPasses(
   parts: PassParts,
 ): Promise<Pick<ConsumerOptions, 'process' | 'completed' | 'giveBack'>> {
   const { connections, accounts, breakers, queues, layout, signal, metrics, log } = parts;
-  const { policy, maxWaitMs, maxPending, retry, atMostOnce, credentialsWaitMs } = config;
+  const { policy, maxWaitMs, maxPending, overtaking, retry, atMostOnce, credentialsWaitMs } = config;
   const homes = (recipientId: string): readonly string[] => homesOf(recipientId, layout());
   const queuesOf = (recipientId: string): readonly Queue[] => queuesAt(homes(recipientId), queues);
 
@@ -60,6 +60,7 @@ export async function createPasses(
     providers: accounts.providers,
     others: createOtherWorkers(connections.queue, config.queue.prefix),
     ...{ breakers, credentialsWaitMs, maxWaitMs, maxPending, retry, atMostOnce, signal },
+    isHighFirst: overtaking.mostTimes > 0,
     now: Date.now,
     random: Math.random,
     onReply: createReplyListener(config, parts),

@@ -1,13 +1,13 @@
 import { html } from 'hono/html';
 import type { Context } from 'hono';
-import { jobIdOfAsk } from '../../src/delivery/slot.ts';
+import { jobIdOfAsk } from '../../src/delivery/lines.ts';
 import { EXEMPTIONS, policyText, type CategoryPolicy, type CountedApart } from '../../src/domain/limits.ts';
 import { quietHoursText, quietWindows } from '../../src/domain/quiet-hours.ts';
 import type { Cause } from '../../src/limiter/limiter.ts';
 import { GRACE_MS, paceOf } from '../../src/limiter/pace.ts';
 import { operationOf } from '../../src/operations/catalogue.ts';
 import type { SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
-import type { RecipientLook, WaitingSlot } from '../../src/operations/recipient.ts';
+import { orderText, type RecipientLook, type WaitingSlot } from '../../src/operations/recipient.ts';
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
 import type { RecipientSeen } from '../../api/backend.ts';
 import type { Page } from '../parts.ts';
@@ -141,7 +141,8 @@ function nameOf({ id: askId, notification }: WaitingSlot): readonly [Html, strin
 function held({ at, notification, ...cause }: WaitingSlot, now: number): Html {
   if (at < now - GRACE_MS) return html`${badge('due', 'warn')} no worker has taken it yet`;
   const rule = notification?.waitsFor ?? cause.rule;
-  return html`${badge(RULES[rule] ?? rule, rule === 'block' ? 'bad' : 'plain')}${rule === cause.rule ? ends(cause, now) : ''}`;
+  const order = orderText(cause);
+  return html`${badge(RULES[rule] ?? rule, rule === 'block' ? 'bad' : 'plain')}${rule === cause.rule ? ends(cause, now) : ''}${order === '' ? '' : html` ${order}`}`;
 }
 
 function ends({ ruleUntil }: Pick<Cause, 'ruleUntil'>, now: number): Html {

@@ -1,5 +1,5 @@
 import type { Config } from '../../src/config/config.ts';
-import { jobIdOfAsk } from '../../src/delivery/slot.ts';
+import { jobIdOfAsk } from '../../src/delivery/lines.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { type CountedApart, EXEMPTIONS, policyText, type CategoryPolicy } from '../../src/domain/limits.ts';
 import { quietHoursText } from '../../src/domain/quiet-hours.ts';
@@ -8,7 +8,7 @@ import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
 import { table, heading, fromNow, instant, instantFrom, span } from '../../src/terminal/text.ts';
 import type { DelayedJob, DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
 import type { Kept } from '../../src/operations/operation.ts';
-import type { WaitingSlot } from '../../src/operations/recipient.ts';
+import { orderText, type WaitingSlot } from '../../src/operations/recipient.ts';
 import type { OpenLimiters } from '../../api/limiters.ts';
 
 interface Apart {
@@ -226,7 +226,8 @@ function waitingRow(now: number, slot: WaitingSlot, kind = ''): string[] {
   const jobId = jobIdOfAsk(id);
   const name = nameOf(notification ?? { id: jobId === undefined ? id : notificationIdOf(jobId) }, jobId);
   if (notification === undefined) return [...when(now, at), `no job${kind}`, '-', '-', '-', '-', name];
-  return [...when(now, at), `${printable(notification.waitsFor)}${kind}`, ...facts(now, notification), name];
+  const why = [printable(notification.waitsFor), orderText(slot)].filter((part) => part !== '').join(', ');
+  return [...when(now, at), `${why}${kind}`, ...facts(now, notification), name];
 }
 
 function delayedRow(now: number, job: DelayedJob): string[] {

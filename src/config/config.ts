@@ -6,6 +6,7 @@ import type { QuietHours } from '../domain/quiet-hours.ts';
 import { formatDuration } from '../domain/time.ts';
 import { readCertificate, readPrivateKey, reporter } from '../environment/files.ts';
 import type { Environment } from '../environment/values.ts';
+import type { Overtaking } from '../limiter/overtaking.ts';
 import { accountsOf, readCredentials, type Credentials, type CredentialsRead } from './apps-file.ts';
 import { readLimitsFile } from './limits-file.ts';
 import {
@@ -43,6 +44,8 @@ export interface Config extends Credentials {
   readonly maxWaitMs: number;
   /** How many notifications may wait for one recipient. */
   readonly maxPending: number;
+  /** How far notifications of high priority go before others. */
+  readonly overtaking: Overtaking;
   readonly concurrency: number;
   readonly retry: { readonly attempts: number; readonly backoffBaseMs: number; readonly backoffMaxMs: number };
   /** A notification that may have alerted is never sent again. */
@@ -80,6 +83,7 @@ export function loadConfig(env: Environment): Config {
     ...limiter,
     maxWaitMs: variables.LIMIT_MAX_WAIT,
     maxPending: variables.LIMIT_MAX_PENDING,
+    overtaking: { mostTimes: variables.LIMIT_MAX_OVERTAKEN, mostMs: variables.LIMIT_MAX_OVERTAKEN_WAIT },
     concurrency: variables.WORKER_CONCURRENCY,
     retry: {
       attempts: variables.ATTEMPTS,

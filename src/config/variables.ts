@@ -63,6 +63,14 @@ const queueAndDelivery = {
   LIMIT_MAX_PENDING: integer(1, 1_000_000)
     .default(10_000)
     .describe('if this many wait for a recipient already, one more becomes a dead letter, `throttled-too-long`'),
+  LIMIT_MAX_OVERTAKEN: integer(0, 1_000_000)
+    .default(20)
+    .describe(
+      'how often a notification that waits is overtaken by others of `high` priority, at most; `0`: never, they go behind it',
+    ),
+  LIMIT_MAX_OVERTAKEN_WAIT: duration()
+    .default(600_000)
+    .describe('how late that may make it, quiet time apart: one that is later by this is not overtaken any more'),
   WORKER_CONCURRENCY: integer(1, 10_000).default(50).describe('jobs under way at once in one worker'),
   ATTEMPTS: integer(1, 1_000).default(8).describe('delivery attempts before a dead letter'),
   BACKOFF_BASE: duration().default(1_000).describe('wait after the first failed attempt; doubles with each'),
@@ -211,7 +219,7 @@ export interface VariableDoc {
 }
 
 const DURATIONS =
-  /^(REDIS_WAIT_TIMEOUT|LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|CREDENTIALS_WAIT|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|HISTORY_MAX_AGE|SHUTDOWN_GRACE)/;
+  /^(REDIS_WAIT_TIMEOUT|LIMIT_MIN_GAP|LIMIT_MAX_WAIT|LIMIT_MAX_OVERTAKEN_WAIT|BACKOFF_|CREDENTIALS_WAIT|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|HISTORY_MAX_AGE|SHUTDOWN_GRACE)/;
 
 /** Every variable that a worker reads, in the order of the README's table, which is generated from this. */
 export const CONFIG_VARIABLES = docsOf(environmentSchema);

@@ -398,7 +398,10 @@ export function timeLeftMs({ notification }: Pick<Context, 'notification'>, { no
 }
 
 /** What delivery needs of a limiter. */
-export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'release' | 'forget' | 'moveUp'>;
+export type DeliveryLimiter = Pick<
+  WaitingLimiter,
+  'admit' | 'refund' | 'release' | 'forget' | 'moveUp' | 'foreseeFirst'
+>;
 
 /** What the pipeline works with; the same for every pass. */
 export interface DeliverParts {
@@ -422,6 +425,8 @@ export interface DeliverParts {
   readonly turns: Turns;
   /** As `turns`: of this worker only. */
   readonly moveUps: MoveUps;
+  /** Notifications of high priority go before others of their recipient. */
+  readonly isHighFirst: boolean;
   readonly retry: RetryPolicy;
   /** A slot further ahead than this is not reserved: the notification becomes a dead letter. Milliseconds. */
   readonly maxWaitMs: number;
@@ -484,9 +489,12 @@ export interface Turns {
 export type EndTurn = () => void;
 
 /**
- * Moves up one line at a time. All notifications that give back their slots in the meantime cause only one more move together:
- * without this, a thousand that are canceled would each move everything behind them.
+ * Moves up one line at a time. All notifications that want it meanwhile cause only one more move together: without this, a
+ * thousand that are canceled would each move everything behind them.
  */
 export interface MoveUps {
-  run(line: string, work: () => Promise<void>): Promise<void>;
+  /** `ended`: a move-up that began after this call has ended. `isOwn`: no other call has begun it. */
+  run(line: string, work: () => Promise<void>): { readonly isOwn: boolean; readonly ended: Promise<void> };
+  /** To be called when the slot of an ask has moved, by its line and id. Those that wait for that enter themselves. */
+  readonly moved: Map<string, () => void>;
 }

@@ -23,8 +23,8 @@ import {
   type QuotaWait,
   type Tried,
 } from './context.ts';
+import { leadMs } from './lines.ts';
 import { record } from './replies.ts';
-import { leadMs } from './slot.ts';
 
 // How a pass ends: one function for each result, in the order of the steps that find it. They write to `context.progress` what
 // the job has to remember.

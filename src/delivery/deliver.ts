@@ -6,6 +6,7 @@
  * - replies.ts: what circuit breakers say before the send, and what the replies mean for them and for the devices
  * - ready.ts: the alert encoded for each device, and a stream set aside at each server
  * - slot.ts: the order of one recipient's passes, the slot, and how slots are given back
+ * - lines.ts: how slots in one recipient's line move, and the jobs with them
  * - send.ts: tokens of the quotas, the note of AT_MOST_ONCE, and the send
  * - decide.ts: the result of the pass, whichever step found it
  * - watch.ts, story.ts, trace.ts: the watchers of a pass: watch.ts counts and logs it, story.ts records it (where HISTORY_MAX
@@ -34,9 +35,10 @@ import {
 import * as decide from './decide.ts';
 import { ack, completionOf, endOf, noteKey, outcomeOf } from './end.ts';
 import { encode, encodeAgain, isForAnother, reserveStreams } from './ready.ts';
+import { createMoveUps, moveUp } from './lines.ts';
 import { askBreakers, releaseTrials } from './replies.ts';
 import { endInterrupted, mayHaveAlerted, prepareSend, send } from './send.ts';
-import { createMoveUps, createTurns, forget, isKnown, moveUp, refundSlot, release, takeSlot } from './slot.ts';
+import { createTurns, forget, isKnown, refundSlot, release, takeSlot } from './slot.ts';
 
 export interface ProcessorParts extends Omit<DeliverParts, 'turns' | 'moveUps'> {
   /** What looks at each pass, called in this order. */

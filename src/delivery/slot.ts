@@ -1,29 +1,19 @@
-import { countedAs, placeOf, type CountedAs } from '../domain/limits.ts';
+import { countedAs, placeOf } from '../domain/limits.ts';
 import { DEFAULT_DIGEST } from '../notification/schema.ts';
 import { mayBeSeen, type Result } from '../notification/outcome.ts';
 import { SEND_AFTER, sleepUntil, within } from '../domain/time.ts';
-import type {
-  Ending,
-  NotToBeSent,
-  Join,
-  WaitingAsk,
-  Admission,
-  Moved,
-  SlotView,
-  Standing,
-} from '../limiter/limiter.ts';
-import type { Due } from '../queue/job-lock.ts';
+import type { Ending, NotToBeSent, Join, WaitingAsk, Admission, Standing } from '../limiter/limiter.ts';
 import {
   hasOthers,
   timeLeftMs,
   type Context,
   type DeliverParts,
   type DeliveryLimiter,
-  type MoveUps,
   type Prepared,
   type Progress,
   type Turns,
 } from './context.ts';
+import { duesOf, goFirst, leadMs, limiterFor, limiterOf, moveUp, wouldBeInTime } from './lines.ts';
 import { admissionFacts } from './trace.ts';
 
 /**
@@ -116,7 +106,8 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     const asking = limiter.admit(ask);
     context.trace?.during('admit', asking, admissionFacts);
     during.onAsked();
-    const admission = await asking;
+    let admission = await asking;
+    if (ask.goesFirst === true) admission = await beforeOthers(context, ask, admission, parts);
     if (admission.kind === 'refused' && isUnused) await limiter.refund(ask);
     if (admission.kind !== 'admitted') return answered(context, asks, admission);
     if (admission.digest !== undefined) context.progress = { ...context.progress, digest: admission.digest };
@@ -148,21 +139,36 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
 }
 
 /**
+ * The answer for a notification that goes first, after `answer` to its ask. If it must wait, it is moved before others, and gets the
+ * slot that it has then. If `answer` is a refusal because of a long wait, but its wait would be short enough before others, it
+ * asks without those bounds. After that no slot is refused it: one that came before it meanwhile makes it wait a little longer.
+ */
+async function beforeOthers(context: Context, ask: WaitingAsk, answer: Answer, parts: DeliverParts): Promise<Answer> {
+  const limiter = limiterOf(context, parts);
+  const { maxWaitMs, expiresInMs, maxQuietMs, ...unbounded } = ask;
+  if (answer.kind === 'refused') {
+    if (answer.because !== 'max-wait' || !mayWait(context)) return answer;
+    if (!(await wouldBeInTime(context, ask, answer, parts))) return answer;
+    const reserved = await limiter.admit(unbounded);
+    if (reserved.kind !== 'reserved') return reserved;
+  } else if (answer.kind !== 'reserved' || answer.before === 0) {
+    return answer;
+  }
+  const comeBack = context.place.leave();
+  await goFirst(context, ask.id, parts);
+  comeBack();
+  return limiter.admit(unbounded);
+}
+
+type Answer = Awaited<ReturnType<DeliveryLimiter['admit']>>;
+
+/**
  * How long after its slot a request may be handed to the sender, in milliseconds. Where a category's gap is wider than the
  * overall one, the overall gap decides, because alerts of other categories may follow after it.
  */
 export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0): number {
   const gaps = [gapMs, overallGapMs].filter((ms) => ms > 0);
   return Math.min(MAX_LATE_MS, MAX_LATE_SHARE * Math.min(...gaps));
-}
-
-/**
- * A blocked job is due this much before its slot, and the worker sleeps until the slot. Most jobs come back late by less than
- * this (a few ms on a quiet machine, 20 with two dozen workers on two cores). It is less than the time by which the limiter
- * lets an id come back early.
- */
-export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
-  return Math.min(25, Math.floor(toleranceMs / 4));
 }
 
 /**
@@ -216,10 +222,15 @@ function askOf(context: Context, asks: number, renew: boolean, aheadMs: number, 
     ...(onQuiet !== 'delay' && { maxQuietMs: 0 }),
     ...(maxPending !== undefined && { maxPending }),
     ...(join !== undefined && { join }),
+    ...(goesFirst(context, parts) && { goesFirst: true }),
     ...((onThrottle === 'silence' || onQuiet === 'silence') && { claim: true }),
     ...(!mayWait(context) && onQuiet === 'delay' && { untilAwake: true }),
     enqueuedAt: context.firstEnqueuedAt,
   };
+}
+
+function goesFirst({ notification: { priority } }: Context, { isHighFirst }: DeliverParts): boolean {
+  return priority === 'high' && isHighFirst;
 }
 
 function mayWait({ notification: { onThrottle } }: Context): boolean {
@@ -243,20 +254,6 @@ function joinOf({ notification, firstEnqueuedAt: at, progress }: Context, asks: 
 /** `msg-8841/0`. A retry asks under the next number: the failed attempt may have alerted, so the slot of that stays counted. */
 function askId(jobId: string, asks: number): string {
   return `${jobId}/${asks}`;
-}
-
-/** The job of an ask: `msg-8841/0` → `msg-8841`. Undefined where a library user asked under an id of another form. */
-export function jobIdOfAsk(askId: string): string | undefined {
-  return /^(.+)\/\d+$/s.exec(askId)?.[1];
-}
-
-/** Background pushes and Live Activities do not count against the limits of alerts, but each kind against its own. */
-function limiterOf({ notification }: Context, parts: DeliverParts): DeliveryLimiter {
-  return limiterFor(countedAs(notification), parts);
-}
-
-function limiterFor(kind: CountedAs, { limiter, apart }: Pick<DeliverParts, 'limiter' | 'apart'>): DeliveryLimiter {
-  return kind === 'alert' ? limiter : apart[kind];
 }
 
 /** Whose slots the notification asks for, and of which category. */
@@ -360,58 +357,4 @@ export async function refundSlot(context: Context, parts: DeliverParts): Promise
   if (context.slot === undefined) return;
   const refunding = limiterOf(context, parts).refund(context.slot.ask);
   await refunding.catch(() => undefined);
-}
-
-/** No slot is moved to earlier than now plus this, so that the queue gets the new due time before the slot comes. */
-export const MOVE_LEAD_MS = 1_000;
-
-/** When the jobs of moved reservations are due: a little before their slots, as when a worker requeues a job. */
-export function duesOf(
-  moved: readonly (SlotView & Partial<Pick<Moved, 'rule' | 'ruleUntil'>>)[],
-  toleranceMs: number,
-): Due[] {
-  const earlyMs = leadMs({ toleranceMs });
-  return moved.flatMap(({ id, at, rule, ruleUntil }) => {
-    const jobId = id === undefined ? undefined : jobIdOfAsk(id);
-    if (jobId === undefined) return [];
-    return [{ jobId, at: at - earlyMs, ...(rule !== undefined && { why: { rule, ruleUntil } }) }];
-  });
-}
-
-export function createMoveUps(): MoveUps {
-  /** For each line that is moving up: whether it is to move up once more. */
-  const underWay = new Map<string, { isAgain: boolean }>();
-  return {
-    async run(recipientId, work) {
-      const before = underWay.get(recipientId);
-      if (before !== undefined) {
-        before.isAgain = true;
-        return;
-      }
-      const own = { isAgain: true };
-      underWay.set(recipientId, own);
-      try {
-        while (own.isAgain) {
-          own.isAgain = false;
-          await work();
-        }
-      } finally {
-        underWay.delete(recipientId);
-      }
-    },
-  };
-}
-
-/**
- * The notification gave back a slot that lay ahead, so the reservations behind it move up. If that fails they keep their slots,
- * which are only later than they need to be.
- */
-export async function moveUp(context: Context, parts: DeliverParts): Promise<void> {
-  const { recipientId } = context.notification;
-  const onMoved = async (moved: readonly Moved[]): Promise<void> => {
-    await parts.redelay(recipientId, duesOf(moved, parts.toleranceMs));
-  };
-  const limiter = limiterOf(context, parts);
-  const work = (): Promise<void> => limiter.moveUp(recipientId, { onMoved, leadMs: MOVE_LEAD_MS });
-  await parts.moveUps.run(`${countedAs(context.notification)} ${recipientId}`, work).catch(() => undefined);
 }

@@ -3,6 +3,7 @@ import { isObject } from '../domain/json.ts';
 import { categoryFaults, MAX_WINDOW_MS, policyFaults, type CategoryPolicy, type Policy } from '../domain/limits.ts';
 import { quietFaults, type QuietHours } from '../domain/quiet-hours.ts';
 import type { Block, Follow, SlotId, WaitingAsk } from './limiter.ts';
+import type { Overtaking } from './overtaking.ts';
 
 /** The longest block: 366 days. */
 export const MAX_BLOCK_MS = 366 * 86_400_000;
@@ -21,9 +22,11 @@ const ASK_FIELDS: OptionNames<WaitingAsk> = {
     claim: true,
     enqueuedAt: true,
     untilAwake: true,
+    goesFirst: true,
   },
 };
 const BLOCK_FIELDS: OptionNames<Block> = { until: true, reason: true };
+const OVERTAKING_OPTIONS: OptionNames<Overtaking> = { mostTimes: true, mostMs: true };
 const FOLLOW_OPTIONS: OptionNames<Follow> = { onMoved: true, onUnslotted: true, leadMs: true };
 /** Names of options in other libraries, each with the name that it has here. */
 export const MEANT_IN_OPTIONS = {
@@ -113,6 +116,16 @@ export function checkCategories(categories: Readonly<Record<string, CategoryPoli
   }
   const faults = Object.entries(categories).flatMap(([name, policy]) => categoryFaults(policy, `categories.${name}`));
   throwAll('unusable categories', faults);
+}
+
+/** Throws InputError if a bound of `overtaking` does not exist, or is not usable. */
+export function checkOvertaking(overtaking: Overtaking): void {
+  const faults = optionFaults(overtaking, OVERTAKING_OPTIONS, 'overtaking');
+  for (const [path, value] of Object.entries(overtaking)) {
+    if (!Object.hasOwn(OVERTAKING_OPTIONS, path) || (Number.isSafeInteger(value) && Number(value) >= 0)) continue;
+    faults.push({ path: `overtaking.${path}`, expected: 'an integer of 0 or more', found: String(value) });
+  }
+  throwAll('unusable options', faults);
 }
 
 /** Throws InputError if the prefix of all keys is no text. */

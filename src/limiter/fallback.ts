@@ -84,6 +84,11 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
     peek,
     refund: (slot) => giveBack((holder) => holder.refund(slot)),
     cancel: (slot) => giveBack((holder) => holder.cancel(slot)),
+    moveUp: (recipientId, follow) =>
+      gate.run(
+        () => limiter.moveUp(recipientId, follow),
+        () => standIn.moveUp(recipientId, follow),
+      ),
     limit: (recipientId, policy, more) => limiter.limit(recipientId, policy, more),
     unlimit: (recipientId, follow) => limiter.unlimit(recipientId, follow),
     block: (recipientId, block, follow) => limiter.block(recipientId, block, follow),
@@ -161,7 +166,7 @@ export function createOutageGate({ pauseMs, onChange }: OutageGateOptions): Outa
 }
 
 /** Answers in place of the limiter while that does not answer. */
-interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'cancel' | 'reset'> {
+interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'cancel' | 'moveUp' | 'reset'> {
   /**
    * The admission that this stand-in gave to the id of this ask. Undefined if it gave none, or the ask says that it went unused
    * (`renew`).
@@ -191,6 +196,7 @@ function openStandIn({ policy, categories = {}, now = Date.now }: MemoryLimiterO
     peek: admit,
     refund: nothing,
     cancel: nothing,
+    moveUp: () => Promise.resolve(),
     reset: nothing,
   };
 }
@@ -236,6 +242,7 @@ function memoryStandIn(options: MemoryLimiterOptions): StandIn {
     },
     refund: async (slot) => (await current()?.refund(slot)) ?? false,
     cancel: async (slot) => (await current()?.cancel(slot)) ?? false,
+    moveUp: async (recipientId, follow) => current()?.moveUp(recipientId, follow),
     reset: async (recipientId) => (await current()?.reset(recipientId)) ?? false,
   };
 }

@@ -48,6 +48,11 @@ export interface Ask extends SlotId {
   readonly leadMs?: number;
   /** Adds `rules` to the answer: what every rule has left. Takes Redis a little longer. */
   readonly everyRule?: boolean;
+  /**
+   * If the id must wait, it goes before reservations that do not have this: from the next `moveUp` of the recipient on, since
+   * this ask itself reserves a slot behind all others. Default: false.
+   */
+  readonly goesFirst?: boolean;
 }
 
 /** How much room one rule has left now. */
@@ -156,8 +161,16 @@ export interface SlotView {
   readonly id?: string;
 }
 
+/** Whether a reservation goes before others, or others go before it. */
+export interface OrderView {
+  /** It goes first: how many that do not are behind it. Absent if it does not go first. */
+  readonly goesBefore?: number;
+  /** How often others that go first have overtaken it. Absent for never. */
+  readonly overtaken?: number;
+}
+
 /** A reserved slot as `inspect` shows it, with the reason for its wait. */
-export interface ReservedView extends SlotView, Cause {}
+export interface ReservedView extends SlotView, Cause, OrderView {}
 
 /** The quiet hours of a recipient. */
 export interface QuietView {
@@ -209,6 +222,12 @@ export interface Limiter extends Oversight {
   refund(slot: SlotId): Promise<boolean>;
   /** Gives back a reservation that will not be used. True if the id had one. */
   cancel(slot: SlotId): Promise<boolean>;
+  /**
+   * Gives each reservation of the recipient the earliest slot that is free, in the order of the reservations; but those that
+   * go first (`goesFirst`) are moved before others, as far as `overtaking` allows. Call it when a reservation was given back,
+   * or when one that goes first must wait. It is safe to repeat.
+   */
+  moveUp(recipientId: string, follow?: Follow): Promise<void>;
 }
 
 /** A reservation that an operator's command, or a cancel, has moved to another slot, with the cause of its wait. */
@@ -355,8 +374,15 @@ export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
    * safe to repeat.
    */
   forget(ending: Omit<Ending, 'how'>): Promise<void>;
-  /** Gives each reservation of the recipient the earliest slot that is free, in the order of the reservations. */
-  moveUp(recipientId: string, follow: Follow): Promise<void>;
+  /**
+   * How long an ask for this id would wait if it went first and the line had moved up, and how much of that is quiet time: for
+   * an ask that was refused a wait of `refusedMs`. Milliseconds. Writes nothing.
+   */
+  foreseeFirst(
+    slot: SlotId,
+    refusedMs: number,
+    leadMs: number,
+  ): Promise<{ readonly waitMs: number; readonly quietMs: number }>;
 }
 
 /**

@@ -1,7 +1,8 @@
 import { isUrgent, type Exemption, type Policy } from '../domain/limits.ts';
 import type { QuietHours } from '../domain/quiet-hours.ts';
-import type { Admission, Block, Cause, Inspection, Moved, SlotView } from './limiter.ts';
-import { awake, causeOf, GRACE_MS, paceOf, QUIET_EDGE_MS, type Limit, type Moment } from './pace.ts';
+import type { Admission, Block, Cause, Inspection, Moved, OrderView, SlotView } from './limiter.ts';
+import { inOrder, type OrderNotes, type Overtaking } from './overtaking.ts';
+import { awake, causeOf, GRACE_MS, paceOf, QUIET_EDGE_MS, quietMsBetween, type Limit, type Moment } from './pace.ts';
 
 // What both limiters do with everything that is stored about a recipient: plan its reservations anew, say why each waits, and
 // show it.
@@ -18,6 +19,9 @@ export interface RecipientState extends Moment {
   readonly areHoursStored: boolean;
   /** The overall scope, then those of the categories that have a policy. */
   readonly scopes: readonly [Scope, ...Scope[]];
+  /** Who of those that wait goes first, and who was overtaken. */
+  readonly notes: OrderNotes;
+  readonly overtaking: Overtaking;
 }
 
 /** A policy that is stored for a recipient, in force before `until`; Infinity if it has no end. */
@@ -68,20 +72,23 @@ export interface Replanned extends Waiting {
   readonly wasAt: number;
   readonly wasHeldBack: boolean;
   readonly cause: Cause;
+  /** What is to be noted of it, if this plan makes it later because others go first. */
+  readonly note?: { readonly times: number; readonly lateMs: number };
 }
 
 /**
  * Gives every reservation its earliest slot, in their order, as if all asked now one after the other: a later slot if the
- * limits have become stricter, an earlier one if looser, but none earlier than now plus `leadMs`. An overdue reservation keeps
- * its slot if the limits allow that. Takes O(n log n) for n reservations, times the number of limits.
+ * limits have become stricter, an earlier one if looser, but none earlier than now plus `leadMs`. Their order is that of their
+ * slots, but those that go first are moved before others, none of whose slots comes before now plus `leadMs`. An overdue
+ * reservation keeps its slot if the limits allow that. Takes O(n log n) for n reservations, times the number of limits.
  */
 export function replan(state: RecipientState, leadMs: number): Replanned[] {
-  const { now, blockedUntil = -Infinity, quiet, scopes } = state;
+  const { now, blockedUntil = -Infinity, quiet, scopes, notes, overtaking } = state;
   const [overall, ...categories] = scopes;
   const line = new Line(overall.limits, overall.slots.sent);
   const lines = new Map(categories.map((scope) => [scope, new Line(scope.limits, scope.slots.sent)]));
-  const places = waitingIn(scopes).map((waiting) => {
-    const { own, at: wasAt, isHeldBack: wasHeldBack } = waiting;
+  const places = inOrder(waitingIn(scopes), notes, overtaking, now + leadMs).map(({ passedBy, ...waiting }) => {
+    const { id, own, at: wasAt, isHeldBack: wasHeldBack } = waiting;
     const from = Math.max(Math.min(wasAt, now + leadMs), blockedUntil);
     const windows = quietFor(own, quiet);
     const free = (each: Line) => awake(windows, each.free(from), QUIET_EDGE_MS);
@@ -93,9 +100,37 @@ export function replan(state: RecipientState, leadMs: number): Replanned[] {
     const at = goesFirst ? Math.max(inLine, inCategory) : isHeldBack ? inCategory : inLine;
     ownLine?.take(at, isHeldBack);
     if (!isHeldBack) line.take(at, false);
-    return { ...waiting, at, isHeldBack, wasAt, wasHeldBack };
+    if (passedBy === 0 || at <= wasAt) return { ...waiting, at, isHeldBack, wasAt, wasHeldBack };
+    const { times = 0, lateMs = 0 } = notes.get(id) ?? {};
+    const laterMs = at - wasAt - quietMsBetween(windows, wasAt, at);
+    const note = { times: times + passedBy, lateMs: lateMs + laterMs };
+    return { ...waiting, at, isHeldBack, wasAt, wasHeldBack, note };
   });
   return withCauses(places, state);
+}
+
+/**
+ * How long a reservation would wait if it went first, and how much of that is quiet time. `at`: its slot if it has none yet, and
+ * does not go first.
+ */
+export function foreseeFirst(
+  state: RecipientState,
+  { entry: id, category, at }: { readonly entry: string; readonly category: string | undefined; readonly at: number },
+  leadMs: number,
+): { readonly waitMs: number; readonly quietMs: number } {
+  const { now, quiet, scopes } = state;
+  const [overall, ...categories] = scopes;
+  const isThere = waitingIn(scopes).some((one) => one.id === id);
+  const withOne = (scope: Scope): Scope => {
+    const reserved = [...scope.slots.reserved, { id, at }].sort((a, b) => a.at - b.at);
+    return { ...scope, slots: { ...scope.slots, reserved } };
+  };
+  const ofCategories = categories.map((scope) => (scope.category === category ? withOne(scope) : scope));
+  const notes = new Map(state.notes).set(id, { goesFirst: true });
+  const tried = { ...state, notes, ...(!isThere && { scopes: [withOne(overall), ...ofCategories] as const }) };
+  const found = replan(tried, leadMs).find((one) => one.id === id);
+  const slot = found?.at ?? at;
+  return { waitMs: slot - now, quietMs: quietMsBetween(quietFor(found?.own, quiet), now, slot) };
 }
 
 /** All reservations, by slot, each id once. Of those with the same slot, the held-back ones come last. */
@@ -202,7 +237,7 @@ export function movesOf(places: readonly Replanned[], idOf: IdOf): Moved[] {
 
 /** What an operator sees of a recipient. `next`: the answer that a newcomer would get. */
 export function inspectionOf(state: RecipientState, next: Admission, keepIds: boolean, idOf: IdOf): Inspection {
-  const { now, policy, stored, block, hours, areHoursStored, quiet, scopes } = state;
+  const { now, policy, stored, block, hours, areHoursStored, quiet, scopes, notes } = state;
   const since = now - paceOf(policy).longestMs;
   const quietUntil = awake(quiet, now, 0);
   return {
@@ -220,10 +255,22 @@ export function inspectionOf(state: RecipientState, next: Admission, keepIds: bo
     sent: scopes[0].slots.sent
       .filter(({ at }) => at >= since)
       .map((slot) => (keepIds ? viewOf(slot, idOf) : { at: slot.at })),
-    reserved: withCauses(waitingIn(scopes), state).map(({ cause, ...slot }) => ({ ...viewOf(slot, idOf), ...cause })),
+    reserved: withCauses(waitingIn(scopes), state).map(({ cause, ...slot }, index, all) => ({
+      ...viewOf(slot, idOf),
+      ...cause,
+      ...(notes.has(slot.id) && orderOf(index, all, notes)),
+    })),
     nextAt: 'at' in next ? next.at : now + next.waitMs,
     rule: next.rule,
   };
+}
+
+/** What people see of the note of a reservation. `waiting`: all reservations, by slot. */
+export function orderOf(index: number, waiting: readonly Waiting[], notes: OrderNotes): OrderView {
+  const own = waiting[index];
+  const { goesFirst = false, times = 0 } = (own && notes.get(own.id)) ?? {};
+  if (!goesFirst) return times > 0 ? { overtaken: times } : {};
+  return { goesBefore: waiting.slice(index + 1).filter(({ id }) => notes.get(id)?.goesFirst !== true).length };
 }
 
 function viewOf({ at, id: stored }: Slot, idOf: IdOf): SlotView {

@@ -1,7 +1,8 @@
-import type { Block, Cause } from './limiter.ts';
+import type { Block, Cause, OrderView } from './limiter.ts';
 import { awake, QUIET_EDGE_MS, type Limit } from './pace.ts';
 import {
   limitsFor,
+  orderOf,
   quietFor,
   waitingIn,
   withCauses,
@@ -11,7 +12,7 @@ import {
 } from './recipient-state.ts';
 
 /** Why one reservation has its slot, for `pushpacer why`. Instants are epoch milliseconds on the limiter's clock. */
-export interface SlotReason extends Cause {
+export interface SlotReason extends Cause, OrderView {
   readonly now: number;
   /** The slot of the reservation. */
   readonly at: number;
@@ -84,7 +85,7 @@ export function slotReasonOf(state: RecipientState, entry: string): SlotReason |
   const fixed = near[0]?.reason;
   const longest = reasons.find(({ rule }) => rule === cause.rule);
   return {
-    ...{ now, at, ...cause },
+    ...{ now, at, ...cause, ...orderOf(place, waiting, state.notes) },
     ...(fixed && { fixed }),
     ...(longest && longest !== fixed && { longest }),
     ...(block && blockedUntil !== undefined && { block }),

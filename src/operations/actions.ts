@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import { duesOf, MOVE_LEAD_MS } from '../delivery/slot.ts';
+import { duesOf, MOVE_LEAD_MS } from '../delivery/lines.ts';
 import type { CountedAs, Policy } from '../domain/limits.ts';
 import type { Action } from '../limiter/foresee.ts';
 import type { Follow, Moved, Oversight } from '../limiter/limiter.ts';

@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import { jobIdOfAsk, MOVE_LEAD_MS } from '../delivery/slot.ts';
+import { jobIdOfAsk, MOVE_LEAD_MS } from '../delivery/lines.ts';
 import { isObject, parseJson } from '../domain/json.ts';
 import type { CountedAs } from '../domain/limits.ts';
 import { parseNotification, type CancelTarget } from '../notification/notification.ts';

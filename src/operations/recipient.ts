@@ -1,9 +1,9 @@
 import type { Queue } from 'bullmq';
-import { jobIdOfAsk } from '../delivery/slot.ts';
+import { jobIdOfAsk } from '../delivery/lines.ts';
 import { COUNTED_APART, countedAs, type CountedApart, type CountedAs } from '../domain/limits.ts';
 import { CREDENTIALS } from '../notification/outcome.ts';
 import { SEND_AFTER } from '../domain/time.ts';
-import type { Inspection, Limiter, ReservedView } from '../limiter/limiter.ts';
+import type { Inspection, Limiter, OrderView, ReservedView } from '../limiter/limiter.ts';
 import type { Connection } from '../redis/connection.ts';
 import {
   findDelayed,
@@ -82,6 +82,12 @@ export async function lookAtRecipient(
     .map(({ kind, found }, index) => ({ kind, ...found, reserved: ofApart[index] ?? [] }))
     .filter((each) => each.sent.length + each.reserved.length > 0);
   return { inspection, waiting, others, delayed, notTaken, sending };
+}
+
+/** `goes first`, `overtaken 2 times`; '' for others. */
+export function orderText({ goesBefore, overtaken = 0 }: OrderView): string {
+  if (goesBefore !== undefined) return 'goes first';
+  return overtaken === 0 ? '' : `overtaken ${overtaken === 1 ? 'once' : `${overtaken} times`}`;
 }
 
 /** Causes of a wait that are not rules; a notification may wait for them although it has a slot. */

@@ -1,7 +1,7 @@
 import type { Job, Queue } from 'bullmq';
 import { findDeadLetter } from '../dead-letters/store.ts';
 import { openDevices, readProgress, type Progress } from '../delivery/context.ts';
-import { jobIdOfAsk } from '../delivery/slot.ts';
+import { jobIdOfAsk } from '../delivery/lines.ts';
 import { serviceOfDevice } from '../notification/device.ts';
 import { newerThanKnown } from '../domain/format.ts';
 import { isObject, objectOr, valueAt } from '../domain/json.ts';

@@ -108,6 +108,7 @@ function waitingWhy(status: Waiting, facts: Facts): string[] {
  */
 function slotWhy(slotReason: NamedReason, askedRule: string): string[] {
   const { now, at, fixed, longest, rule, ruleUntil, before, block, after, longestAfter } = slotReason;
+  const { goesBefore, overtaken } = slotReason;
   const sentences: string[] = [];
   const start = `It waits until ${when(now, at)}`;
   if (fixed === undefined)
@@ -118,6 +119,9 @@ function slotWhy(slotReason: NamedReason, askedRule: string): string[] {
   else sentences.push(`${start} ${limitText(now, fixed, after)}.`);
   if (before > 0) sentences.push(`${before} ${before === 1 ? 'is' : 'are'} before it in its line.`);
   else sentences.push('It is the next one in its line.');
+  if (goesBefore !== undefined)
+    sentences.push(`It is of high priority, so it goes before ${goesBefore} of normal priority.`);
+  if (overtaken !== undefined) sentences.push(`Of high priority, ${overtaken} went before it that came later.`);
   if (fixed === undefined || rule === fixed.rule) return sentences;
   if (rule === 'quiet' || rule === 'block') {
     const end = ruleUntil === undefined ? '' : ` at ${timeNear(now, ruleUntil)}`;

@@ -42,6 +42,7 @@ describe('defaults', () => {
       maxStalls: 10,
       providerPause: { baseMs: 5_000, maxMs: 120_000 },
       deadLetters: { maxAgeMs: 30 * 86_400_000, maxCount: 100_000 },
+      overtaking: { mostTimes: 20, mostMs: 600_000 },
       outcomesMax: 0,
       history: { max: 0, maxAgeMs: 604_800_000 },
       shutdownGraceMs: 10_000,

@@ -4,6 +4,7 @@ import { blocksContract, inspectContract, oversightContract } from './operator.t
 import { checksContract } from './checks.ts';
 import { countBlockedContract, policiesContract, storedPoliciesContract } from './policies.ts';
 import { heldBackContract, scopesContract, urgentContract } from './categories.ts';
+import { overtakingContract } from './overtaking.ts';
 import { placesContract, slotsContract, undoingContract } from './slots.ts';
 import { quietContract } from './quiet.ts';
 import type { LimiterFactory } from './trial.ts';
@@ -24,6 +25,7 @@ export function limiterContract(name: string, create: LimiterFactory): void {
     heldBackContract(create);
     storedPoliciesContract(create);
     blocksContract(create);
+    overtakingContract(create);
     oversightContract(create);
     quietContract(create);
     urgentContract(create);

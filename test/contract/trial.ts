@@ -1,7 +1,8 @@
 import { expect } from 'vitest';
 import type { CategoryPolicy, Policy } from '../../src/domain/limits.ts';
 import type { QuietHours } from '../../src/domain/quiet-hours.ts';
-import type { Admission, Ask, Cause, Inspection, Limiter, SlotView } from '../../src/limiter/limiter.ts';
+import type { Admission, Ask, Cause, Follow, Inspection, Limiter, SlotView } from '../../src/limiter/limiter.ts';
+import type { Overtaking } from '../../src/limiter/overtaking.ts';
 
 /** A limiter on a clock that stands still until the test moves it. */
 export interface LimiterUnderTest {
@@ -17,6 +18,7 @@ export interface LimiterTestOptions {
   readonly quietHours?: QuietHours;
   readonly countBlocked?: boolean;
   readonly keepIds?: boolean;
+  readonly overtaking?: Overtaking;
 }
 
 export type LimiterFactory = (policy: Policy, options?: LimiterTestOptions) => LimiterUnderTest;
@@ -82,6 +84,12 @@ export class Trial {
 
   cancel(id: string, category?: string): Promise<boolean> {
     return this.limiter.cancel(slotId(id, category));
+  }
+
+  /** The id asks, and goes first from then on. */
+  async askFirst(id: string, more: More = {}, follow: Follow = {}): Promise<void> {
+    await this.limiter.admit({ recipientId, id, goesFirst: true, ...more });
+    await this.limiter.moveUp(recipientId, follow);
   }
 
   limit(policy: Policy, until?: number): Promise<void> {

@@ -58,7 +58,7 @@ async function openProcessor(overrides: Partial<DeliverParts>, ...watchers: read
 
 function failingLimiter(error: Error): DeliverParts['limiter'] {
   const fail = () => Promise.reject(error);
-  return { admit: fail, refund: fail, release: fail, forget: fail, moveUp: fail };
+  return { ...{ admit: fail, refund: fail, release: fail, forget: fail }, ...{ moveUp: fail, foreseeFirst: fail } };
 }
 
 /** A quota that does not answer the first ask, and has room. */

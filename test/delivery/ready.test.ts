@@ -298,7 +298,7 @@ it.each<[string, Overrides?, object?]>([
   ['not noted under AT_MOST_ONCE', { atMostOnce: true, lock: refuseToNote }, FREE],
   [
     'kept for a limiter that is away',
-    { limiter: { admit: away, refund: away, release: away, forget: away, moveUp: away } },
+    { limiter: { admit: away, refund: away, release: away, forget: away, moveUp: away, foreseeFirst: away } },
   ],
 ])(
   'a notification that is %s gives back its stream, and its trial of a half open breaker',

@@ -10,7 +10,8 @@ import {
   type Progress,
 } from '../../src/delivery/context.ts';
 import { deliver } from '../../src/delivery/deliver.ts';
-import { createMoveUps, createTurns } from '../../src/delivery/slot.ts';
+import { createMoveUps } from '../../src/delivery/lines.ts';
+import { createTurns } from '../../src/delivery/slot.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Platform } from '../../src/notification/notification.ts';
 import type { Result, Trouble } from '../../src/notification/outcome.ts';
@@ -126,6 +127,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     breakers,
     turns: createTurns(),
     moveUps: createMoveUps(),
+    isHighFirst: true,
     atMostOnce: false,
     quotas: new Map(),
     maxWaitMs: 3_600_000,

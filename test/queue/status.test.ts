@@ -1,5 +1,5 @@
 import { expect, it, onTestFinished } from 'vitest';
-import { duesOf } from '../../src/delivery/slot.ts';
+import { duesOf } from '../../src/delivery/lines.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Moved } from '../../src/limiter/limiter.ts';

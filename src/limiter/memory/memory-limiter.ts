@@ -8,12 +8,14 @@ import {
   checkKeep,
   checkLimit,
   checkLimiterOptions,
+  checkOvertaking,
   checkQuiet,
   checkRecipient,
   checkSlot,
   MEANT_IN_OPTIONS,
 } from '../checks.ts';
 import type { Admission, Ask, Follow, SlotId, Inspection, Limiter } from '../limiter.ts';
+import { DEFAULT_OVERTAKING, type Overtaking } from '../overtaking.ts';
 import { inspectionOf, movedOf, replan, type Replanned, type Slot, type Slots } from '../recipient-state.ts';
 import { decide, type Decision } from './decide.ts';
 import {
@@ -24,6 +26,7 @@ import {
   inForce,
   Recipients,
   released,
+  withNotes,
   withScopes,
   type Recipient,
   type Scope,
@@ -43,6 +46,8 @@ export interface MemoryLimiterOptions {
   readonly keepIds?: boolean;
   /** Sent slots are kept for at least this long, in milliseconds; see the Redis limiter's option of the same name. Default: 0. */
   readonly keepMs?: number;
+  /** How far reservations that go first are moved before others. Default: 20 times, 10 minutes. */
+  readonly overtaking?: Overtaking;
   /** Whole epoch milliseconds. Default: `Date.now`. */
   readonly now?: () => number;
 }
@@ -55,6 +60,7 @@ export interface MemoryLimiter extends Limiter {
 
 const OPTIONS: OptionNames<MemoryLimiterOptions> = {
   ...{ policy: true, categories: true, quietHours: true, countBlocked: true, keepIds: true, keepMs: true, now: true },
+  overtaking: true,
 };
 
 /** What the Redis limiter promises, for a single process. Throws InputError if an option or a policy is not usable. */
@@ -66,8 +72,10 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
 /** As `createMemoryLimiter`, from options that may contain more fields than a memory limiter has. */
 export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter {
   const { policy, categories = {}, countBlocked = false, keepIds = false, keepMs = 0, now = Date.now } = options;
+  const { quietHours, overtaking = DEFAULT_OVERTAKING } = options;
   checkKeep(keepMs);
-  const opener = createOpener({ policy, categories, quietHours: options.quietHours, keepMs, now });
+  checkOvertaking(overtaking);
+  const opener = createOpener({ policy, categories, quietHours, keepMs, overtaking, now });
   const recipients = new Recipients(now);
 
   function consider(ask: Ask): Decision {
@@ -77,8 +85,14 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
   }
 
   function admit(ask: Ask): Admission {
+    const { recipientId, id, goesFirst = false } = ask;
+    const before = recipients.get(recipientId);
     const { admission, after } = consider(ask);
-    if (after !== undefined) recipients.set(ask.recipientId, withScopes(recipients.get(ask.recipientId), after));
+    const isNoted = goesFirst && admission.kind === 'reserved' && overtaking.mostTimes > 0;
+    if (after !== undefined || isNoted) {
+      const changed = after === undefined ? before : withScopes(before, after);
+      recipients.set(recipientId, withNotes(changed, isNoted ? [[id, { goesFirst }]] : []));
+    }
     return admission;
   }
 
@@ -87,7 +101,7 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     checkSlot(slot);
     const before = recipients.get(slot.recipientId);
     const after = edited(before, categoriesOf(slot), change);
-    if (after !== before) recipients.set(slot.recipientId, after);
+    if (after !== before) recipients.set(slot.recipientId, withNotes(after, []));
     return [before, after];
   }
 
@@ -111,7 +125,8 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     const opened = opener.open(changed, opener.categories);
     const places = replan(opened, follow.leadMs ?? 0);
     const scopes = opened.scopes.map((scope) => placed(scope, places));
-    recipients.set(recipientId, withScopes(changed, scopes));
+    const notes = places.flatMap(({ id, note }) => (note === undefined ? [] : [[id, note] as const]));
+    recipients.set(recipientId, withNotes(withScopes(changed, scopes), notes));
     const moved = movedOf(places, (id) => id);
     if (moved.length > 0) await follow.onMoved?.(moved);
     return before;
@@ -133,6 +148,9 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     peek: promised((ask: Ask) => consider(ask).admission),
     refund: promised(refund),
     cancel: promised(cancel),
+    async moveUp(recipientId, follow) {
+      await change(recipientId, {}, follow);
+    },
     async limit(recipientId, own, { until, ...follow } = {}) {
       checkLimit(recipientId, own, until, now());
       await change(recipientId, { stored: { policy: structuredClone(own), until: until ?? Infinity } }, follow);

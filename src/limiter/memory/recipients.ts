@@ -3,6 +3,7 @@ import type { QuietHours } from '../../domain/quiet-hours.ts';
 import { checkCategories, checkQuietHours } from '../checks.ts';
 import type { Block } from '../limiter.ts';
 import { CLOCK_STEP_MS, createQuietClock, limitsOf, NO_SHOW_MS, paceOf, QUIET_EDGE_MS, type Limit } from '../pace.ts';
+import type { OrderNote, OrderNotes, Overtaking } from '../overtaking.ts';
 import type { RecipientState, Scope as StoredScope, Slot, Slots, StoredPolicy } from '../recipient-state.ts';
 
 /** Everything that is stored about one recipient. */
@@ -13,9 +14,12 @@ export interface Recipient {
   readonly block?: Block | undefined;
   /** The quiet hours that are stored for the recipient. */
   readonly quiet?: QuietHours | undefined;
+  /** Who of those that wait goes first, and who was overtaken. */
+  readonly notes?: OrderNotes;
 }
 
 const NOTHING_STORED: Recipient = { slots: new Map() };
+const NO_NOTES: OrderNotes = new Map();
 
 /** The policy or the block, if it is in force. */
 export function inForce<T extends { readonly until: number }>(setting: T | undefined, now: number): T | undefined {
@@ -34,6 +38,15 @@ function withSlots(recipient: Recipient, category: string | undefined, kept: Kep
   if (kept.sent.length + kept.reserved.length + kept.heldBack.length > 0) slots.set(category, kept);
   else slots.delete(category);
   return { ...recipient, slots };
+}
+
+/** The recipient with these notes in place of earlier ones, and without those of ids that do not wait any more. */
+export function withNotes(recipient: Recipient, notes: Iterable<readonly [id: string, note: OrderNote]>): Recipient {
+  const all = new Map([...(recipient.notes ?? NO_NOTES), ...notes]);
+  if (all.size === 0) return recipient;
+  const lists = [...recipient.slots.values()].flatMap(({ reserved, heldBack }) => [reserved, heldBack]);
+  const waiting = new Set(lists.flatMap((list) => list.map(({ id }) => id)));
+  return { ...recipient, notes: new Map([...all].filter(([id]) => waiting.has(id))) };
 }
 
 /** The recipient with edited slots in the overall scope and in these categories; the same object if nothing changed. */
@@ -115,6 +128,7 @@ export interface OpenerOptions {
   readonly categories: Readonly<Record<string, CategoryPolicy>>;
   readonly quietHours: QuietHours | undefined;
   readonly keepMs: number;
+  readonly overtaking: Overtaking;
   readonly now: () => number;
 }
 
@@ -126,7 +140,8 @@ export interface Opener {
 }
 
 /** Throws InputError with every fault of the policies and quiet hours. */
-export function createOpener({ policy: ownPolicy, categories, quietHours, keepMs, now }: OpenerOptions): Opener {
+export function createOpener(options: OpenerOptions): Opener {
+  const { policy: ownPolicy, categories, quietHours, keepMs, overtaking, now } = options;
   checkCategories(categories);
   checkQuietHours(quietHours);
   const clock = createQuietClock();
@@ -152,6 +167,7 @@ export function createOpener({ policy: ownPolicy, categories, quietHours, keepMs
       return {
         ...{ now: at, policy, stored, block, blockedUntil: block?.until, scopes: [overall, ...others] },
         ...{ hours, areHoursStored: recipient.quiet !== undefined, edgeMs: QUIET_EDGE_MS },
+        ...{ notes: recipient.notes ?? NO_NOTES, overtaking },
         quiet: hours === undefined ? [] : clock.of(hours, at).windows,
       };
     },

@@ -20,6 +20,7 @@
 --                      most notifications in one digest}
 --         born, name   when the notification was enqueued first, 0 if absent; its job's id, if ARGV[1] does not begin with that
 --         untilAwake   1: if it is refused in a quiet time, it waits for the end of the quiet time
+--         first        1: if it must wait, note that it goes first (waiting.lua)
 --         claim        1: if it is refused it will be sent without a slot, so store that it is too late to cancel it
 --         maxQuiet     with quiet hours: refuse a wait with more quiet time than this (ms); maxWait then does not count quiet time
 --         expiresIn    with quiet hours: refuse a wait that is longer than this, with the quiet time in it (ms)
@@ -245,7 +246,7 @@ end
 
 -- For asks that wait together under one key, and ids that end without being sent. Both are rare.
 local join, noteDecision = not peek and options.join, nil
-if join or options.claim or options.untilAwake or not peek and redis.call('EXISTS', waitingKey) == 1 then
+if join or options.claim or options.untilAwake or options.first or not peek and redis.call('EXISTS', waitingKey) == 1 then
 local name, born = options.name or string.match(id, '^(.*)/%d+$') or id, options.born or 0
 
 -- include waiting.lua

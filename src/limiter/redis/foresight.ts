@@ -2,8 +2,9 @@ import { quietText, type QuietHours } from '../../domain/quiet-hours.ts';
 import { createDeadline } from '../../redis/deadline.ts';
 import { checkBlock, checkCategories, checkLimit, checkQuiet, checkRecipient } from '../checks.ts';
 import { foresee, type Change, type Foreseen } from '../foresee.ts';
+import { DEFAULT_OVERTAKING } from '../overtaking.ts';
 import { paceOf } from '../pace.ts';
-import { freedBy, type WaitingRedis } from './canceller.ts';
+import { freedBy } from './canceller.ts';
 import { idOf, recipientKeys, type LimiterRedis } from './keys.ts';
 import { createLook } from './look.ts';
 import { createQuietTerms } from './quiet-terms.ts';
@@ -36,18 +37,19 @@ export interface CanceledJob {
 /** The options of the limiter whose reservations are read. */
 export interface ForesightOptions extends Pick<
   RedisLimiterOptions,
-  'policy' | 'categories' | 'quietHours' | 'timeoutMs'
+  'policy' | 'categories' | 'quietHours' | 'timeoutMs' | 'overtaking'
 > {
-  readonly redis: LimiterRedis & WaitingRedis;
+  readonly redis: LimiterRedis;
   readonly prefix: string;
 }
 
 export function createForesight(options: ForesightOptions): Foresight {
   const { redis, prefix, policy, categories = {}, quietHours, timeoutMs = 2_000 } = options;
+  const { overtaking = DEFAULT_OVERTAKING } = options;
   const quietTerms = createQuietTerms(quietHours, categories);
   const ofCategories = Object.keys(categories).length;
   const answered = createDeadline(timeoutMs);
-  const look = createLook({ redis, prefix, categories: ofCategories, quietTerms, answered });
+  const look = createLook({ redis, prefix, categories: ofCategories, quietTerms, overtaking, answered });
 
   async function foreseeAny(recipientId: string, change: Change, leadMs: number): Promise<Foreseen> {
     check(recipientId, change, undefined);

@@ -1,4 +1,4 @@
--- Included by admit.lua after waiting.lua, for an ask with `join`, `claim` or `untilAwake`, or if the recipient has the hash of
+-- Included by admit.lua after waiting.lua, for an ask with `join`, `claim`, `untilAwake` or `first`, or if the recipient has the hash of
 -- waiting.lua. Needs everything that admit.lua has defined above. Sets `noteDecision(answer)`, and may end the script with an
 -- answer.
 --
@@ -19,6 +19,7 @@ if ended and ended.how ~= 'sent' then
     drop(scope.reserved)
     drop(scope.heldBack)
   end
+  dropWaiting('order:' .. id)
   return endedReply(ended.how, ended.by, slot or 0)
 end
 
@@ -103,6 +104,7 @@ if join then
           end
           writeWaiting(field, group)
           writeWaiting('part:' .. who, { field = field, name = name })
+          if options.first then writeWaiting('order:' .. group.entry, { first = 1 }) end
           settle()
           answer[2], answer[11] = slotOfAll + GRACE_MS, slotOfAll + GRACE_MS - now -- the part comes back after its leader
         end
@@ -151,6 +153,11 @@ end
 -- Notes the decision. For a digest that is sent now, adds to the answer what it is made of.
 function noteDecision(answer)
   local kind, at = answer[1], answer[2]
+  if kind == 3 and options.first then
+    writeWaiting('order:' .. id, { first = 1 })
+  elseif kind == 1 or kind == 3 and not due then
+    dropWaiting('order:' .. id)
+  end
   if superseded and kind < 4 then
     writeEnd(superseded.who, superseded.name, 'superseded', name)
     dropWaiting('part:' .. superseded.who)

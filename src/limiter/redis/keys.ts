@@ -96,6 +96,11 @@ export function waitingFields(jobId: string, enqueuedAt: number): Readonly<Recor
   return { end: `end:${who}`, holder: `holder:${who}`, part: `part:${who}` };
 }
 
+/** The field of the hash of waiting.lua with the note about the order of a reservation. `entry`: the id as it is stored. */
+export function orderField(entry: string): string {
+  return `order:${entry}`;
+}
+
 /**
  * An id as it is stored among the sent slots: a signed 32-bit hash of `entryOf`'s text, in decimal digits. Redis stores such an
  * integer in 6 bytes, a UUID in 39. Two ids of one recipient within its windows have the same hash with a chance of 1 in 4
@@ -112,6 +117,8 @@ export interface LimiterRedis extends ScriptRedis {
   unlink(...keys: string[]): Promise<number>;
   /** Removes fields of a hash. */
   hdel(key: string, ...fields: string[]): Promise<number>;
+  /** Reads these fields of a hash. */
+  hmget(key: string, ...fields: string[]): Promise<(string | null)[]>;
   /** Reads some fields and values of a hash. */
   hscan(key: string, cursor: string, count: 'COUNT', most: number): Promise<[cursor: string, fields: string[]]>;
 }
@@ -131,7 +138,7 @@ export function defineScripts(redis: LimiterRedis, scopes: number): Scripts {
   return {
     admit: [define(redis, 'admit', 4), define(redis, 'admit', 7)],
     release: [define(redis, 'release', 2), define(redis, 'release', 3), define(redis, 'release', 4)],
-    move: define(redis, 'move', 3 * scopes),
+    move: define(redis, 'move', 3 * scopes + 1),
     settings: define(redis, 'settings', 1),
   };
 }

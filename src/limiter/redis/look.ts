@@ -1,12 +1,17 @@
 import type { CategoryPolicy } from '../../domain/limits.ts';
+import type { OrderNote, OrderNotes, Overtaking } from '../overtaking.ts';
 import { limitsOf } from '../pace.ts';
-import type { RecipientState, Replanned, Scope, Slot } from '../recipient-state.ts';
-import { allKeys, defineInspect, type LimiterRedis } from './keys.ts';
+import { waitingIn, type RecipientState, type Replanned, type Scope, type Slot } from '../recipient-state.ts';
+import { allKeys, defineInspect, orderField, recipientKeys, type LimiterRedis } from './keys.ts';
 import type { QuietTerms } from './quiet-terms.ts';
 import { readInspect, type Inspected, type Policies } from './wire.ts';
 
 /** How many entries one script call reads, from all sets together. */
 const ENTRIES_A_PART = 1_000;
+/** How many notes one command reads. */
+const NOTES_A_PART = 500;
+/** As WAITS_KEPT_MS in waiting.lua. */
+const NOTES_KEPT_MS = 400 * 86_400_000;
 
 interface LookParts {
   readonly redis: LimiterRedis;
@@ -14,19 +19,46 @@ interface LookParts {
   /** How many categories have policies. */
   readonly categories: number;
   readonly quietTerms: QuietTerms;
+  readonly overtaking: Overtaking;
   readonly answered: <T>(answer: Promise<T>) => Promise<T>;
 }
 
 /** Reads everything that is stored about a recipient. Writes nothing. */
-export function createLook({ redis, prefix, categories, quietTerms, answered }: LookParts) {
+export function createLook({ redis, prefix, categories, quietTerms, overtaking, answered }: LookParts) {
   const inspect = defineInspect(redis, 1 + categories);
-  return (recipientId: string, policies: Policies): Promise<RecipientState> => {
+
+  async function notesOf(recipientId: string, ids: readonly string[]): Promise<OrderNotes> {
+    const { waiting } = recipientKeys(prefix, recipientId);
+    const notes = new Map<string, OrderNote>();
+    for (let from = 0; from < ids.length; from += NOTES_A_PART) {
+      const part = ids.slice(from, from + NOTES_A_PART);
+      const texts = await answered(redis.hmget(waiting, ...part.map(orderField)));
+      for (const [index, id] of part.entries()) {
+        const note = readNote(texts[index]);
+        if (note !== undefined) notes.set(id, note);
+      }
+    }
+    return notes;
+  }
+
+  return async (recipientId: string, policies: Policies): Promise<RecipientState> => {
     const keys = allKeys(prefix, recipientId, policies.categories);
-    return lookAt(policies, quietTerms, async (leaveOut, most) =>
+    const state = await lookAt(policies, quietTerms, async (leaveOut, most) =>
       readInspect(await answered(inspect(...keys, policies.allPolicies, leaveOut, most))),
     );
+    const ids = waitingIn(state.scopes).map(({ id }) => id);
+    return { ...state, overtaking, notes: await notesOf(recipientId, ids) };
   };
 }
+
+/** A note as waiting.lua and `toMoves` store it. */
+function readNote(text: string | null | undefined): OrderNote | undefined {
+  if (text === null || text === undefined) return undefined;
+  const { first, times, lateMs } = JSON.parse(text) as { first?: 1; times?: number; lateMs?: number };
+  return first === 1 ? { goesFirst: true } : { times: times ?? 0, lateMs: lateMs ?? 0 };
+}
+
+type Sets = Omit<RecipientState, 'notes' | 'overtaking'>;
 
 /**
  * Reads in parts, so that no part blocks Redis for long. An entry that changes meanwhile may be seen as it was before or after.
@@ -36,7 +68,7 @@ async function lookAt(
   policies: Policies,
   quietTerms: QuietTerms,
   part: (leaveOut: number, most: number) => Promise<Inspected>,
-): Promise<RecipientState> {
+): Promise<Sets> {
   const sets = Array.from({ length: 3 * (1 + policies.categories.length) }, () => new Map<string, number>());
   const most = Math.max(1, Math.floor(ENTRIES_A_PART / sets.length));
   for (let leaveOut = 0; ; leaveOut += most) {
@@ -53,7 +85,7 @@ function stateOf(
   sets: readonly ReadonlyMap<string, number>[],
   policies: Policies,
   quietTerms: QuietTerms,
-): RecipientState {
+): Sets {
   const slotsOf = (index: number): Slot[] =>
     [...(sets[index] ?? [])].map(([id, at]) => ({ id, at })).sort((a, b) => a.at - b.at);
   const scopeOf = (policy: CategoryPolicy, index: number, category?: string): Scope => ({
@@ -71,11 +103,16 @@ function stateOf(
   };
 }
 
-/** ARGV[1] of move.lua. */
-export function toMoves(places: readonly Replanned[], scopes: RecipientState['scopes']): string {
-  const items = places.map(({ id, own, wasHeldBack, wasAt, isHeldBack, at }) => {
+/** ARGV of move.lua. */
+export function toMoves(
+  places: readonly Replanned[],
+  { now, scopes }: Pick<RecipientState, 'now' | 'scopes'>,
+): string[] {
+  const kept = now + NOTES_KEPT_MS;
+  const items = places.map(({ id, own, wasHeldBack, wasAt, isHeldBack, at, note }) => {
     const number = own === undefined ? 0 : scopes.indexOf(own) + 1;
-    return [id, number, Number(wasHeldBack), wasAt, Number(isHeldBack), at];
+    const noted = note === undefined ? '' : JSON.stringify({ ...note, kept });
+    return [id, number, Number(wasHeldBack), wasAt, Number(isHeldBack), at, noted];
   });
-  return JSON.stringify(items);
+  return [JSON.stringify(items), String(kept)];
 }

@@ -11,6 +11,7 @@ import {
   checkKeep,
   checkLimit,
   checkLimiterOptions,
+  checkOvertaking,
   checkPrefix,
   checkQuiet,
   checkQuietHours,
@@ -30,7 +31,8 @@ import type {
   WaitingAsk,
   WaitingLimiter,
 } from '../limiter.ts';
-import { inspectionOf, movedOf, replan } from '../recipient-state.ts';
+import { DEFAULT_OVERTAKING, type Overtaking } from '../overtaking.ts';
+import { foreseeFirst, inspectionOf, movedOf, replan, type Replanned } from '../recipient-state.ts';
 import { createClock, type Clock } from './clock.ts';
 import {
   allKeys,
@@ -76,6 +78,8 @@ export interface RedisLimiterOptions {
   readonly countBlocked?: boolean;
   /** Stores the ids of sent slots, so that `inspect` shows them; takes about twice the memory. Default: false. */
   readonly keepIds?: boolean;
+  /** How far reservations that go first are moved before others. Default: 20 times, 10 minutes. */
+  readonly overtaking?: Overtaking;
   /** What happens while Redis does not answer. Default: `closed`. */
   readonly onUnavailable?: OnUnavailable;
   /** Called with true when answers begin to come from the fallback, and with false when they no longer do. */
@@ -84,7 +88,7 @@ export interface RedisLimiterOptions {
 
 const OPTIONS: OptionNames<RedisLimiterOptions> = {
   ...{ redis: true, policy: true, categories: true, quietHours: true, prefix: true, timeoutMs: true, keepMs: true },
-  ...{ countBlocked: true, keepIds: true, onUnavailable: true, onOutage: true },
+  ...{ countBlocked: true, keepIds: true, onUnavailable: true, onOutage: true, overtaking: true },
 };
 
 /**
@@ -108,7 +112,9 @@ export interface WaitingLimiterOptions extends Omit<RedisLimiterOptions, 'onUnav
 export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLimiter {
   const { redis, policy, categories = {}, prefix = 'pushpacer', timeoutMs = 2_000, keepMs = 0 } = options;
   const { quietHours, countBlocked = false, keepIds = false, clock = createClock() } = options;
+  const { overtaking = DEFAULT_OVERTAKING } = options;
   checkPrefix(prefix);
+  checkOvertaking(overtaking);
   checkCategories(categories);
   checkKeep(keepMs);
   checkQuietHours(quietHours);
@@ -116,7 +122,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
   const policies = createPolicies(policy, categories, keepMs);
   const scripts = defineScripts(redis, 1 + policies.categories.length);
   const answered = createDeadline(timeoutMs);
-  const look = createLook({ redis, prefix, categories: policies.categories.length, quietTerms, answered });
+  const look = createLook({ redis, prefix, categories: policies.categories.length, quietTerms, overtaking, answered });
   const sentEntry = keepIds ? (entry: string) => entry : memberOf;
 
   async function ask(mode: 'admit' | 'peek', asked: WaitingAsk): Promise<Admission | NotToBeSent> {
@@ -130,7 +136,9 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     const entry = entryOf(id);
     const terms = quietTerms.of(recipientId, category, Date.now());
     const name = asked.enqueuedAt !== undefined && entry !== id ? jobIdIn(id) : undefined;
-    const options = toOptions(asked, name, countBlocked, terms.windows.length > 0);
+    const isNoted = mode === 'admit' && overtaking.mostTimes > 0;
+    const noting = asked.goesFirst === true && !isNoted ? { ...asked, goesFirst: false } : asked;
+    const options = toOptions(noting, name, countBlocked, terms.windows.length > 0);
     const args = [entry, sentEntry(entry), how, options, ofScopes.text];
     if (everyRule === true || terms.args.length > 0) args.push(everyRule === true ? '1' : '', ...terms.args);
     const ofOverall = [keys.settings, keys.sent, keys.reserved];
@@ -190,25 +198,31 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
 
   /**
    * Repeats while new reservations appear: an id that asked meanwhile was placed behind the old slots, and so later than
-   * needed.
+   * needed. Also while another process moves the same ones: then `onMoved` may have been called last with an older slot.
    */
   async function moveSlots(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
-    const keys = allKeys(prefix, recipientId, policies.categories);
+    const { waiting } = recipientKeys(prefix, recipientId);
+    const keys = [...allKeys(prefix, recipientId, policies.categories), waiting];
     const seen = new Set<string>();
+    const reported = new Map<string, number>();
+    const report = async (places: readonly Replanned[]): Promise<void> => {
+      for (const { id, at } of places) reported.set(id, at);
+      const moved = movedOf(places, idOf);
+      if (moved.length > 0) await onMoved?.(moved);
+    };
     for (let round = 0; round < MOST_ROUNDS; round += 1) {
       const state = await look(recipientId, policies);
       const planned = replan(state, leadMs);
+      const movedByOthers = planned.filter(({ id, wasAt }) => (reported.get(id) ?? wasAt) !== wasAt);
+      await report(movedByOthers.map((one) => ({ ...one, at: one.wasAt, wasAt: reported.get(one.id) ?? one.wasAt })));
       if (planned.every(({ id }) => seen.has(id))) return;
       for (const { id } of planned) seen.add(id);
       const misplaced = planned.filter((one) => one.at !== one.wasAt || one.isHeldBack !== one.wasHeldBack);
       for (let from = 0; from < misplaced.length; from += MOVES_A_STEP) {
         const step = misplaced.slice(from, from + MOVES_A_STEP);
-        const done = new Set((await answered(scripts.move(...keys, toMoves(step, state.scopes)))).map(Number));
-        const moved = movedOf(
-          step.filter((_, index) => done.has(index + 1)),
-          idOf,
-        );
-        if (moved.length > 0) await onMoved?.(moved);
+        const done = new Set((await answered(scripts.move(...keys, ...toMoves(step, state)))).map(Number));
+        for (const [index, { id }] of step.entries()) if (!done.has(index + 1)) seen.delete(id);
+        await report(step.filter((_, index) => done.has(index + 1)));
       }
     }
   }
@@ -225,7 +239,15 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
   return {
     admit: (asked) => ask('admit', asked),
     peek,
-    moveUp: moveAll,
+    async moveUp(recipientId, follow = {}) {
+      checkRecipient(recipientId);
+      checkFollow(follow);
+      await moveAll(recipientId, follow);
+    },
+    async foreseeFirst({ recipientId, id, category }, refusedMs, leadMs) {
+      const state = await look(recipientId, policies);
+      return foreseeFirst(state, { entry: entryOf(id), category, at: state.now + refusedMs }, leadMs);
+    },
     async refund(slot) {
       checkSlot(slot);
       return (await release(slot, ['sent'], sentEntry(entryOf(slot.id)))).hadSlot;

@@ -52,6 +52,7 @@ if name ~= '' and redis.call('EXISTS', waitingKey) == 1 then
   end
   settle()
 end
+redis.call('HDEL', waitingKey, 'order:' .. id)
 
 local function newest(key)
   return tonumber(redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])

@@ -1,6 +1,7 @@
 import { createDeadline } from '../../redis/deadline.ts';
 import { slotReasonOf, sentBefore, type SlotReason, type SlotBefore } from '../slot-reason.ts';
 import type { SlotId } from '../limiter.ts';
+import { DEFAULT_OVERTAKING } from '../overtaking.ts';
 import { entryOf, idOf, memberOf } from './keys.ts';
 import { createLook } from './look.ts';
 import { createQuietTerms } from './quiet-terms.ts';
@@ -27,7 +28,10 @@ export function createSlotReasons({
   const quietTerms = createQuietTerms(quietHours, categories);
   const policies = createPolicies(policy, categories, 0);
   const answered = createDeadline(timeoutMs);
-  const look = createLook({ redis, prefix, categories: policies.categories.length, quietTerms, answered });
+  const look = createLook({
+    ...{ redis, prefix, categories: policies.categories.length, quietTerms },
+    ...{ overtaking: DEFAULT_OVERTAKING, answered },
+  });
   return {
     read: async ({ recipientId, id }) => slotReasonOf(await look(recipientId, policies), entryOf(id)),
     sentBefore: async (recipientId, rule, at) => sentBefore(await look(recipientId, policies), rule, at),

@@ -19,6 +19,8 @@
 --   holder:<who>   it leads a digest: field (where the digest is stored); or, after its admission, count, own and parts
 --   part:<who>     it waits in a digest, or has the slot of a `latest`: field (where that is stored). If field is '', it waits for the
 --                  end of the quiet time, without a slot; name: of its job
+--   order:<entry>  of the reservation with this entry. first: 1 if it goes before others; or times: how often others have overtaken it,
+--                  lateMs: by how much that has made it later
 --   #              at: the cursor from which the next search for expired fields goes on
 
 local WAITS_KEPT_MS = 34560000000 -- 400 days: the longest that a job may wait, and some weeks in which no worker may run
@@ -62,8 +64,14 @@ local function nameOf(part)
   return part[4] or string.match(part[3], '^(.*)/%d+$')
 end
 
--- Gives the slots of one id to another one. The old id is removed last, so that the key is never empty and keeps its expiry.
+-- Gives the slots of one id to another one, with the note of their order. The old id is removed last, so that the key is never empty
+-- and keeps its expiry.
 local function moveSlot(sets, from, to)
+  local note = from ~= to and readWaiting('order:' .. from)
+  if note then
+    dropWaiting('order:' .. from)
+    writeWaiting('order:' .. to, note)
+  end
   local slot
   for _, key in ipairs(sets) do
     local score = redis.call('ZSCORE', key, from)

@@ -1,0 +1,74 @@
+/** How far reservations that go first may be moved before others. */
+export interface Overtaking {
+  /** No reservation is overtaken more often than this. 0: none is overtaken. */
+  readonly mostTimes: number;
+  /**
+   * A reservation that is later by this much, by all overtakings together, is not overtaken any more. Quiet time does not count.
+   * Milliseconds.
+   */
+  readonly mostMs: number;
+}
+
+export const DEFAULT_OVERTAKING: Overtaking = { mostTimes: 20, mostMs: 600_000 };
+
+/** What is noted of a reservation that goes first, or that others have overtaken. */
+export interface OrderNote {
+  /** It goes before those that do not. Then it is not overtaken itself. */
+  readonly goesFirst?: boolean;
+  /** How often it was overtaken. */
+  readonly times?: number;
+  /** By how much that has made it later, in milliseconds. */
+  readonly lateMs?: number;
+}
+
+/** The notes of a recipient's reservations, by their stored ids. Most reservations have none. */
+export type OrderNotes = ReadonlyMap<string, OrderNote>;
+
+/** What decides the place of a reservation in the line. */
+interface InLine {
+  readonly id: string;
+  /** Its slot now. */
+  readonly at: number;
+  /** The scope of its category, if that has a policy. */
+  readonly own: object | undefined;
+  /** It is in the line of its category alone. */
+  readonly isHeldBack: boolean;
+}
+
+/**
+ * The reservations in the order in which they are to get slots. `waiting` is in the order of their slots now. Each one that goes
+ * first is moved before those in its line that may be overtaken, up to the first that may not: one that goes first too, one that
+ * was overtaken often enough, or one whose slot comes before `movableFrom`, because its caller is about to come. `passedBy`: how
+ * many were moved before it by this call.
+ */
+export function inOrder<W extends InLine>(
+  waiting: readonly W[],
+  notes: OrderNotes,
+  { mostTimes, mostMs }: Overtaking,
+  movableFrom: number,
+): (W & { readonly passedBy: number })[] {
+  const order: (W & { passedBy: number })[] = [];
+  const mayBePassed = ({ id, at, passedBy }: W & { readonly passedBy: number }): boolean => {
+    const { goesFirst = false, times = 0, lateMs = 0 } = notes.get(id) ?? {};
+    return !goesFirst && times + passedBy < mostTimes && lateMs < mostMs && at >= movableFrom;
+  };
+  for (const each of waiting) {
+    const passed: number[] = [];
+    for (let index = order.length - 1; index >= 0 && notes.get(each.id)?.goesFirst === true; index -= 1) {
+      const other = order[index];
+      if (other === undefined || !areInOneLine(each, other)) continue;
+      if (!mayBePassed(other)) break;
+      passed.push(index);
+    }
+    for (const index of passed) {
+      const other = order[index];
+      if (other !== undefined) other.passedBy += 1;
+    }
+    order.splice(passed.at(-1) ?? order.length, 0, { ...each, passedBy: 0 });
+  }
+  return order;
+}
+
+function areInOneLine(one: InLine, other: InLine): boolean {
+  return (one.own !== undefined && one.own === other.own) || (!one.isHeldBack && !other.isHeldBack);
+}
