@@ -104,7 +104,7 @@ if join then
           end
           writeWaiting(field, group)
           writeWaiting('part:' .. who, { field = field, name = name })
-          if options.first then writeWaiting('order:' .. group.entry, { first = 1 }) end
+          if options.first then writeFirst(group.entry, slotOfAll) end
           settle()
           answer[2], answer[11] = slotOfAll + GRACE_MS, slotOfAll + GRACE_MS - now -- the part comes back after its leader
         end
@@ -154,7 +154,7 @@ end
 function noteDecision(answer)
   local kind, at = answer[1], answer[2]
   if kind == 3 and options.first then
-    writeWaiting('order:' .. id, { first = 1 })
+    writeFirst(id, at)
   elseif kind == 1 or kind == 3 and not due then
     dropWaiting('order:' .. id)
   end

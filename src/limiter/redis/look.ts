@@ -1,6 +1,6 @@
 import type { CategoryPolicy } from '../../domain/limits.ts';
 import type { OrderNote, OrderNotes, Overtaking } from '../overtaking.ts';
-import { limitsOf } from '../pace.ts';
+import { limitsOf, NO_SHOW_MS } from '../pace.ts';
 import { waitingIn, type RecipientState, type Replanned, type Scope, type Slot } from '../recipient-state.ts';
 import { allKeys, defineInspect, orderField, recipientKeys, type LimiterRedis } from './keys.ts';
 import type { QuietTerms } from './quiet-terms.ts';
@@ -10,8 +10,6 @@ import { readInspect, type Inspected, type Policies } from './wire.ts';
 const ENTRIES_A_PART = 1_000;
 /** How many notes one command reads. */
 const NOTES_A_PART = 500;
-/** As WAITS_KEPT_MS in waiting.lua. */
-const NOTES_KEPT_MS = 400 * 86_400_000;
 
 interface LookParts {
   readonly redis: LimiterRedis;
@@ -51,7 +49,7 @@ export function createLook({ redis, prefix, categories, quietTerms, overtaking, 
   };
 }
 
-/** A note as waiting.lua and `toMoves` store it. */
+/** A note as waiting.lua and move.lua store it. */
 function readNote(text: string | null | undefined): OrderNote | undefined {
   if (text === null || text === undefined) return undefined;
   const { first, times, lateMs } = JSON.parse(text) as { first?: 1; times?: number; lateMs?: number };
@@ -103,16 +101,21 @@ function stateOf(
   };
 }
 
-/** ARGV of move.lua. */
+/** ARGV[1] of move.lua. */
 export function toMoves(
   places: readonly Replanned[],
-  { now, scopes }: Pick<RecipientState, 'now' | 'scopes'>,
-): string[] {
-  const kept = now + NOTES_KEPT_MS;
-  const items = places.map(({ id, own, wasHeldBack, wasAt, isHeldBack, at, note }) => {
+  { scopes, notes }: Pick<RecipientState, 'scopes' | 'notes'>,
+): string {
+  const items = places.map(({ id, own, wasHeldBack, wasAt, isHeldBack, at, note = notes.get(id) }) => {
     const number = own === undefined ? 0 : scopes.indexOf(own) + 1;
-    const noted = note === undefined ? '' : JSON.stringify({ ...note, kept });
-    return [id, number, Number(wasHeldBack), wasAt, Number(isHeldBack), at, noted];
+    const kept = at + NO_SHOW_MS;
+    const noted = note === undefined ? [] : [noteText(note, kept), kept];
+    return [id, number, Number(wasHeldBack), wasAt, Number(isHeldBack), at, ...noted];
   });
-  return [JSON.stringify(items), String(kept)];
+  return JSON.stringify(items);
+}
+
+/** As `readNote` reads it. */
+function noteText({ goesFirst = false, times, lateMs }: OrderNote, kept: number): string {
+  return JSON.stringify(goesFirst ? { first: 1, kept } : { times, lateMs, kept });
 }

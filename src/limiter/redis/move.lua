@@ -2,12 +2,14 @@
 --
 -- KEYS    as in admit.lua, with every category among the scopes
 -- ARGV[1] JSON, for each reservation {entry, number of its category's scope or 0, 1 if it is held back, its slot, 1 if it is to be
---         held back, its new slot, the note of its order (waiting.lua) or ''}
--- ARGV[2] until when the notes are kept, epoch ms
+--         held back, its new slot; then, if there is one, the note of its order (waiting.lua), and until when that is kept, epoch
+--         ms}
 --
 -- Answers the positions in that list, from 1, of the reservations that were moved. A reservation that was sent, removed or
 -- moved since it was read is left as it is. Answers an error, and moves nothing, if a newer version wrote the state
 -- (format.lua). All in one step, so that a key's expiry always fits its newest entry.
+
+-- include ../../redis/clock.lua
 
 -- include format.lua
 
@@ -21,7 +23,7 @@ local function setsOf(scope)
 end
 
 local waitingKey = KEYS[#KEYS]
-local moved, touched, isNoted = {}, {}, false
+local moved, touched, notesEnd = {}, {}, 0
 local function add(key, at, entry)
   redis.call('ZADD', key, string.format('%d', at), entry)
   touched[key] = true
@@ -31,7 +33,7 @@ local function remove(key, entry)
 end
 
 for number, item in ipairs(cjson.decode(ARGV[1])) do
-  local entry, scope, wasHeldBack, slot, isHeldBack, at, note = unpack(item)
+  local entry, scope, wasHeldBack, slot, isHeldBack, at, note, kept = unpack(item)
   local reserved, heldBack
   if scope > 0 then reserved, heldBack = setsOf(scope) end
   if tonumber(redis.call('ZSCORE', wasHeldBack == 1 and heldBack or KEYS[3], entry) or nil) == slot then
@@ -46,14 +48,16 @@ for number, item in ipairs(cjson.decode(ARGV[1])) do
       if reserved then add(reserved, at, entry) end
       if wasHeldBack == 1 then remove(heldBack, entry) end
     end
-    if note ~= '' then
+    if note then
       redis.call('HSET', waitingKey, 'order:' .. entry, note)
-      isNoted = true
+      notesEnd = math.max(notesEnd, kept)
     end
     moved[#moved + 1] = number
   end
 end
-if isNoted then redis.call('PEXPIREAT', waitingKey, ARGV[2]) end
+if notesEnd > clockNow() + redis.call('PTTL', waitingKey) then
+  redis.call('PEXPIREAT', waitingKey, string.format('%.0f', notesEnd))
+end
 for key in pairs(touched) do
   local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
   if last and tonumber(last) > 0 then redis.call('PEXPIREAT', key, string.format('%d', last + NO_SHOW_MS)) end

@@ -220,7 +220,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
       const misplaced = planned.filter((one) => one.at !== one.wasAt || one.isHeldBack !== one.wasHeldBack);
       for (let from = 0; from < misplaced.length; from += MOVES_A_STEP) {
         const step = misplaced.slice(from, from + MOVES_A_STEP);
-        const done = new Set((await answered(scripts.move(...keys, ...toMoves(step, state)))).map(Number));
+        const done = new Set((await answered(scripts.move(...keys, toMoves(step, state)))).map(Number));
         for (const [index, { id }] of step.entries()) if (!done.has(index + 1)) seen.delete(id);
         await report(step.filter((_, index) => done.has(index + 1)));
       }

@@ -1,5 +1,5 @@
 -- Included by admit.lua, cancel.lua and release.lua. Needs `now`, `waitingKey`, and the notification's `name` and `born`. Gives `who`,
--- `readOwn`, `readWaiting`, `writeWaiting`, `dropWaiting`, `writeEnd`, `moveSlot`, `readGroup`, `handOn`, `leave`, and `settle`, to be
+-- `readOwn`, `readWaiting`, `writeWaiting`, `dropWaiting`, `writeEnd`, `writeFirst`, `moveSlot`, `readGroup`, `handOn`, `leave`, and `settle`, to be
 -- called last.
 --
 -- A recipient's hash with what waits together, and what ends without an alert of its own. Its values are JSON objects; `kept`:
@@ -20,7 +20,7 @@
 --   part:<who>     it waits in a digest, or has the slot of a `latest`: field (where that is stored). If field is '', it waits for the
 --                  end of the quiet time, without a slot; name: of its job
 --   order:<entry>  of the reservation with this entry. first: 1 if it goes before others; or times: how often others have overtaken it,
---                  lateMs: by how much that has made it later
+--                  lateMs: by how much that has made it later. Kept as long as the reservation
 --   #              at: the cursor from which the next search for expired fields goes on
 
 local WAITS_KEPT_MS = 34560000000 -- 400 days: the longest that a job may wait, and some weeks in which no worker may run
@@ -64,13 +64,18 @@ local function nameOf(part)
   return part[4] or string.match(part[3], '^(.*)/%d+$')
 end
 
+-- Notes that the reservation with this entry goes first, for as long as the reservation is kept (NO_SHOW_MS in scopes.lua).
+local function writeFirst(entry, slot)
+  writeWaiting('order:' .. entry, { first = 1 }, slot - now + 60000)
+end
+
 -- Gives the slots of one id to another one, with the note of their order. The old id is removed last, so that the key is never empty
 -- and keeps its expiry.
 local function moveSlot(sets, from, to)
   local note = from ~= to and readWaiting('order:' .. from)
   if note then
     dropWaiting('order:' .. from)
-    writeWaiting('order:' .. to, note)
+    writeWaiting('order:' .. to, note, note.kept - now)
   end
   local slot
   for _, key in ipairs(sets) do
