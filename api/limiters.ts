@@ -1,6 +1,7 @@
 import { COUNTED_APART, type CategoryPolicy, type CountedAs, type Policy } from '../src/domain/limits.ts';
 import { seldom } from '../src/domain/time.ts';
 import { apartOptions, type Limiter } from '../src/limiter/limiter.ts';
+import { IN_ORDER } from '../src/limiter/overtaking.ts';
 import { createForesight, type Foresight } from '../src/limiter/redis/foresight.ts';
 import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { readWorkers, sharedPolicy, type SharedPolicy, type WorkerPolicy } from '../src/queue/workers.ts';
@@ -36,9 +37,12 @@ export function createLimiters({ redis, limiterRedis, prefix, own }: LimitersPar
     await Promise.all([redis, limiterRedis].map((each) => whenReady(each, PRODUCER_TIMEOUT_MS)));
     const shared = sharedPolicy(await readWorkers(redis, prefix));
     const { policy, categories, quietHours, apartRules } = shared?.policy ?? own;
-    const alerts = { redis: limiterRedis, policy, categories, ...(quietHours && { quietHours }), prefix };
+    const alerts = {
+      ...{ redis: limiterRedis, policy, categories, prefix, overtaking: IN_ORDER },
+      ...(quietHours && { quietHours }),
+    };
     const apart = COUNTED_APART.map((kind) => ({
-      ...{ kind, redis: limiterRedis },
+      ...{ kind, redis: limiterRedis, overtaking: IN_ORDER },
       ...apartOptions(kind, apartRules[kind], prefix),
     }));
     const all = <T>(create: (options: typeof alerts) => T): Readonly<Record<CountedAs, T>> => {

@@ -49,33 +49,36 @@ export function duesOf(
 }
 
 export function createMoveUps(): MoveUps {
-  /** For each line that is moving up: what waits for the next move-up. */
-  const underWay = new Map<string, { next: PromiseWithResolvers<void> | undefined }>();
+  /** For each line that is moving up: those that wait for the next move-up, and the end of all of them. */
+  const underWay = new Map<string, Line>();
 
-  async function moveUntilDone(line: string, work: () => Promise<void>): Promise<void> {
-    const own: { next: PromiseWithResolvers<void> | undefined } = { next: Promise.withResolvers() };
-    underWay.set(line, own);
-    try {
-      while (own.next !== undefined) {
-        const { resolve } = own.next;
-        own.next = undefined;
-        await work().finally(resolve);
-      }
-    } finally {
-      underWay.delete(line);
-      own.next?.resolve();
+  async function moveUntilDone(line: string, work: () => Promise<void>, own: Line): Promise<void> {
+    while (own.next !== undefined) {
+      const { resolve, reject } = own.next;
+      own.next = undefined;
+      await work().then(resolve, reject);
     }
+    underWay.delete(line);
   }
 
   return {
     moved: new Map(),
     run(line, work) {
       const before = underWay.get(line);
-      if (before === undefined) return { isOwn: true, ended: moveUntilDone(line, work) };
-      before.next ??= Promise.withResolvers();
-      return { isOwn: false, ended: before.next.promise };
+      const next = before?.next ?? Promise.withResolvers<void>();
+      if (before !== undefined) {
+        before.next = next;
+        return { ended: next.promise };
+      }
+      const own: Line = { next };
+      underWay.set(line, own);
+      return { ended: next.promise, allEnded: moveUntilDone(line, work, own) };
     },
   };
+}
+
+interface Line {
+  next: PromiseWithResolvers<void> | undefined;
 }
 
 /**
@@ -83,26 +86,31 @@ export function createMoveUps(): MoveUps {
  * which are only later than they need to be.
  */
 export async function moveUp(context: Context, parts: DeliverParts): Promise<void> {
-  const { isOwn, ended } = startMoveUp(context, MOVE_LEAD_MS, parts);
-  const done = ended.catch(() => undefined);
-  if (isOwn) await done;
+  const { ended, allEnded } = startMoveUp(context, parts);
+  ended.catch(() => undefined);
+  await allEnded;
 }
 
 /**
- * The notification goes first: its reservation is moved before others. Resolves when it has moved, or is known not to move; the others
- * may still be moving then. If that fails, it keeps its slot, which is only later than it needs to be.
+ * The notification goes first: its reservation is moved before others. Resolves when it has moved, or is known not to move, or the
+ * worker has to stop; the others may still be moving then. If that fails, it keeps its slot, which is only later than it needs
+ * to be.
  */
 export async function goFirst(context: Context, askId: string, parts: DeliverParts): Promise<void> {
   const { moved } = parts.moveUps;
+  const { signal } = context;
   const place = `${lineOf(context)} ${askId}`;
   const own = Promise.withResolvers<void>();
-  moved.set(place, own.resolve);
-  const { ended } = startMoveUp(context, GO_FIRST_LEAD_MS, parts);
-  await Promise.race([own.promise, ended.catch(() => undefined)]);
+  const resolve = (): void => own.resolve();
+  moved.set(place, resolve);
+  signal.addEventListener('abort', resolve, { once: true });
+  startMoveUp(context, parts).ended.then(resolve, resolve);
+  await own.promise;
+  signal.removeEventListener('abort', resolve);
   moved.delete(place);
 }
 
-function startMoveUp(context: Context, leadMs: number, parts: DeliverParts): ReturnType<MoveUps['run']> {
+function startMoveUp(context: Context, parts: DeliverParts): ReturnType<MoveUps['run']> {
   const { recipientId } = context.notification;
   const { moveUps, redelay, toleranceMs } = parts;
   const line = lineOf(context);
@@ -111,29 +119,23 @@ function startMoveUp(context: Context, leadMs: number, parts: DeliverParts): Ret
     await redelay(recipientId, duesOf(moved, toleranceMs));
   };
   const limiter = limiterOf(context, parts);
-  return moveUps.run(line, () => limiter.moveUp(recipientId, { onMoved, leadMs }));
+  return moveUps.run(line, () => limiter.moveUp(recipientId, { onMoved, leadMs: MOVE_LEAD_MS }));
 }
 
 function lineOf({ notification }: Context): string {
   return `${countedAs(notification)} ${notification.recipientId}`;
 }
 
-/**
- * None whose slot comes sooner than this is overtaken: its job is about to come. It may be short, since the one that goes first has its job
- * in this pass, and those behind it move to later.
- */
-const GO_FIRST_LEAD_MS = 250;
-
 /** Whether a notification whose wait was refused as too long would not wait too long if it went before others. */
 export async function wouldBeInTime(
   context: Context,
   ask: Ask,
-  { rule, waitMs: askedMs }: Refused,
+  { waitMs: refusedMs }: Refused,
   parts: DeliverParts,
 ): Promise<boolean> {
-  if (rule === 'quiet' && context.notification.onQuiet !== 'delay') return false;
   const { recipientId, id, category } = ask;
   const slot = { recipientId, id, ...(category !== undefined && { category }) };
-  const { waitMs, quietMs } = await limiterOf(context, parts).foreseeFirst(slot, askedMs, GO_FIRST_LEAD_MS);
-  return waitMs - quietMs <= parts.maxWaitMs && waitMs < timeLeftMs(context, parts);
+  const { waitMs, quietMs } = await limiterOf(context, parts).foreseeFirst(slot, refusedMs);
+  const isAwake = quietMs === 0 || context.notification.onQuiet === 'delay';
+  return isAwake && waitMs - quietMs <= parts.maxWaitMs && waitMs < timeLeftMs(context, parts);
 }

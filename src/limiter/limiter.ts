@@ -378,11 +378,7 @@ export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
    * How long an ask for this id would wait if it went first and the line had moved up, and how much of that is quiet time: for
    * an ask that was refused a wait of `refusedMs`. Milliseconds. Writes nothing.
    */
-  foreseeFirst(
-    slot: SlotId,
-    refusedMs: number,
-    leadMs: number,
-  ): Promise<{ readonly waitMs: number; readonly quietMs: number }>;
+  foreseeFirst(slot: SlotId, refusedMs: number): Promise<{ readonly waitMs: number; readonly quietMs: number }>;
 }
 
 /**

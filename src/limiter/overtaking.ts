@@ -10,6 +10,8 @@ export interface Overtaking {
 }
 
 export const DEFAULT_OVERTAKING: Overtaking = { mostTimes: 20, mostMs: 600_000 };
+/** None is overtaken: an operator's commands keep the order, since they do not know how far the workers may change it. */
+export const IN_ORDER: Overtaking = { mostTimes: 0, mostMs: 0 };
 
 /** What is noted of a reservation that goes first, or that others have overtaken. */
 export interface OrderNote {
@@ -35,36 +37,46 @@ interface InLine {
   readonly isHeldBack: boolean;
 }
 
+/** What `inOrder` needs besides the reservations. */
+interface OrderParts {
+  readonly notes: OrderNotes;
+  readonly overtaking: Overtaking;
+  /** One whose slot comes before this instant is not overtaken: its caller is about to come. */
+  readonly movableFrom: number;
+  /** By how much a reservation is later at the second instant than at the first, in milliseconds. */
+  readonly laterMs: (from: number, at: number) => number;
+}
+
 /**
  * The reservations in the order in which they are to get slots. `waiting` is in the order of their slots now. Each one that goes
  * first is moved before those in its line that may be overtaken, up to the first that may not: one that goes first too, one that
- * was overtaken often enough, or one whose slot comes before `movableFrom`, because its caller is about to come. `passedBy`: how
- * many were moved before it by this call.
+ * was overtaken often enough or is late enough by that, or one that is about to come. `passedBy`: how many were moved before it
+ * by this call; `passes`: it was moved before others.
  */
 export function inOrder<W extends InLine>(
   waiting: readonly W[],
-  notes: OrderNotes,
-  { mostTimes, mostMs }: Overtaking,
-  movableFrom: number,
-): (W & { readonly passedBy: number })[] {
-  const order: (W & { passedBy: number })[] = [];
-  const mayBePassed = ({ id, at, passedBy }: W & { readonly passedBy: number }): boolean => {
+  { notes, overtaking: { mostTimes, mostMs }, movableFrom, laterMs }: OrderParts,
+): (W & { readonly passedBy: number; readonly passes: boolean })[] {
+  const order: (W & { passedBy: number; passes: boolean })[] = [];
+  const mayBePassed = ({ id, at, passedBy }: W & { readonly passedBy: number }, place: number): boolean => {
     const { goesFirst = false, times = 0, lateMs = 0 } = notes.get(id) ?? {};
-    return !goesFirst && times + passedBy < mostTimes && lateMs < mostMs && at >= movableFrom;
+    if (goesFirst || times + passedBy >= mostTimes || at < movableFrom) return false;
+    // The slots of the line stay nearly the same, so one that was passed has about the slot of its new place.
+    return lateMs + laterMs(at, waiting[place]?.at ?? at) < mostMs;
   };
   for (const each of waiting) {
     const passed: number[] = [];
     for (let index = order.length - 1; index >= 0 && notes.get(each.id)?.goesFirst === true; index -= 1) {
       const other = order[index];
       if (other === undefined || !areInOneLine(each, other)) continue;
-      if (!mayBePassed(other)) break;
+      if (!mayBePassed(other, index)) break;
       passed.push(index);
     }
     for (const index of passed) {
       const other = order[index];
       if (other !== undefined) other.passedBy += 1;
     }
-    order.splice(passed.at(-1) ?? order.length, 0, { ...each, passedBy: 0 });
+    order.splice(passed.at(-1) ?? order.length, 0, { ...each, passedBy: 0, passes: passed.length > 0 });
   }
   return order;
 }

@@ -28,7 +28,7 @@ const LATE_SHARE = 0.9;
 /** When an id is late, the ids behind it sleep in their workers for as long. So the tolerance has a bound. */
 const MAX_TOLERANCE_MS = 2_000;
 /** An id that comes early sleeps in its worker until its slot. It comes early by the lead of its job (delivery/slot.ts), or a few ms more. */
-const MAX_EARLY_MS = 120;
+export const MAX_EARLY_MS = 120;
 /** For this long an overdue reservation still makes newcomers wait behind it. It is as long as the longest tolerance. */
 export const GRACE_MS = 2_000;
 /** A reservation that is overdue by more than this is a no-show, and forgotten: its job was removed, or its worker died. */

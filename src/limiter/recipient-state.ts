@@ -76,34 +76,40 @@ export interface Replanned extends Waiting {
   readonly note?: { readonly times: number; readonly lateMs: number };
 }
 
+/** None whose slot comes sooner than this is overtaken: its caller is about to come. */
+export const FIRST_LEAD_MS = 250;
+
 /**
  * Gives every reservation its earliest slot, in their order, as if all asked now one after the other: a later slot if the
  * limits have become stricter, an earlier one if looser, but none earlier than now plus `leadMs`. Their order is that of their
- * slots, but those that go first are moved before others, none of whose slots comes before now plus `leadMs`. An overdue
- * reservation keeps its slot if the limits allow that. Takes O(n log n) for n reservations, times the number of limits.
+ * slots, but those that go first are moved before others, whose slots do not come within `firstLeadMs`. An overdue reservation
+ * keeps its slot if the limits allow that. Takes O(n log n) for n reservations, times the number of limits.
+ *
+ * @param firstLeadMs as `leadMs`, for those that are moved before others: less, because their callers ask again at once
  */
-export function replan(state: RecipientState, leadMs: number): Replanned[] {
+export function replan(state: RecipientState, leadMs: number, firstLeadMs: number = FIRST_LEAD_MS): Replanned[] {
   const { now, blockedUntil = -Infinity, quiet, scopes, notes, overtaking } = state;
   const [overall, ...categories] = scopes;
   const line = new Line(overall.limits, overall.slots.sent);
   const lines = new Map(categories.map((scope) => [scope, new Line(scope.limits, scope.slots.sent)]));
-  const places = inOrder(waitingIn(scopes), notes, overtaking, now + leadMs).map(({ passedBy, ...waiting }) => {
+  const laterMs = (from: number, at: number): number => at - from - quietMsBetween(quiet, from, at);
+  const order = inOrder(waitingIn(scopes), { notes, overtaking, movableFrom: now + firstLeadMs, laterMs });
+  const places = order.map(({ passedBy, passes, ...waiting }) => {
     const { id, own, at: wasAt, isHeldBack: wasHeldBack } = waiting;
-    const from = Math.max(Math.min(wasAt, now + leadMs), blockedUntil);
+    const from = Math.max(Math.min(wasAt, now + (passes ? firstLeadMs : leadMs)), blockedUntil);
     const windows = quietFor(own, quiet);
     const free = (each: Line) => awake(windows, each.free(from), QUIET_EDGE_MS);
     const ownLine = own && lines.get(own);
-    const goesFirst = own !== undefined && isUrgent(own);
-    const inLine = free(goesFirst ? new Line(limitsFor(own, overall), overall.slots.sent) : line);
+    const isExempt = own !== undefined && isUrgent(own);
+    const inLine = free(isExempt ? new Line(limitsFor(own, overall), overall.slots.sent) : line);
     const inCategory = ownLine ? free(ownLine) : -Infinity;
-    const isHeldBack = goesFirst || ownLine?.hasHeldBack === true || inCategory > inLine;
-    const at = goesFirst ? Math.max(inLine, inCategory) : isHeldBack ? inCategory : inLine;
+    const isHeldBack = isExempt || ownLine?.hasHeldBack === true || inCategory > inLine;
+    const at = isExempt ? Math.max(inLine, inCategory) : isHeldBack ? inCategory : inLine;
     ownLine?.take(at, isHeldBack);
     if (!isHeldBack) line.take(at, false);
     if (passedBy === 0 || at <= wasAt) return { ...waiting, at, isHeldBack, wasAt, wasHeldBack };
     const { times = 0, lateMs = 0 } = notes.get(id) ?? {};
-    const laterMs = at - wasAt - quietMsBetween(windows, wasAt, at);
-    const note = { times: times + passedBy, lateMs: lateMs + laterMs };
+    const note = { times: times + passedBy, lateMs: lateMs + laterMs(wasAt, at) };
     return { ...waiting, at, isHeldBack, wasAt, wasHeldBack, note };
   });
   return withCauses(places, state);
@@ -116,7 +122,6 @@ export function replan(state: RecipientState, leadMs: number): Replanned[] {
 export function foreseeFirst(
   state: RecipientState,
   { entry: id, category, at }: { readonly entry: string; readonly category: string | undefined; readonly at: number },
-  leadMs: number,
 ): { readonly waitMs: number; readonly quietMs: number } {
   const { now, quiet, scopes } = state;
   const [overall, ...categories] = scopes;
@@ -128,7 +133,7 @@ export function foreseeFirst(
   const ofCategories = categories.map((scope) => (scope.category === category ? withOne(scope) : scope));
   const notes = new Map(state.notes).set(id, { goesFirst: true });
   const tried = { ...state, notes, ...(!isThere && { scopes: [withOne(overall), ...ofCategories] as const }) };
-  const found = replan(tried, leadMs).find((one) => one.id === id);
+  const found = replan(tried, FIRST_LEAD_MS).find((one) => one.id === id);
   const slot = found?.at ?? at;
   return { waitMs: slot - now, quietMs: quietMsBetween(quietFor(found?.own, quiet), now, slot) };
 }

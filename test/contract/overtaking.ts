@@ -87,6 +87,14 @@ export function overtakingContract(create: LimiterFactory): void {
       expect(await trial.slots()).toMatchObject({ b: 6_000, c: 8_000, k: 10_000 });
     });
 
+    it('counts also how late several that go first at once make one', async () => {
+      const trial = new Trial(create, { rules: [{ max: 1, perMs: HOUR }], minGapMs: 0 });
+      await trial.askAll('ab');
+      for (const id of 'ghk') await trial.ask(id, { goesFirst: true });
+      await trial.limiter.moveUp(recipientId);
+      expect(await trial.slots()).toEqual({ g: HOUR, b: 2 * HOUR, h: 3 * HOUR, k: 4 * HOUR });
+    });
+
     it('may make one of the others wait for a whole window once, and does not overtake that one again', async () => {
       const policy = { rules: [{ max: 3, perMs: HOUR }], minGapMs: 1_000 };
       const trial = new Trial(create, policy);
@@ -100,8 +108,8 @@ export function overtakingContract(create: LimiterFactory): void {
 
     it('does not overtake one that is about to come', async () => {
       const trial = await lineOf('abcd');
-      trial.goTo(1_500);
-      await trial.askFirst('h', {}, { leadMs: 501 });
+      trial.goTo(1_751);
+      await trial.askFirst('h');
       expect(await trial.slots()).toEqual({ b: 2_000, h: 4_000, c: 6_000, d: 8_000 });
     });
 

@@ -73,6 +73,20 @@ describe('bounds of its wait', () => {
     expect(bench.redelayed).toHaveLength(redelays);
   });
 
+  it('are those of quiet hours too: not dropped, if only the end of the line lies in them', async () => {
+    const bench = await openLine(3);
+    const { reserved } = await bench.limiter.inspect(RECIPIENT);
+    const quietFrom = (reserved[1]?.at ?? 0) + 500;
+    const clockAt = (at: number): string => new Date(at).toISOString().slice(11, 16);
+    const begins = Math.ceil(quietFrom / 60_000) * 60_000;
+    await bench.limiter.block(RECIPIENT, { until: begins - 3_000, reason: 'exam' });
+    const quietHours = [{ from: clockAt(begins), until: clockAt(begins + 3_600_000) }];
+    await bench.limiter.quiet(RECIPIENT, { timezone: 'UTC', quietHours });
+    expect((await bench.run(makeNotification({ id: 'normal', onQuiet: 'drop' }))).outcome.kind).toBe('dropped');
+    expect((await bench.run(high({ onQuiet: 'drop' }))).outcome.kind).toBe('requeued');
+    expect((await lineOf(bench))[0]).toBe('closed/0');
+  });
+
   it('refuse a newer one of several, and the older one is sent', async () => {
     const bench = await openLine(0);
     const latest = (id: string) => high({ id, onThrottle: 'latest', collapseId: 'score' });
@@ -97,25 +111,29 @@ describe('move-ups of one line', () => {
     const ended: string[] = [];
     const first = moveUps.run('line', work);
     const others = ['second', 'third'].map((name) => ({ name, ...moveUps.run('line', work) }));
-    expect([first.isOwn, ...others.map(({ isOwn }) => isOwn)]).toEqual([true, false, false]);
+    expect(others.map(({ allEnded }) => allEnded)).toEqual([undefined, undefined]);
     const all = others.map(({ name, ended: end }) => end.then(() => ended.push(name)));
     expect(runs).toHaveLength(1);
     runs[0]?.resolve();
+    await first.ended;
     await expect.poll(() => runs.length).toBe(2);
     expect(ended).toEqual([]);
     runs[1]?.resolve();
-    await Promise.all([first.ended, ...all]);
+    await Promise.all([first.allEnded, ...all]);
     expect([ended, runs.length]).toEqual([['second', 'third'], 2]);
   });
 
-  it('leave nobody waiting where one fails', async () => {
+  it('go on where one fails', async () => {
     const moveUps = createMoveUps();
     const failing = Promise.withResolvers<void>();
-    const first = moveUps.run('line', () => failing.promise);
-    const second = moveUps.run('line', () => failing.promise);
+    let runs = 0;
+    const work = (): Promise<void> => ((runs += 1) === 1 ? failing.promise : Promise.resolve());
+    const first = moveUps.run('line', work);
+    const second = moveUps.run('line', work);
     failing.reject(new Error('away'));
     await expect(first.ended).rejects.toThrow('away');
     await second.ended;
-    await moveUps.run('line', () => Promise.resolve()).ended;
+    await first.allEnded;
+    expect(runs).toBe(2);
   });
 });

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Limiter, Moved } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
+import { IN_ORDER } from '../../src/limiter/overtaking.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { cases } from '../support/cases.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
@@ -110,6 +111,47 @@ describe('a long line', () => {
   });
 });
 
+it('does not take the slot of one that is sent while the line is read, but the next one', async () => {
+  let now = Date.now() + AHEAD_MS;
+  const { redis, prefix, limiter } = onRedis(() => now);
+  for (const id of idsOf(5)) await limiter.admit({ recipientId, id });
+  now += 1_700;
+  await limiter.admit({ recipientId, id: 'high/0', goesFirst: true });
+  // A reader that is slow once: meanwhile the first one that waits is sent in its slot.
+  let isSlow = true;
+  const slow = onClock(redis, () => now);
+  const hmget = slow.hmget.bind(slow);
+  slow.hmget = (async (...args: Parameters<typeof hmget>) => {
+    const notes = await hmget(...args);
+    if (isSlow) {
+      isSlow = false;
+      now += 300;
+      expect((await limiter.admit({ recipientId, id: 'msg-1/0' })).kind).toBe('admitted');
+    }
+    return notes;
+  }) as typeof slow.hmget;
+  await createWaitingLimiter({ redis: slow, policy, prefix }).moveUp(recipientId);
+  const { reserved } = await limiter.inspect(recipientId);
+  expect(reserved.map(({ id }) => id)).toEqual(['high/0', 'msg-2/0', 'msg-3/0', 'msg-4/0']);
+  expect((reserved[0]?.at ?? 0) - now).toBe(2_000);
+});
+
+it('keeps its place, and gets no other one, by the commands of an operator', async () => {
+  const { redis, prefix, limiter, line } = onRedis();
+  const operator = createWaitingLimiter({
+    redis: onClock(redis, () => Date.now() + AHEAD_MS),
+    ...{ policy, prefix, overtaking: IN_ORDER },
+  });
+  for (const id of idsOf(3)) await limiter.admit({ recipientId, id });
+  await limiter.admit({ recipientId, id: 'high/0', goesFirst: true });
+  await operator.unblock(recipientId);
+  expect(await line()).toEqual(['msg-1/0', 'msg-2/0', 'high/0']);
+  await limiter.moveUp(recipientId);
+  await operator.block(recipientId, { until: Date.now() + 2 * AHEAD_MS, reason: 'exam' });
+  await operator.unblock(recipientId);
+  expect(await line()).toEqual(['high/0', 'msg-1/0', 'msg-2/0']);
+});
+
 it('tells the last slot of those that another process moves at the same time', async () => {
   const { limiter } = onRedis();
   for (const id of idsOf(6)) await limiter.admit({ recipientId, id });
@@ -142,7 +184,7 @@ describe('the wait that it would have', () => {
     const refused = await limiter.admit(ask);
     expect(refused).toMatchObject({ kind: 'refused', because: 'max-wait' });
     const waitMs = 'waitMs' in refused ? refused.waitMs : NaN;
-    const foreseen = await limiter.foreseeFirst(ask, waitMs, 250);
+    const foreseen = await limiter.foreseeFirst(ask, waitMs);
     expect(foreseen.quietMs).toBe(0);
     expect(foreseen.waitMs).toBeGreaterThan(1_500);
     expect(foreseen.waitMs).toBeLessThanOrEqual(2_000);

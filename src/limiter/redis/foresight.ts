@@ -2,7 +2,7 @@ import { quietText, type QuietHours } from '../../domain/quiet-hours.ts';
 import { createDeadline } from '../../redis/deadline.ts';
 import { checkBlock, checkCategories, checkLimit, checkQuiet, checkRecipient } from '../checks.ts';
 import { foresee, type Change, type Foreseen } from '../foresee.ts';
-import { DEFAULT_OVERTAKING } from '../overtaking.ts';
+import { IN_ORDER } from '../overtaking.ts';
 import { paceOf } from '../pace.ts';
 import { freedBy } from './canceller.ts';
 import { idOf, recipientKeys, type LimiterRedis } from './keys.ts';
@@ -37,7 +37,7 @@ export interface CanceledJob {
 /** The options of the limiter whose reservations are read. */
 export interface ForesightOptions extends Pick<
   RedisLimiterOptions,
-  'policy' | 'categories' | 'quietHours' | 'timeoutMs' | 'overtaking'
+  'policy' | 'categories' | 'quietHours' | 'timeoutMs'
 > {
   readonly redis: LimiterRedis;
   readonly prefix: string;
@@ -45,11 +45,10 @@ export interface ForesightOptions extends Pick<
 
 export function createForesight(options: ForesightOptions): Foresight {
   const { redis, prefix, policy, categories = {}, quietHours, timeoutMs = 2_000 } = options;
-  const { overtaking = DEFAULT_OVERTAKING } = options;
   const quietTerms = createQuietTerms(quietHours, categories);
   const ofCategories = Object.keys(categories).length;
   const answered = createDeadline(timeoutMs);
-  const look = createLook({ redis, prefix, categories: ofCategories, quietTerms, overtaking, answered });
+  const look = createLook({ redis, prefix, categories: ofCategories, quietTerms, overtaking: IN_ORDER, answered });
 
   async function foreseeAny(recipientId: string, change: Change, leadMs: number): Promise<Foreseen> {
     check(recipientId, change, undefined);

@@ -1,6 +1,6 @@
 import type { CategoryPolicy } from '../../domain/limits.ts';
 import type { OrderNote, OrderNotes, Overtaking } from '../overtaking.ts';
-import { limitsOf, NO_SHOW_MS } from '../pace.ts';
+import { limitsOf, MAX_EARLY_MS, NO_SHOW_MS } from '../pace.ts';
 import { waitingIn, type RecipientState, type Replanned, type Scope, type Slot } from '../recipient-state.ts';
 import { allKeys, defineInspect, orderField, recipientKeys, type LimiterRedis } from './keys.ts';
 import type { QuietTerms } from './quiet-terms.ts';
@@ -101,18 +101,19 @@ function stateOf(
   };
 }
 
-/** ARGV[1] of move.lua. */
+/** ARGV of move.lua. */
 export function toMoves(
   places: readonly Replanned[],
   { scopes, notes }: Pick<RecipientState, 'scopes' | 'notes'>,
-): string {
+): string[] {
   const items = places.map(({ id, own, wasHeldBack, wasAt, isHeldBack, at, note = notes.get(id) }) => {
     const number = own === undefined ? 0 : scopes.indexOf(own) + 1;
     const kept = at + NO_SHOW_MS;
     const noted = note === undefined ? [] : [noteText(note, kept), kept];
     return [id, number, Number(wasHeldBack), wasAt, Number(isHeldBack), at, ...noted];
   });
-  return JSON.stringify(items);
+  const overtaken = places.filter(({ note }) => note !== undefined).map(({ wasAt }) => wasAt - MAX_EARLY_MS);
+  return [JSON.stringify(items), overtaken.length === 0 ? '' : String(Math.min(...overtaken))];
 }
 
 /** As `readNote` reads it. */

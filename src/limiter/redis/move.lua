@@ -4,6 +4,7 @@
 -- ARGV[1] JSON, for each reservation {entry, number of its category's scope or 0, 1 if it is held back, its slot, 1 if it is to be
 --         held back, its new slot; then, if there is one, the note of its order (waiting.lua), and until when that is kept, epoch
 --         ms}
+-- ARGV[2] from this instant on nothing is moved, epoch ms: an id that is to be overtaken may have been sent by then; '' for no bound
 --
 -- Answers the positions in that list, from 1, of the reservations that were moved. A reservation that was sent, removed or
 -- moved since it was read is left as it is. Answers an error, and moves nothing, if a newer version wrote the state
@@ -15,6 +16,8 @@
 
 local newer = refusalOf(redis.call('HGET', KEYS[1], 'format'))
 if newer then return newer end
+
+if ARGV[2] ~= '' and clockNow() >= tonumber(ARGV[2]) then return {} end
 
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
 

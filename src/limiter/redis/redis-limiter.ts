@@ -32,7 +32,7 @@ import type {
   WaitingLimiter,
 } from '../limiter.ts';
 import { DEFAULT_OVERTAKING, type Overtaking } from '../overtaking.ts';
-import { foreseeFirst, inspectionOf, movedOf, replan, type Replanned } from '../recipient-state.ts';
+import { FIRST_LEAD_MS, foreseeFirst, inspectionOf, movedOf, replan, type Replanned } from '../recipient-state.ts';
 import { createClock, type Clock } from './clock.ts';
 import {
   allKeys,
@@ -198,7 +198,8 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
 
   /**
    * Repeats while new reservations appear: an id that asked meanwhile was placed behind the old slots, and so later than
-   * needed. Also while another process moves the same ones: then `onMoved` may have been called last with an older slot.
+   * needed. Also while others move the same reservations, or use the first slots: then a part of the plan was not carried out, or
+   * `onMoved` may have been called last with an older slot.
    */
   async function moveSlots(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
     const { waiting } = recipientKeys(prefix, recipientId);
@@ -210,18 +211,22 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
       const moved = movedOf(places, idOf);
       if (moved.length > 0) await onMoved?.(moved);
     };
+    let isWhole = true;
     for (let round = 0; round < MOST_ROUNDS; round += 1) {
       const state = await look(recipientId, policies);
-      const planned = replan(state, leadMs);
+      // A plan that came too late to be carried out leaves more time to the next one.
+      const planned = replan(state, leadMs, round === 0 ? undefined : FIRST_LEAD_MS * 2 ** round);
       const movedByOthers = planned.filter(({ id, wasAt }) => (reported.get(id) ?? wasAt) !== wasAt);
       await report(movedByOthers.map((one) => ({ ...one, at: one.wasAt, wasAt: reported.get(one.id) ?? one.wasAt })));
-      if (planned.every(({ id }) => seen.has(id))) return;
+      if (isWhole && planned.every(({ id }) => seen.has(id))) return;
       for (const { id } of planned) seen.add(id);
       const misplaced = planned.filter((one) => one.at !== one.wasAt || one.isHeldBack !== one.wasHeldBack);
+      if (misplaced.length === 0) return;
+      isWhole = true;
       for (let from = 0; from < misplaced.length; from += MOVES_A_STEP) {
         const step = misplaced.slice(from, from + MOVES_A_STEP);
-        const done = new Set((await answered(scripts.move(...keys, toMoves(step, state)))).map(Number));
-        for (const [index, { id }] of step.entries()) if (!done.has(index + 1)) seen.delete(id);
+        const done = new Set((await answered(scripts.move(...keys, ...toMoves(step, state)))).map(Number));
+        if (done.size < step.length) isWhole = false;
         await report(step.filter((_, index) => done.has(index + 1)));
       }
     }
@@ -244,9 +249,9 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
       checkFollow(follow);
       await moveAll(recipientId, follow);
     },
-    async foreseeFirst({ recipientId, id, category }, refusedMs, leadMs) {
+    async foreseeFirst({ recipientId, id, category }, refusedMs) {
       const state = await look(recipientId, policies);
-      return foreseeFirst(state, { entry: entryOf(id), category, at: state.now + refusedMs }, leadMs);
+      return foreseeFirst(state, { entry: entryOf(id), category, at: state.now + refusedMs });
     },
     async refund(slot) {
       checkSlot(slot);

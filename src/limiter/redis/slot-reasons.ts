@@ -1,7 +1,7 @@
 import { createDeadline } from '../../redis/deadline.ts';
 import { slotReasonOf, sentBefore, type SlotReason, type SlotBefore } from '../slot-reason.ts';
 import type { SlotId } from '../limiter.ts';
-import { DEFAULT_OVERTAKING } from '../overtaking.ts';
+import { IN_ORDER } from '../overtaking.ts';
 import { entryOf, idOf, memberOf } from './keys.ts';
 import { createLook } from './look.ts';
 import { createQuietTerms } from './quiet-terms.ts';
@@ -30,7 +30,7 @@ export function createSlotReasons({
   const answered = createDeadline(timeoutMs);
   const look = createLook({
     ...{ redis, prefix, categories: policies.categories.length, quietTerms },
-    ...{ overtaking: DEFAULT_OVERTAKING, answered },
+    ...{ overtaking: IN_ORDER, answered },
   });
   return {
     read: async ({ recipientId, id }) => slotReasonOf(await look(recipientId, policies), entryOf(id)),
