@@ -19,6 +19,7 @@ function forget({
   recipientId,
   platform,
   token,
+  kind,
   meaning,
   reason,
   timestamp,
@@ -29,12 +30,13 @@ function forget({
     return Promise.resolve();
   }
   // DELETE FROM devices WHERE platform = $platform AND token = $token AND registered_at < $timestamp
-  // (an app that was installed again may have registered the same token since).
+  // (an app that was installed again may have registered the same token since). If kind is `fid`, the token is an installation id.
   console.log(
     JSON.stringify({
       recipientId,
       platform,
       token,
+      kind,
       meaning,
       reason,
       timestamp: Number(timestamp),

@@ -16,7 +16,7 @@ import { type WebpushReason, WEBPUSH_WORDS } from './webpush/reasons.ts';
 export interface ScriptedAnswer {
   /** For requests to this provider. Left out: to all, or to the one that `reason` belongs to. */
   readonly platform?: Platform | undefined;
-  /** For requests to the device with this token; of web push the endpoint. Left out: to any device. */
+  /** For requests to the device with this token or installation id; of web push the endpoint. Left out: to any device. */
   readonly token?: string | undefined;
   /**
    * A refusal with the provider's own word: APNs' `Unregistered`, FCM's `UNREGISTERED`, web push's `ExpiredSubscription`. The
@@ -39,7 +39,7 @@ export interface ScriptedAnswer {
   readonly delay?: string | undefined;
   /** Of a refusal: the `Retry-After` header, in whole seconds: `"30s"`. */
   readonly retryAfter?: string | undefined;
-  /** Of `INVALID_ARGUMENT`: the field that FCM calls invalid. `message.token` means that the token is not valid. */
+  /** Of `INVALID_ARGUMENT`: the field that FCM calls invalid. `message.token` and `message.fid` mean that the token is not valid. */
   readonly field?: string | undefined;
   /** True: the device was alerted, although the answer is lost or says otherwise. The journal has it as accepted. */
   readonly alerted?: boolean | undefined;

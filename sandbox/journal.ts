@@ -6,7 +6,7 @@ import type { Platform } from '../src/notification/notification.ts';
 export interface JournalEntry {
   /** The provider that was asked. */
   readonly platform: Platform;
-  /** The device: its token, of web push the endpoint. Empty if the request had none. APNs tokens are in lower case. */
+  /** The device: its token or installation id, of web push the endpoint. Empty if there was none. APNs tokens are in lower case. */
   readonly token: string;
   /** When the request's headers arrived: epoch milliseconds with a fraction, on a clock that is never set. */
   readonly at: number;

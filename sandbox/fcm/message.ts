@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { ignoredByDevice, ignoredByLiveActivity } from '../aps.ts';
 import type { JournalEntry } from '../journal.ts';
 import type { FieldViolation, Refuse } from '../loopback/answers.ts';
-import { malformed, invalidArgument } from './reasons.ts';
+import { malformed, invalidArgument, INVALID_FID } from './reasons.ts';
 
 /**
  * The body of `messages:send` with the fields and types of the API's reference
@@ -96,6 +96,7 @@ const requestSchema = z.strictObject({
     token: text,
     topic: text,
     condition: text,
+    fid: text,
   }),
 });
 export type FcmRequest = z.output<typeof requestSchema>;
@@ -163,7 +164,7 @@ export function readMessage({ message }: FcmRequest, at: number): JournalFields 
   const ignoredBy = liveActivityToken === undefined ? ignoredByDevice : ignoredByLiveActivity;
   const ignored = payload === undefined ? [] : ignoredBy(payload);
   return {
-    token: message.token ?? '',
+    token: message.token ?? message.fid ?? '',
     tag: android.notification?.tag,
     collapseId: android.collapseKey,
     priority: android.priority?.toLowerCase(),
@@ -175,6 +176,8 @@ export function readMessage({ message }: FcmRequest, at: number): JournalFields 
   };
 }
 
+/** As Firebase's own libraries check an installation id: 22 characters of base64url, of which the first four bits are 0111. */
+const FID = /^[cdef][\w-]{21}$/;
 const MAX_TTL_SECONDS = 2_419_200;
 const MAX_CONTENT_BYTES = 4_096;
 const RESERVED_KEY = /^(from$|message_type$|google|gcm)/;
@@ -190,6 +193,7 @@ const RULES: readonly Rule[] = [
     'message.token',
     ({ token = 'x' }) => !/^[\x21-\x7e]{1,4096}$/.test(token),
   ],
+  [INVALID_FID, 'message.fid', ({ fid }) => fid !== undefined && fid !== '' && !FID.test(fid)],
   ['Invalid data payload key', 'message.data', ({ data }) => hasReservedKey(data)],
   ['Invalid data payload key', 'message.android.data', ({ android }) => hasReservedKey(android?.data)],
   [
@@ -249,8 +253,8 @@ function ttlSeconds(ttl: string | undefined): number | 'invalid' | undefined {
   return Number(seconds);
 }
 
-function targets({ token, topic, condition }: FcmRequest['message']): string[] {
-  return [token, topic, condition].filter((target) => target !== undefined && target !== '') as string[];
+function targets({ token, topic, condition, fid }: FcmRequest['message']): string[] {
+  return [token, topic, condition, fid].filter((target) => target !== undefined && target !== '') as string[];
 }
 
 /** The alert and the data, keys and values: what counts towards FCM's limit. */

@@ -191,6 +191,9 @@ function fcmRefusal(reason: FcmReason, field: string | undefined): Refuse {
 }
 
 const INVALID = 'Request contains an invalid argument.';
+/** No real answer to a wrong installation id was found published: the sentence is an assumption, after that for a token. */
+export const INVALID_FID = 'The installation ID is not a valid Firebase installation ID';
 const MESSAGES: Readonly<Record<string, string>> = {
   'message.token': 'The registration token is not a valid FCM registration token',
+  'message.fid': INVALID_FID,
 };

@@ -13,6 +13,7 @@ export interface NotificationFlags {
   readonly recipient?: string;
   readonly apns: readonly string[];
   readonly fcm: readonly string[];
+  readonly fid: readonly string[];
   readonly webpush: readonly string[];
   readonly app?: string;
   readonly pushType?: string;
@@ -63,6 +64,7 @@ export function addNotificationFlags(command: Command): Command {
     .option('--recipient <id>', 'whom the limits protect')
     .option('--apns <token>', 'a device on APNs; may be repeated', repeated, [])
     .option('--fcm <token>', 'a device on FCM; may be repeated', repeated, [])
+    .option('--fid <id>', 'a device on FCM, by its Firebase installation id; may be repeated', repeated, [])
     .option('--webpush <json>', "a browser's PushSubscription as JSON; may be repeated", repeated, [])
     .option('--app <name>', 'the app of these devices, by its name in APPS_FILE (default: that of the environment)')
     .addOption(
@@ -101,10 +103,10 @@ export function addNotificationFlags(command: Command): Command {
 
 /** The notification in the flags. The validation reports bad values, except those that cannot be written as JSON. */
 export function itemOfFlags(flags: NotificationFlags): Item {
-  const { id, recipient, apns, fcm, webpush, app, title, subtitle, body, sound, badge, category } = flags;
+  const { id, recipient, apns, fcm, fid, webpush, app, title, subtitle, body, sound, badge, category } = flags;
   const { threadId, actionCategory, interruptionLevel, channelId } = flags;
   const onApns = apns.map((token) => ({ platform: 'apns', token, app }));
-  const onFcm = fcm.map((token) => ({ platform: 'fcm', token, app }));
+  const onFcm = [...fcm.map((token) => ({ token })), ...fid.map((id) => ({ fid: id }))];
   // The JSON may be a whole device with an app of its own, which must not be lost.
   const onWebpush = webpush.map((text) => ({
     platform: 'webpush',
@@ -114,7 +116,7 @@ export function itemOfFlags(flags: NotificationFlags): Item {
   const input = {
     id,
     recipientId: recipient,
-    devices: [...onApns, ...onFcm, ...onWebpush],
+    devices: [...onApns, ...onFcm.map((target) => ({ platform: 'fcm', ...target, app })), ...onWebpush],
     pushType: flags.pushType,
     alert: objectOr({ title, subtitle, body }, mayShowNothing(flags) ? undefined : {}),
     liveActivity: flags.liveActivity === undefined ? undefined : jsonObjectOf('--live-activity', flags.liveActivity),

@@ -1,7 +1,7 @@
 import type { Job } from 'bullmq';
 import { z } from 'zod';
 import type { BreakerAnswer, Breakers } from '../breaker/breaker.ts';
-import { type Account, type Service, accountOf, serviceOfDevice, tokenOf } from '../notification/device.ts';
+import { type Account, type Service, isSameDevice, serviceOfDevice } from '../notification/device.ts';
 import type { Fault } from '../domain/faults.ts';
 import { newerThanKnown, type Newer } from '../domain/format.ts';
 import type { CountedApart, PlaceInLimits } from '../domain/limits.ts';
@@ -388,8 +388,7 @@ export function openServices(context: Pick<Context, 'notification' | 'progress'>
 function labelledDevices({ devices }: Notification): LabelledDevice[] {
   const labelled = devices.map((device, index) => ({ label: `${device.platform}#${index}`, device, index }));
   if (labelled.length === 1) return labelled; // most notifications have one device
-  const isSame = (a: Device, b: Device) => accountOf(a) === accountOf(b) && tokenOf(a) === tokenOf(b);
-  return labelled.filter(({ device, index }) => devices.findIndex((other) => isSame(other, device)) === index);
+  return labelled.filter(({ device, index }) => devices.findIndex((other) => isSameDevice(other, device)) === index);
 }
 
 /** Milliseconds until the notification expires; Infinity where it does not. */

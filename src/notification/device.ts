@@ -6,13 +6,14 @@ import type { Device, Platform } from './types.ts';
 /** The readers of a platform's devices. `never`: each reader takes only devices of its own platform. */
 interface Reader {
   tokenOf(device: never): string;
+  tokenKindOf?(device: never): 'fid' | undefined;
   hostOf?(device: never): string;
 }
 const READERS: ReadonlyMap<string, Reader> = new Map(
   DEVICE_KINDS.map((kind) => [kind.schema.shape.platform.value, kind] as const),
 );
 
-/** By what a provider knows a device: its token, or the endpoint of a web push subscription. It is secret. */
+/** By what a provider knows a device: its token or installation id, or the endpoint of a web push subscription. It is secret. */
 export function tokenOf(device: Device): string {
   return READERS.get(device.platform)?.tokenOf(device as never) ?? '';
 }
@@ -56,7 +57,17 @@ function appOf({ app }: { readonly app?: unknown }): string | undefined {
   return typeof app === 'string' ? app.slice(0, LONGEST_APP) : undefined;
 }
 
-/** The fields of devices that no log line may repeat: `token`, `endpoint`, `keys`. */
+/** `fid` if `tokenOf` gives a Firebase installation id; undefined if it gives a token, or the endpoint of a subscription. */
+export function tokenKindOf(device: Device): 'fid' | undefined {
+  return READERS.get(device.platform)?.tokenKindOf?.(device as never);
+}
+
+/** Whether two entries of `devices` are one device. */
+export function isSameDevice(a: Device, b: Device): boolean {
+  return accountOf(a) === accountOf(b) && tokenOf(a) === tokenOf(b) && tokenKindOf(a) === tokenKindOf(b);
+}
+
+/** The fields of devices that no log line may repeat: `token`, `fid`, `endpoint`, `keys`. */
 export const SECRET_DEVICE_FIELDS: readonly string[] = [
   ...new Set(DEVICE_KINDS.flatMap(({ schema }) => Object.keys(schema.shape))),
 ].filter((field) => field !== 'platform' && field !== 'app');

@@ -22,8 +22,17 @@ export interface ApnsDevice {
 export interface FcmDevice {
   /** Firebase Cloud Messaging. */
   platform: 'fcm';
-  /** The registration token that the app got from Firebase. 1 to 4,096 visible ASCII characters. */
-  token: string;
+  /**
+   * The registration token that the app got from Firebase. 1 to 4,096 visible ASCII characters. Required without a `fid`, not
+   * allowed beside one.
+   */
+  token?: string | undefined;
+  /**
+   * The Firebase installation id of the app, which new versions of Firebase's SDKs give in place of the registration token. 22
+   * characters of base64url, of which the first is `c`, `d`, `e` or `f`. Required without a `token`, not allowed beside one.
+   * Example: `cQx3v8fZTn6tE1mKp0aB9d`.
+   */
+  fid?: string | undefined;
   /**
    * The app whose credentials send to the device, by its name in the workers' `APPS_FILE`. 1 to 64 of
    * `A-Z a-z 0-9 . _ -`. Default: the app of the workers' environment. Example: `teacher`.

@@ -44,8 +44,10 @@ export function createOutcomes({ redis, layout, max, insistMs, onLost }: Outcome
 export interface InvalidToken {
   readonly recipientId: string;
   readonly platform: Platform;
-  /** By what its provider knows the device: the token; for a web push subscription, the endpoint. */
+  /** By what its provider knows the device: the token or installation id; for a web push subscription, the endpoint. */
   readonly token: string;
+  /** `fid` if `token` is a Firebase installation id; otherwise absent. */
+  readonly kind?: 'fid';
   /** The app of APPS_FILE that the device has; absent for the app of the environment. */
   readonly app?: string;
   /** `gone`: the token was valid once, so the producer should forget it. `bad-token`: it never was a token of this app. */
@@ -74,7 +76,7 @@ export function invalidTokensKey(prefix: string): string {
 }
 
 /**
- * Adds one entry to the stream, with the fields `recipientId`, `platform`, `token`, `app` (if it has one), `meaning`,
+ * Adds one entry to the stream, with the fields `recipientId`, `platform`, `token`, `kind` and `app` (if it has them), `meaning`,
  * `reason`, `timestamp`. About the latest `keep` entries (100,000) stay. Rejects if Redis has refused for a minute.
  */
 export async function reportInvalidToken(

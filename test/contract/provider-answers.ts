@@ -25,6 +25,7 @@ const REFUSALS: Readonly<Record<Platform, Readonly<Record<string, Refuse>>>> = {
     UNREGISTERED: refuse(404, 'UNREGISTERED'),
     SENDER_ID_MISMATCH: refuse(403, 'SENDER_ID_MISMATCH'),
     'INVALID_ARGUMENT (message.token)': refuse(400, 'INVALID_ARGUMENT', naming('message.token')),
+    'INVALID_ARGUMENT (message.fid)': refuse(400, 'INVALID_ARGUMENT', naming('message.fid')),
     INVALID_ARGUMENT: refuse(400, 'INVALID_ARGUMENT', naming('message.android.ttl')),
     NOT_FOUND: refuse(404),
     THIRD_PARTY_AUTH_ERROR: refuse(401, 'THIRD_PARTY_AUTH_ERROR'),

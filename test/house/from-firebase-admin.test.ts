@@ -57,7 +57,8 @@ beforeEach(async () => {
   });
 });
 
-type Example = readonly [theirs: Message & { token: string }, ours: unknown];
+type Target = { readonly token: string } | { readonly fid: string };
+type Example = readonly [theirs: Message & Target, ours: unknown];
 const blocks = (language: string): unknown[] =>
   [...page.matchAll(new RegExp(`\`\`\`json ${language}\n([^]*?)\`\`\``, 'g'))].map(
     ([, json = '']) => JSON.parse(json) as unknown,
@@ -72,7 +73,7 @@ function sentFor(input: unknown): object[] {
   const { notification } = parsed as { notification: Notification };
   return notification.devices.map((device) =>
     fcmMessage(notification, {
-      token: device.platform === 'fcm' ? device.token : '',
+      device: device.platform === 'fcm' ? device : {},
       ...{ pushId: 'push-1', silent: false, nowMs: NOW_MS },
     }),
   );
@@ -80,7 +81,9 @@ function sentFor(input: unknown): object[] {
 
 test.each(EXAMPLES)('example %#: FCM gets all of it, by `send` and by a notification', async (theirs, input) => {
   await messaging.send(theirs);
-  expect(sentFor(input)).toEqual([expect.objectContaining({ token: theirs.token })]);
+  expect(sentFor(input)).toEqual([
+    expect.objectContaining('fid' in theirs ? { fid: theirs.fid } : { token: theirs.token }),
+  ]);
   expect(sentFor(input)[0]).toMatchObject(requests[0]?.message ?? { nothing: 'was sent' });
 });
 
@@ -131,13 +134,14 @@ const ERRORS = [...page.matchAll(/^\| `(messaging\/[a-z-]+)` +\| `([A-Z_]+)` +\|
 );
 
 describe('the table of errors', () => {
-  test('is as long as it looks', () => expect(ERRORS).toHaveLength(7));
+  test('is as long as it looks', () => expect(ERRORS).toHaveLength(8));
 
-  test.each(ERRORS)('%s is %s, and means %s', async (theirs, errorCode = '', meaning) => {
+  test.each(ERRORS)('%s is %s, and means %s', async (theirs = '', errorCode = '', meaning) => {
     const { words } = FCM_ANSWERS;
     const details = [{ '@type': 'type.googleapis.com/google.firebase.fcm.v1.FcmError', errorCode }];
     answer = { status: 400, body: { error: { status: 'INVALID_ARGUMENT', message: 'no', details } } };
-    await expect(messaging.send({ token: 'f1:APA91b' })).rejects.toMatchObject({ code: theirs });
+    const target = theirs.includes('installation') ? { fid: 'cQx3v8fZTn6tE1mKp0aB9d' } : { token: 'f1:APA91b' };
+    await expect(messaging.send(target)).rejects.toMatchObject({ code: theirs });
     expect(words[errorCode as keyof typeof words].meaning).toBe(meaning);
   });
 });

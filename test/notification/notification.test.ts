@@ -6,6 +6,7 @@ import { faultsOf } from '../support/push.ts';
 
 const SECRET = 'b00bf00d-secret-token';
 const APNS = { platform: 'apns', token: 'abcdef01' };
+const FID = 'cQx3v8fZTn6tE1mKp0aB9d';
 const BROWSER = {
   platform: 'webpush',
   endpoint: 'https://updates.push.services.mozilla.com/a',
@@ -51,6 +52,17 @@ describe('what does not fit', () => {
     [{ id: 'a b' }, 'id: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"'],
     [{ devices: [] }, 'devices: expected at least 1 entry, found an array of 0'],
     [{ devices: [{ platform: 'sms' }] }, 'devices[0].platform: expected "apns" or "fcm" or "webpush", found "sms"'],
+    [{ devices: [{ platform: 'fcm' }] }, 'devices[0].token: expected a text, or a fid in its place, found nothing'],
+    [
+      { devices: [{ platform: 'fcm', token: 'f1:APA91b', fid: FID }] },
+      'devices[0].fid: expected none beside token: a device has one of the two, found a string of 22 characters',
+    ],
+    [
+      { devices: [{ platform: 'fcm', fid: 'f1:APA91b' }] },
+      'devices[0].fid: expected a Firebase installation id: 22 characters of base64url that begin with c, d, e or f, ' +
+        'found a string of 9 characters',
+    ],
+    [{ devices: [{ platform: 'apns', token: 'a1', fid: FID }] }, 'devices[0].fid: expected no such field, found one'],
     [{ alert: { title: '' } }, 'alert: expected a title or a body that is not empty, found an object'],
     [{ alert: undefined }, 'alert: expected an object, found nothing'],
     [{ priority: 'urgent' }, 'priority: expected "high" or "normal", found "urgent"'],
@@ -142,6 +154,23 @@ it('reports all faults of all platforms at once', () => {
   expect(faultsOf(raw).join()).toContain('apns.interruptionLevel: expected "passive" or "active" or');
   expect(faultsOf(raw).join()).toContain('apns.priority: expected 1, 5 or 10, found 7');
   expect(faultsOf(raw).join()).not.toContain('example.com');
+});
+
+it('reports the faults of a device on FCM at once, also that it has no target, and shows no installation id', () => {
+  const devices = [
+    { platform: 'fcm', app: 'a b', name: 'phone' },
+    { platform: 'fcm', token: 'a b', fid: FID },
+  ];
+  const faults = faultsOf({ ...good, devices });
+  expect(faults.map((fault) => fault.split(':')[0])).toEqual([
+    'devices[0].app',
+    'devices[0].name',
+    'devices[0].token',
+    'devices[1].token',
+    'devices[1].fid',
+  ]);
+  expect(faults.join()).not.toContain(FID);
+  expect(redact(`no device ${FID}`, { ...good, devices })).toBe('no device [redacted]');
 });
 
 describe('keys of texts', () => {

@@ -15,7 +15,10 @@ function logged() {
 it('redacts every field of a device but its platform', () => {
   const { log, lines } = logged();
   const [phone, browser] = [makeDevice(), makeDevice('webpush')];
-  log.info({ ...browser, device: phone, devices: [browser, phone] }, 'x');
+  const android = { platform: 'fcm', fid: 'cQx3v8fZTn6tE1mKp0aB9d' };
+  log.info({ ...browser, device: phone, devices: [browser, phone, android] }, 'x');
+  log.info({ device: android, fid: android.fid }, 'y');
+  expect(lines.join()).not.toContain(android.fid);
   expect(lines[0]).toContain('"platform":"webpush"');
   expect(lines[0]).toContain('"token":"[redacted]"');
   const { endpoint, keys } = browser;

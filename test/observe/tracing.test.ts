@@ -12,6 +12,7 @@ import {
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider, type ReadableSpan } from '@opentelemetry/sdk-trace';
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { PLATFORMS, type Device } from '../../src/notification/notification.ts';
+import { tokenOf } from '../../src/notification/device.ts';
 import { createProducer } from '../../src/producer/producer.ts';
 import { wantsTraces } from '../../src/observe/tracing.ts';
 import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
@@ -202,7 +203,7 @@ it('has nothing private in any span', async () => {
   const secrets = devices.flatMap((device) => {
     if (device.platform === 'webpush')
       return [new URL(device.endpoint).pathname.slice(1), ...Object.values(device.keys)];
-    return [device.token];
+    return [tokenOf(device)];
   });
   expect(secrets).toHaveLength(PLATFORMS.length + 2);
   for (const secret of [...secrets, 'that is private', 'that-is-private']) {

@@ -114,6 +114,46 @@ test('a missing APNs key at Google, for 20 different recipients within an hour, 
   expect(await replyFor('person-20')).toEqual(rejected);
 });
 
+describe('an installation id', () => {
+  const fid = 'cQx3v8fZTn6tE1mKp0aB9d';
+  const toFid = () => makePush({ devices: [{ platform: 'fcm', fid }] });
+
+  test('is the target in place of the token, and nothing else of the message changes', async () => {
+    const sandbox = await openSandbox();
+    const provider = await openFcm(sandbox);
+    const [one, other] = [toFid(), push()];
+    for (const each of [one, { ...other, notification: one.notification, pushId: one.pushId }])
+      expect(await sendPush(provider, each)).toMatchObject({ meaning: 'accepted' });
+    const [first, second] = sandbox.journal.all.map(({ payload }) => payload as Record<string, unknown>);
+    expect(first).toHaveProperty('fid', fid);
+    expect(first).not.toHaveProperty('token');
+    expect({ ...first, fid: undefined, token: other.device.token }).toEqual({ ...second, fid: undefined });
+  });
+
+  test.each([
+    ['that is gone', refuse(404, 'UNREGISTERED', {}), { meaning: 'gone', code: 'UNREGISTERED' }],
+    [
+      'that FCM names as wrong',
+      refuse(400, 'INVALID_ARGUMENT', { violations: [{ field: 'message.fid', description: 'invalid' }] }),
+      { meaning: 'bad-token', code: 'INVALID_ARGUMENT' },
+    ],
+    [
+      'that FCM only calls wrong',
+      refuse(400, 'INVALID_ARGUMENT', { message: 'The installation ID is not valid' }),
+      { meaning: 'bad-token', code: 'INVALID_ARGUMENT' },
+    ],
+    [
+      'of another field',
+      refuse(400, 'INVALID_ARGUMENT', { message: 'installation id', violations: [{ field: 'a', description: 'b' }] }),
+      { meaning: 'rejected', code: 'INVALID_ARGUMENT' },
+    ],
+  ])('one %s', async (_name, answer, expected) => {
+    const sandbox = await openSandbox();
+    sandbox.fcm.script(fid, [answer]);
+    expect(await sendPush(await openFcm(sandbox), toFid())).toMatchObject(expected);
+  });
+});
+
 test('what FCM says is repeated without the token and the words of the alert', async () => {
   const sandbox = await openSandbox();
   const one = makePush({ platform: 'fcm', data: { note: 'allergic to nuts' } });

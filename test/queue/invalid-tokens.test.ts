@@ -46,6 +46,28 @@ it('a token that APNs calls gone reaches a consumer, with its recipient, platfor
   expect(await printedBy(consumer)).toEqual([goneToken(device.token)]);
 });
 
+it('an installation id that FCM calls gone reaches a consumer, named as one', async () => {
+  const { queue, prefix, sandbox, startHere } = await openReplicaBench();
+  const consumer = startConsumer(prefix);
+  await startHere();
+  const fid = 'cQx3v8fZTn6tE1mKp0aB9d';
+  sandbox.setAnswers([{ token: fid, reason: 'UNREGISTERED' }]);
+  const notification = makeNotification({ devices: [{ platform: 'fcm', fid }] });
+  await queue.add('push', notification, { priority: 10 });
+  await consumer.waitForLine(new RegExp(fid));
+  expect(await printedBy(consumer)).toEqual([
+    {
+      recipientId: notification.recipientId,
+      platform: 'fcm',
+      token: fid,
+      kind: 'fid',
+      meaning: 'gone',
+      reason: 'UNREGISTERED',
+      timestamp: expect.any(Number) as number,
+    },
+  ]);
+});
+
 it('a token that was never valid is reported as such, and not while all tokens look wrong', async () => {
   const { queue, prefix, sandbox, startHere } = await openReplicaBench();
   await startHere();

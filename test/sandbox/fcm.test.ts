@@ -6,6 +6,7 @@ import { open } from './client.ts';
 import { connectFcm, rpcError, verdict, type FcmRequest, connectFcmHttp2 } from './fcm-client.ts';
 
 const token = 'ab';
+const FID = 'cQx3v8fZTn6tE1mKp0aB9d';
 /** Google's AndroidNotification, every field. */
 const LOOKS = {
   ...{ title: 'a', body: 'b', icon: 'i', color: '#1a73e8', sound: 's', tag: 't', click_action: 'c', ticker: 't' },
@@ -67,6 +68,17 @@ describe('FCM takes a message', () => {
     expect(sandbox.journal.accepted).toMatchObject([{ payload: message }]);
   });
 
+  it('also to an installation id, by which the journal and the script know the device', async () => {
+    const { sandbox, client } = await open(connectFcm);
+    sandbox.setAnswers([{ token: FID, reason: 'UNREGISTERED', times: 1 }]);
+    expect(verdict(await client.send({ fid: FID }))).toMatchObject({ http: 404, errorCode: 'UNREGISTERED' });
+    expect(await client.send({ fid: FID })).toMatchObject({ status: 200 });
+    expect(sandbox.journal.all.map((entry) => [entry.token, entry.accepted])).toEqual([
+      [FID, false],
+      [FID, true],
+    ]);
+  });
+
   it('leaves the data as it was sent', async () => {
     const { sandbox, client } = await open(connectFcm);
     await client.send({ token: 'ab', data: { snake_case: '2' }, android: { data: { other_key: '3' } } });
@@ -100,6 +112,10 @@ describe('FCM refuses', () => {
   it.each<[what: string, fields: object, expected: object, path: string]>([
     ['no target', { token: undefined }, REFUSED, 'message.token'],
     ['two targets', { topic: 'news' }, REFUSED, 'message'],
+    ['a token and an installation id', { fid: FID }, REFUSED, 'message'],
+    ['a registration token as installation id', { token: undefined, fid: `${FID}:APA91b` }, REFUSED, 'message.fid'],
+    ['an installation id that begins otherwise', { token: undefined, fid: `a${FID.slice(1)}` }, REFUSED, 'message.fid'],
+    ['an empty installation id', { token: undefined, fid: '' }, REFUSED, 'message.token'],
     ['a token with a space', { token: 'a b' }, REFUSED, 'message.token'],
     ['a token of 4,097 characters', { token: 'x'.repeat(4_097) }, REFUSED, 'message.token'],
     ['a reserved data key', { data: { 'google.x': '1' } }, REFUSED, 'message.data'],

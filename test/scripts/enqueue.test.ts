@@ -189,6 +189,23 @@ test('--send-after and --expires-at take a duration from now, and instants', asy
   expect((await queue.getJob('t2'))?.data).toMatchObject({ expiresAt: at });
 });
 
+test('--fcm and --fid are two kinds of devices on FCM', async () => {
+  const { prefix, queue } = openQueues();
+  const fid = 'cQx3v8fZTn6tE1mKp0aB9d';
+  const flags = ['--recipient', 'parent-7', '--title', 'Room', '--app', 'school'];
+  const exit = await enqueue({ args: [...flags, '--id', 'f1', '--fid', fid, '--fcm', 'f1:APA91b'], prefix });
+  expect(exit).toMatchObject({ code: 0, stderr: '' });
+  expect((await queue.getJob('f1'))?.data).toMatchObject({
+    devices: [
+      { platform: 'fcm', token: 'f1:APA91b', app: 'school' },
+      { platform: 'fcm', fid, app: 'school' },
+    ],
+  });
+  const bad = await enqueue({ args: [...flags, '--fid', 'f1:APA91b'], prefix });
+  expect(bad).toMatchObject({ code: 2 });
+  expect(bad.stderr).toContain('devices[0].fid: expected a Firebase installation id');
+});
+
 test('--webpush takes the subscription of a browser as it is', async () => {
   const { prefix, queue } = openQueues();
   const subscription = {

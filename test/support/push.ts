@@ -13,8 +13,10 @@ import { sandboxSubscription } from '../../sandbox/webpush/subscription.ts';
 
 let made = 0;
 
-/** A device of one platform. */
-export type DeviceOn<P extends Platform> = Extract<Device, { platform: P }>;
+/** A device of one platform; on FCM one with a registration token. */
+export type DeviceOn<P extends Platform> = P extends 'fcm'
+  ? Extract<Device, { platform: P }> & { token: string }
+  : Extract<Device, { platform: P }>;
 
 /** Where subscriptions for web push lie, unless a loopback server is given. */
 const PUSH_SERVICE = 'https://updates.push.services.mozilla.com';

@@ -17,7 +17,11 @@ import { WEBPUSH_HEADERS } from './webpush-rules.ts';
 
 /**
  * What Google takes: the discovery document of FCM (fcm.googleapis.com/$discovery/rest?version=v1), with its names, and what
- * firebase.google.com/docs/reference/fcm/rest/v1/projects.messages says of the values. `fid` stands in Google's Admin SDK.
+ * firebase.google.com/docs/reference/fcm/rest/v1/projects.messages says of the values.
+ *
+ * `fid`: "Firebase Installation ID (FID) to send a message to", one target of four (pub.dev/documentation/googleapis 19.0.0,
+ * fcm_v1/Message, which is made of the discovery document; firebase-admin 14.5.1, FidMessage). Its form is the one that Google's
+ * @firebase/installations checks. Read on 26 November 2026.
  */
 
 const TEXT: Shape = { is: 'text' };
@@ -98,7 +102,7 @@ const MESSAGE = {
     token: { is: 'text', form: 'visible' },
     topic: TEXT,
     condition: TEXT,
-    fid: TEXT,
+    fid: { is: 'text', form: 'fid' },
     data: DATA,
     notification: message({ title: TEXT, body: TEXT, image: { is: 'text', form: 'https' } }),
     android: message(ANDROID),

@@ -217,6 +217,7 @@ const app = fc.option(fc.constantFrom('teacher', 'parent'), { nil: undefined, fr
 const phone = fc.oneof(
   fc.record({ platform: fc.constant('apns'), token: apnsToken, app }),
   fc.record({ platform: fc.constant('fcm'), token: fcmToken, app }),
+  fc.record({ platform: fc.constant('fcm'), fid: fc.stringMatching(/^[cdef][A-Za-z0-9_-]{21}$/), app }),
 );
 const browser = (server: string) =>
   fc

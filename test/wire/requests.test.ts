@@ -161,6 +161,6 @@ function isTooLarge({ notification, pushId: id, silent, device }: Push): boolean
   const bytesOf = (value: object): number => Buffer.byteLength(JSON.stringify(value));
   if (device.platform === 'apns') return bytesOf(apnsPayload(notification, silent, NOW_MS)) > 4_096;
   if (device.platform === 'webpush') return bytesOf(webpushMessage(notification, { pushId: id, silent })) > 3_993;
-  const options = { token: '', pushId: id, silent, nowMs: NOW_MS };
+  const options = { device, pushId: id, silent, nowMs: NOW_MS };
   return Math.max(...Object.values(fcmBytes(fcmMessage(notification, options)))) > 4_096;
 }

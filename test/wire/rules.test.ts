@@ -29,6 +29,12 @@ test.each<[name: string, Shape, good: unknown[], bad: unknown[]]>([
   ['a bundle id', { is: 'text', form: 'bundle' }, ['com.example.a'], ['com_example', '']],
   ['visible characters', { is: 'text', form: 'visible' }, ['a!~'], ['a b', 'é', '']],
   ['base64url', { is: 'text', form: 'base64url' }, ['a_-'], ['a=', 'a+', '']],
+  [
+    'an installation id',
+    { is: 'text', form: 'fid' },
+    [`c${'-_aA9'.repeat(4)}b`, `f${'a'.repeat(21)}`],
+    [`b${'a'.repeat(21)}`, `g${'a'.repeat(21)}`, `c${'a'.repeat(20)}`, `c${'a'.repeat(22)}`, `c${'a'.repeat(20)}:`],
+  ],
   ['a number', { is: 'number', from: 0, to: 1 }, [0, 0.5, 1], [-0.1, 1.1, '1', true]],
   ['a whole number', { is: 'number', whole: true }, [-7], [0.5, NaN]],
   ['a flag', { is: 'flag' }, [true, false], ['true', 1]],
@@ -194,6 +200,7 @@ const onIphone = (headers: object, payload: object = {}): WireRequest =>
 
 test.each([
   ['a message', toFcm(MESSAGE, { validate_only: true })],
+  ['a message to an installation id', toFcm({ fid: `c${'a'.repeat(21)}`, notification: { title: 'a' } })],
   ['names as in Java', toFcm({ topic: 'news', fcmOptions: { analyticsLabel: 'a' } })],
   [
     'a Live Activity',
@@ -218,6 +225,7 @@ test.each<[fault: string, WireRequest]>([
   ['the same field twice', changed({ fcmOptions: {} })],
   ['expected one target, found token and topic', changed({ topic: 'a' })],
   ['expected one target, found token and fid', changed({ fid: 'a' })],
+  ['message.fid: expected 22 characters', changed({ token: undefined, fid: 'f1:APA91b' })],
   ['expected one target, found none', toFcm({ data: { a: 'b' } })],
   ['message.name: no such field', changed({ name: 'a' })],
   ['data.a: null', changed({ data: { a: null } })],

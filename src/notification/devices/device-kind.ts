@@ -11,8 +11,10 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
    * is secret.
    */
   readonly schema: z.ZodObject<{ platform: z.ZodLiteral<P>; app: z.ZodOptional<z.ZodString> } & Fields, z.core.$strict>;
-  /** By what the provider knows the device: its token, or what the platform has in place of one. */
+  /** By what the provider knows the device: its token, or what the device has in place of one. */
   tokenOf(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
+  /** `fid` if `tokenOf` gives a Firebase installation id; undefined, or absent, if it gives a token or an endpoint. */
+  tokenKindOf?(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): 'fid' | undefined;
   /**
    * The host and port of the device's server, if the device names it: `fcm.googleapis.com`. Absent: all devices have one
    * server.

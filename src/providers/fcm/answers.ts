@@ -18,8 +18,9 @@ import type { Answered } from '../sender/result.ts';
 
 /** This device's quota or the project's is used up: the answer does not say which. */
 const QUOTA: ReplyRow = { ...TOO_MANY, suspect: 'quota' };
-/** INVALID_ARGUMENT, if its details or its message name the token. */
+/** INVALID_ARGUMENT, if its details or its message name the token, or the installation id in its place. */
 const INVALID_TOKEN = 'INVALID_ARGUMENT (message.token)';
+const INVALID_FID = 'INVALID_ARGUMENT (message.fid)';
 /** QUOTA_EXCEEDED or RESOURCE_EXHAUSTED, if its details name the project. */
 const QUOTA_OF_PROJECT = 'QUOTA_EXCEEDED (project)';
 
@@ -33,6 +34,7 @@ export const FCM_ANSWERS = {
     UNREGISTERED: GONE,
     SENDER_ID_MISMATCH: BAD_TOKEN,
     [INVALID_TOKEN]: BAD_TOKEN,
+    [INVALID_FID]: BAD_TOKEN,
     INVALID_ARGUMENT: REJECTED,
     /** Without an FcmError, this answer is about the URL: the project does not exist. */
     NOT_FOUND: CONFIGURATION,
@@ -96,15 +98,18 @@ function rpcStatus(json: Readonly<Record<string, unknown>>): RpcStatus {
 
 /** The key of the row, if the error's details decide which row it is. Undefined: the code itself is the key. */
 function rowKey(word: string | undefined, error: RpcStatus): string | undefined {
-  if (word === 'INVALID_ARGUMENT') return namesToken(error) ? INVALID_TOKEN : undefined;
+  if (word === 'INVALID_ARGUMENT') return invalidTarget(error);
   const isQuota = word === 'QUOTA_EXCEEDED' || word === 'RESOURCE_EXHAUSTED';
   return isQuota && namesProject(error) ? QUOTA_OF_PROJECT : undefined;
 }
 
-function namesToken({ details, message }: RpcStatus): boolean {
-  const violations = details.flatMap(({ fieldViolations }) => listOf(fieldViolations));
-  if (violations.length > 0) return violations.some(({ field }) => field === 'message.token');
-  return typeof message === 'string' && /registration token/i.test(message);
+/** By the names of the fields; an answer without them is read by its sentence. */
+function invalidTarget({ details, message }: RpcStatus): string | undefined {
+  const fields = details.flatMap(({ fieldViolations }) => listOf(fieldViolations)).map(({ field }) => field);
+  const names = (field: string, sentence: RegExp): boolean =>
+    fields.length > 0 ? fields.includes(field) : typeof message === 'string' && sentence.test(message);
+  if (names('message.token', /registration token/i)) return INVALID_TOKEN;
+  return names('message.fid', /installation id/i) ? INVALID_FID : undefined;
 }
 
 /**

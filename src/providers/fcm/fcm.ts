@@ -1,7 +1,7 @@
 import { Agent } from 'node:https';
 import { cert, type ServiceAccount } from 'firebase-admin/app';
 import { GoogleAuth, JWT, type JWTOptions } from 'google-auth-library';
-import { tokenOf } from '../../notification/device.ts';
+import type { FcmDevice } from '../../notification/types.ts';
 import { InputError } from '../../domain/faults.ts';
 import { errorChain, withoutCredentials } from '../../notification/redact.ts';
 import { createCredential, type Credential, type Unreached } from '../credential.ts';
@@ -53,8 +53,9 @@ export function createFcmProvider(options: FcmOptions): Provider {
 
 /** A push as a request to FCM at `nowMs` (epoch milliseconds). */
 export function encodeFcm(push: Push, projectId: string, nowMs: number): Prepared {
-  const { notification, device, pushId, silent } = push;
-  const message = fcmMessage(notification, { token: tokenOf(device), pushId, silent, nowMs });
+  const { notification, pushId, silent } = push;
+  const device = push.device as FcmDevice; // the platform says so
+  const message = fcmMessage(notification, { device, pushId, silent, nowMs });
   const body = JSON.stringify({ message });
   // The payload is a part of the body, so it is counted only if the whole body is larger than the limit.
   const bytes = Buffer.byteLength(body) > FCM_MAX_PAYLOAD_BYTES ? fcmPayloadBytes(message) : 0;

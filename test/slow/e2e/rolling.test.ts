@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import { judge, type Arrival } from '../../../sandbox/judge.ts';
 import { tokenOf } from '../../../src/notification/device.ts';
 import type { Notification } from '../../../src/notification/notification.ts';
+import { main as replay } from '../../../scripts/replay.ts';
 import { main as status } from '../../../scripts/status.ts';
 import { runMain } from '../../support/command.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
@@ -188,6 +189,31 @@ it('replicas of an earlier version are replaced one by one, and put back again: 
     ['present', 6],
   ]);
 }, 600_000);
+
+it('an earlier version makes a dead letter of a notification to an installation id, and a replay delivers it', async () => {
+  const bench = await openRoll();
+  const { queue, deadQueue, env } = bench;
+  await bench.start('earlier', await earlierVersion(), 1);
+  const [phone, fid] = [makeDevice(), 'cQx3v8fZTn6tE1mKp0aB9d'];
+  const notification = makeNotification({ devices: [phone, { platform: 'fcm', fid }] });
+  await queue.add('push', notification, { jobId: notification.id, priority: 10 });
+  const deadLetters = async (): Promise<unknown[]> => (await deadQueue.getJobs()).map(({ data }) => data as unknown);
+  await expect.poll(deadLetters, PATIENT).toMatchObject([
+    {
+      reason: 'invalid',
+      message: expect.stringContaining('devices[1].fid: expected no such field') as unknown,
+      notification: { id: notification.id },
+    },
+  ]);
+  expect(bench.accepted()).toEqual([]);
+
+  await bench.roll('present', undefined);
+  await runMain(replay, ['--reason', 'invalid'], env);
+  const alerted = (): string[] => bench.accepted().map(({ token }) => token);
+  await expect.poll(alerted, PATIENT).toHaveLength(2);
+  expect(alerted().toSorted()).toEqual([fid, phone.token].toSorted());
+  await expect.poll(deadLetters, PATIENT).toEqual([]);
+}, 300_000);
 
 it('after a rollback, what the newer version wrote waits until workers can read it, and the rest goes on', async () => {
   const bench = await openRoll();

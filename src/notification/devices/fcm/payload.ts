@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { isObject, type JsonObject, type JsonValue, mergePatch, objectOr } from '../../../domain/json.ts';
-import type { AndroidFields, Notification, Alert } from '../../types.ts';
+import type { AndroidFields, FcmDevice, Notification, Alert } from '../../types.ts';
 import { apnsDelivery, apsOf, silenced } from '../apns/payload.ts';
-import { deviceApp, type TokenKind } from '../device-kind.ts';
+import { deviceApp, type DeviceKind } from '../device-kind.ts';
 import { FCM_RESERVED_DATA_KEYS } from './fields.ts';
 
 /** The longest time that FCM keeps a message: 28 days (firebase.google.com/docs/cloud-messaging/concept-options#ttl). */
@@ -19,7 +19,7 @@ const SILENT_CHANNEL = 'silent';
 
 /** What a message needs besides the notification. */
 export interface FcmMessageOptions {
-  readonly token: string;
+  readonly device: Pick<FcmDevice, 'token' | 'fid'>;
   readonly pushId: string;
   readonly silent: boolean;
   /** The present time in epoch milliseconds: `ttl` is counted from it. */
@@ -27,16 +27,15 @@ export interface FcmMessageOptions {
 }
 
 /**
- * The message to one registration token, with the field names of the HTTP API
- * (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). The token does not show what kind of device it is, so
- * every message has a part for Android and one for iPhones; each device gets only its own part. `fcm.message` is merged at the
+ * The message to one registration token or installation id, with the field names of the HTTP API
+ * (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). Neither shows what kind of device it is, so every message has a part for Android and one for iPhones; each device gets only its own part. `fcm.message` is merged at the
  * end.
  *
  * With `android.dataOnly` there is no `notification`, because Android would show it: the alert is in the part for iPhones.
  */
 export function fcmMessage(notification: Notification, options: FcmMessageOptions): JsonObject {
   const { analyticsLabel, data, fcm } = notification;
-  const message: JsonObject = { token: options.token };
+  const message = targetOf(options.device);
   const shown = isDrawnByAndroid(notification) ? shownOf(notification) : undefined;
   if (shown !== undefined) message['notification'] = shown;
   if (data !== undefined) message['data'] = asTexts(data);
@@ -47,6 +46,11 @@ export function fcmMessage(notification: Notification, options: FcmMessageOption
   if (!options.silent) return merged;
   const silenced = silencedMessage(merged);
   return isDataOnly(notification) ? markedSilent(silenced) : silenced;
+}
+
+/** The target of a message, which is one of the two. */
+function targetOf({ token, fid = '' }: FcmMessageOptions['device']): JsonObject {
+  return token === undefined ? { fid } : { token };
 }
 
 /** Whether Android itself draws a notification. */
@@ -307,15 +311,41 @@ function jsonBytes(value: JsonValue | undefined): number {
   return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
 }
 
-export const fcmDevice: TokenKind<'fcm'> = {
-  schema: z.strictObject({
-    platform: z.literal('fcm'),
-    token: z
-      .string()
-      .regex(/^[\x21-\x7e]{1,4096}$/, { error: 'an FCM registration token: 1 to 4096 visible ASCII characters' }),
-    app: deviceApp,
-  }),
-  tokenOf: ({ token }) => token,
+const token = z
+  .string()
+  .regex(/^[\x21-\x7e]{1,4096}$/, { error: 'an FCM registration token: 1 to 4096 visible ASCII characters' })
+  .optional();
+
+/**
+ * 17 random bytes as base64url, of which the first four bits are 0111 and the last four are left out. Firebase's SDKs make it
+ * themselves (firebase.google.com/docs/projects/manage-installations), and check the ones that the server gives for this form.
+ */
+const fid = z
+  .string()
+  .regex(/^[cdef][A-Za-z0-9_-]{21}$/, {
+    error: 'a Firebase installation id: 22 characters of base64url that begin with c, d, e or f',
+  })
+  .optional();
+
+/** Also if other fields of the device have faults, so that all are reported at once. */
+const when = ({ value }: { readonly value: unknown }): boolean => isObject(value);
+
+export const fcmDevice: DeviceKind<'fcm', { token: typeof token; fid: typeof fid }> = {
+  schema: z
+    .strictObject({ platform: z.literal('fcm'), token, fid, app: deviceApp })
+    .refine((device) => device.token !== undefined || device.fid !== undefined, {
+      path: ['token'],
+      error: 'a text, or a fid in its place',
+      when,
+    })
+    .refine((device) => device.token === undefined || device.fid === undefined, {
+      path: ['fid'],
+      error: 'none beside token: a device has one of the two',
+      when,
+    })
+    .meta({ oneOf: [{ required: ['token'] }, { required: ['fid'] }] }),
+  tokenOf: (device) => device.token ?? device.fid ?? '',
+  tokenKindOf: (device) => (device.fid === undefined ? undefined : 'fid'),
   reservedDataKeys: FCM_RESERVED_DATA_KEYS,
   payload: {
     maxBytes: FCM_MAX_PAYLOAD_BYTES,
@@ -323,5 +353,5 @@ export const fcmDevice: TokenKind<'fcm'> = {
   },
 };
 
-/** A push id as long as a real one. The token and the time that is left do not count. */
-const MEASURED = { token: '', pushId: '0'.repeat(36), nowMs: 0 };
+/** A push id as long as a real one. The target and the time that is left do not count. */
+const MEASURED = { device: {}, pushId: '0'.repeat(36), nowMs: 0 };
