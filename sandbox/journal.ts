@@ -8,6 +8,8 @@ export interface JournalEntry {
   readonly platform: Platform;
   /** The device: its token or installation id, of web push the endpoint. Empty if there was none. APNs tokens are in lower case. */
   readonly token: string;
+  /** FCM: the token of the Live Activity, beside that of the device. */
+  readonly liveActivityToken?: string | undefined;
   /** When the request's headers arrived: epoch milliseconds with a fraction, on a clock that is never set. */
   readonly at: number;
   /** Whether the device was alerted; the answer may have said otherwise. */
@@ -250,7 +252,9 @@ const SHOWN_OF: Readonly<Record<Platform, (entry: JournalEntry) => Shown>> = {
     if (pushType === 'liveactivity') return field(payload, 'aps', 'alert') === undefined ? 'nothing' : 'alert';
     return field(payload, 'aps', 'interruption-level') === 'passive' ? 'silent' : 'alert';
   },
-  fcm({ payload }) {
+  fcm({ payload, liveActivityToken }) {
+    if (liveActivityToken !== undefined)
+      return field(payload, 'apns', 'payload', 'aps', 'alert') === undefined ? 'nothing' : 'alert';
     const ofAndroid = field(payload, 'android', 'notification');
     if (field(payload, 'notification') === undefined && ofAndroid === undefined) return 'nothing';
     return field(ofAndroid, 'notification_priority') === 'PRIORITY_LOW' ? 'silent' : 'alert';

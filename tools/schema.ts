@@ -13,6 +13,7 @@ import {
   MUST_SHOW,
   NOT_IN_BACKGROUND,
   NOT_IN_DATA_ONLY,
+  LIVE_ACTIVITY_FIELDS,
   LIVE_ACTIVITY_PLATFORMS,
   NOT_IN_LIVE_ACTIVITY,
   ONLY_WITH_START,
@@ -96,6 +97,17 @@ const BY_PUSH_TYPE = {
   },
 };
 
+/** The fields of devices that only Live Activities have, and need. */
+const BY_ACTIVITY_TOKEN = [...LIVE_ACTIVITY_FIELDS].map(([platform, field]) => ({
+  if: ofType('liveactivity'),
+  then: {
+    properties: {
+      devices: { items: { if: { properties: { platform: { const: platform } } }, then: { required: [field] } } },
+    },
+  },
+  else: { properties: { devices: { items: { properties: { [field]: false } } } } },
+}));
+
 const throttled = (by: string) => ({ properties: { onThrottle: { const: by } }, required: ['onThrottle'] });
 /** With whom it waits. */
 const BY_THROTTLE = [
@@ -150,7 +162,7 @@ function schemaText(types: string): string {
     ...rest,
     properties: Object.fromEntries(described) as object,
     ...BY_PUSH_TYPE,
-    allOf: [...BY_THROTTLE, BY_DATA_ONLY],
+    allOf: [...BY_THROTTLE, BY_DATA_ONLY, ...BY_ACTIVITY_TOKEN],
   };
   return `${JSON.stringify(schema, null, 2)}\n`;
 }

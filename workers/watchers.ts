@@ -6,7 +6,7 @@ import type { ReplyEvent, Watcher } from '../src/delivery/context.ts';
 import { createRecorder } from '../src/delivery/story.ts';
 import { createPassTracer } from '../src/delivery/trace.ts';
 import { createPassCounter, createPassLog } from '../src/delivery/watch.ts';
-import { accountOf, serviceOfDevice, tokenKindOf, tokenOf } from '../src/notification/device.ts';
+import { accountOf, invalidOf, serviceOfDevice } from '../src/notification/device.ts';
 import { needsOperator, type Outcome } from '../src/notification/outcome.ts';
 import type { Environment } from '../src/environment/values.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
@@ -121,12 +121,10 @@ export function createReplyListener(
     // While the breaker says that the app's configuration is wrong, a refused token may be good.
     const isMisconfigured = breakers.current(serviceOfDevice(device))?.trouble === 'configuration';
     if (reply.meaning === 'bad-token' && isMisconfigured) return;
-    const kind = tokenKindOf(device);
     const entry = {
       recipientId: notification.recipientId,
       platform: device.platform,
-      token: tokenOf(device),
-      ...(kind !== undefined && { kind }),
+      ...invalidOf(device, reply.meaning),
       ...app,
       meaning: reply.meaning,
       reason: code,

@@ -150,7 +150,16 @@ function fieldName(path: readonly PropertyKey[], input: unknown): string {
 
 type JournalFields = Pick<
   JournalEntry,
-  'token' | 'tag' | 'collapseId' | 'priority' | 'expiration' | 'title' | 'body' | 'data' | 'ignored'
+  | 'token'
+  | 'liveActivityToken'
+  | 'tag'
+  | 'collapseId'
+  | 'priority'
+  | 'expiration'
+  | 'title'
+  | 'body'
+  | 'data'
+  | 'ignored'
 >;
 
 /** The journal's fields for a body that is no message. */
@@ -165,6 +174,7 @@ export function readMessage({ message }: FcmRequest, at: number): JournalFields 
   const ignored = payload === undefined ? [] : ignoredBy(payload);
   return {
     token: message.token ?? message.fid ?? '',
+    ...(liveActivityToken !== undefined && { liveActivityToken }),
     tag: android.notification?.tag,
     collapseId: android.collapseKey,
     priority: android.priority?.toLowerCase(),
@@ -235,9 +245,10 @@ function labels({ fcmOptions, android, apns, webpush }: FcmRequest['message']): 
   );
 }
 
-/** Whether an iPhone shows or sounds something. */
+/** Whether an iPhone shows or sounds something, or changes what a Live Activity shows. */
 function isShown({ notification, apns }: FcmRequest['message']): boolean {
   const aps = apns?.payload?.['aps'];
+  if (apns?.liveActivityToken !== undefined) return true;
   return notification !== undefined || (isObject(aps) && ['alert', 'sound', 'badge'].some((key) => key in aps));
 }
 

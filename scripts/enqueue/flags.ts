@@ -18,6 +18,7 @@ export interface NotificationFlags {
   readonly app?: string;
   readonly pushType?: string;
   readonly liveActivity?: string;
+  readonly liveActivityToken?: string;
   readonly title?: string;
   readonly subtitle?: string;
   readonly body?: string;
@@ -74,6 +75,7 @@ export function addNotificationFlags(command: Command): Command {
       ).choices(['alert', 'background', 'liveactivity']),
     )
     .option('--live-activity <json>', 'with --push-type liveactivity: its event and contentState, as a JSON object')
+    .option('--live-activity-token <token>', 'the token of the Live Activity, of the one device on FCM')
     .option('--title <text>', "the alert's title")
     .option('--subtitle <text>', 'the line below the title, on iPhones')
     .option('--body <text>', "the alert's text")
@@ -107,6 +109,9 @@ export function itemOfFlags(flags: NotificationFlags): Item {
   const { threadId, actionCategory, interruptionLevel, channelId } = flags;
   const onApns = apns.map((token) => ({ platform: 'apns', token, app }));
   const onFcm = [...fcm.map((token) => ({ token })), ...fid.map((id) => ({ fid: id }))];
+  const { liveActivityToken } = flags;
+  if (liveActivityToken !== undefined && onFcm.length !== 1)
+    throw new UsageError(`--live-activity-token: expected one device on FCM beside it, found ${onFcm.length}`);
   // The JSON may be a whole device with an app of its own, which must not be lost.
   const onWebpush = webpush.map((text) => ({
     platform: 'webpush',
@@ -116,7 +121,11 @@ export function itemOfFlags(flags: NotificationFlags): Item {
   const input = {
     id,
     recipientId: recipient,
-    devices: [...onApns, ...onFcm.map((target) => ({ platform: 'fcm', ...target, app })), ...onWebpush],
+    devices: [
+      ...onApns,
+      ...onFcm.map((target) => ({ platform: 'fcm', ...target, liveActivityToken, app })),
+      ...onWebpush,
+    ],
     pushType: flags.pushType,
     alert: objectOr({ title, subtitle, body }, mayShowNothing(flags) ? undefined : {}),
     liveActivity: flags.liveActivity === undefined ? undefined : jsonObjectOf('--live-activity', flags.liveActivity),

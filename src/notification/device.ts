@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import type { InvalidPart } from './devices/device-kind.ts';
 import { DEVICE_KINDS } from './devices/devices.ts';
 import { isObject } from '../domain/json.ts';
 import type { Device, Platform } from './types.ts';
@@ -6,7 +7,8 @@ import type { Device, Platform } from './types.ts';
 /** The readers of a platform's devices. `never`: each reader takes only devices of its own platform. */
 interface Reader {
   tokenOf(device: never): string;
-  tokenKindOf?(device: never): 'fid' | undefined;
+  identityOf?(device: never): string;
+  invalidOf?(device: never, meaning: 'gone' | 'bad-token'): InvalidPart;
   hostOf?(device: never): string;
 }
 const READERS: ReadonlyMap<string, Reader> = new Map(
@@ -57,17 +59,21 @@ function appOf({ app }: { readonly app?: unknown }): string | undefined {
   return typeof app === 'string' ? app.slice(0, LONGEST_APP) : undefined;
 }
 
-/** `fid` if `tokenOf` gives a Firebase installation id; undefined if it gives a token, or the endpoint of a subscription. */
-export function tokenKindOf(device: Device): 'fid' | undefined {
-  return READERS.get(device.platform)?.tokenKindOf?.(device as never);
+/** What of a device an answer with this meaning calls invalid: mostly its token. */
+export function invalidOf(device: Device, meaning: 'gone' | 'bad-token'): InvalidPart {
+  return READERS.get(device.platform)?.invalidOf?.(device as never, meaning) ?? { token: tokenOf(device) };
 }
 
 /** Whether two entries of `devices` are one device. */
 export function isSameDevice(a: Device, b: Device): boolean {
-  return accountOf(a) === accountOf(b) && tokenOf(a) === tokenOf(b) && tokenKindOf(a) === tokenKindOf(b);
+  return accountOf(a) === accountOf(b) && identityOf(a) === identityOf(b);
 }
 
-/** The fields of devices that no log line may repeat: `token`, `fid`, `endpoint`, `keys`. */
+function identityOf(device: Device): string {
+  return READERS.get(device.platform)?.identityOf?.(device as never) ?? tokenOf(device);
+}
+
+/** The fields of devices that no log line may repeat: `token`, `fid`, `liveActivityToken`, `endpoint`, `keys`. */
 export const SECRET_DEVICE_FIELDS: readonly string[] = [
   ...new Set(DEVICE_KINDS.flatMap(({ schema }) => Object.keys(schema.shape))),
 ].filter((field) => field !== 'platform' && field !== 'app');

@@ -15,7 +15,12 @@ import { instantOf } from '../domain/time.ts';
 export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
   const alert = raw['alert'];
-  const waiting = [...timesFaults(raw), ...waitingFaults(raw), ...strayLiveActivityFaults(raw)];
+  const waiting = [
+    ...timesFaults(raw),
+    ...waitingFaults(raw),
+    ...strayLiveActivityFaults(raw),
+    ...activityTokenFaults(raw),
+  ];
   if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...patchFaults(raw), ...waiting];
   if (raw['pushType'] === 'liveactivity') {
     return [...liveActivityFaults(raw), ...(isObject(alert) ? locArgsFaults(alert) : []), ...waiting];
@@ -82,6 +87,12 @@ export const NOT_IN_BACKGROUND = [
 export const MUST_SHOW = platformsWhere((kind) => kind.mustShow === true);
 /** The platforms whose devices have Live Activities. */
 export const LIVE_ACTIVITY_PLATFORMS = platformsWhere((kind) => kind.takesLiveActivities === true);
+/** By platform: the field of a device that only Live Activities have, and need. */
+export const LIVE_ACTIVITY_FIELDS: ReadonlyMap<string, string> = new Map(
+  DEVICE_KINDS.flatMap(({ schema, liveActivityField }: DeviceKind) =>
+    liveActivityField === undefined ? [] : [[schema.shape.platform.value, liveActivityField]],
+  ),
+);
 
 function platformsWhere(isOne: (kind: DeviceKind) => boolean): readonly string[] {
   return DEVICE_KINDS.filter(isOne).map(({ schema }) => schema.shape.platform.value);
@@ -320,10 +331,28 @@ function liveActivityFaults(raw: Record<string, unknown>): Fault[] {
   const isKnown = (platform: string) => LIVE_ACTIVITY_PLATFORMS.includes(platform);
   return [
     ...faults,
-    ...platformFaults(raw, isKnown, `${known}, the only one with Live Activities`),
+    ...platformFaults(raw, isKnown, `${known}, the only ones with Live Activities`),
     ...eventFaults(raw),
     ...silenceFaults(raw),
   ];
+}
+
+/** The faults of devices that lack the token of a Live Activity, or have one and get another push. */
+function activityTokenFaults({ devices, pushType }: Record<string, unknown>): Fault[] {
+  const faults: Fault[] = [];
+  if (!Array.isArray(devices)) return faults;
+  const isLive = pushType === 'liveactivity';
+  devices.forEach((device: unknown, index) => {
+    const field = isObject(device) ? LIVE_ACTIVITY_FIELDS.get(String(device['platform'])) : undefined;
+    if (!isObject(device) || field === undefined || (device[field] !== undefined) === isLive) return;
+    const path = `devices[${index}].${field}`;
+    faults.push(
+      isLive
+        ? faultOf(path, 'a text beside pushType "liveactivity"', undefined)
+        : { path, expected: 'none without pushType "liveactivity"', found: 'one' },
+    );
+  });
+  return faults;
 }
 
 /** A fault if there is a `liveActivity` but another push type. */

@@ -34,6 +34,11 @@ export interface FcmDevice {
    */
   fid?: string | undefined;
   /**
+   * The token of a Live Activity, or for its start the push-to-start token, which the app got from Apple: 2 to 512 hexadecimal
+   * digits. Required with `pushType` `liveactivity`, not allowed otherwise.
+   */
+  liveActivityToken?: string | undefined;
+  /**
    * The app whose credentials send to the device, by its name in the workers' `APPS_FILE`. 1 to 64 of
    * `A-Z a-z 0-9 . _ -`. Default: the app of the workers' environment. Example: `teacher`.
    */
@@ -347,7 +352,7 @@ export interface NotificationInput {
   /**
    * `alert` is shown. `background` shows nothing and wakes the app to fetch what is new: it has no `alert`, `sound`,
    * `badge`, `imageUrl`, `android` and `webpush`, and limits of its own (`LIMIT_BACKGROUND_RULES`). `liveactivity`
-   * starts, changes or ends a Live Activity of an iPhone (`liveActivity`), on APNs only; without an `alert` it has
+   * starts, changes or ends a Live Activity of an iPhone (`liveActivity`), on APNs or through FCM; without an `alert` it has
    * limits of its own (`LIMIT_LIVE_ACTIVITY_RULES`). Default: `alert`.
    */
   pushType?: 'alert' | 'background' | 'liveactivity' | undefined;

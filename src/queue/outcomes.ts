@@ -46,8 +46,8 @@ export interface InvalidToken {
   readonly platform: Platform;
   /** By what its provider knows the device: the token or installation id; for a web push subscription, the endpoint. */
   readonly token: string;
-  /** `fid` if `token` is a Firebase installation id; otherwise absent. */
-  readonly kind?: 'fid';
+  /** What `token` is, if it is not the device's token or endpoint: a Firebase installation id, or the token of a Live Activity. */
+  readonly kind?: 'fid' | 'liveActivityToken';
   /** The app of APPS_FILE that the device has; absent for the app of the environment. */
   readonly app?: string;
   /** `gone`: the token was valid once, so the producer should forget it. `bad-token`: it never was a token of this app. */

@@ -1,4 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
+import { shownOf } from '../../sandbox/journal.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
 import { lockOf, lostAfter, none, openBench, RECIPIENT } from './support.ts';
@@ -212,51 +213,76 @@ test('one that no device took does not count', async () => {
   expect(await run(background())).toMatchObject({ outcome: { kind: 'delivered' } });
 });
 
-const device = makeDevice('apns');
-const update = (fields: Parameters<typeof makeNotification>[0] = {}) =>
+const ACTIVITY_DEVICES = {
+  apns: makeDevice('apns'),
+  fcm: { ...makeDevice('fcm'), liveActivityToken: 'a1b2c3d4' },
+};
+const update = ({ platform = 'apns', ...fields }: UpdateFields = {}) =>
   makeNotification({
-    devices: [device],
+    devices: [ACTIVITY_DEVICES[platform]],
     pushType: 'liveactivity',
     alert: undefined,
     liveActivity: { event: 'update', contentState: { score: '2 : 1' } },
     ...fields,
   });
+/** APNs gets `aps` at the top, FCM below `apns`. */
+interface ActivityPayload {
+  readonly aps?: object;
+  readonly apns?: { readonly payload: { readonly aps: object } };
+}
+type UpdateFields = Parameters<typeof makeNotification>[0] & { platform?: keyof typeof ACTIVITY_DEVICES };
 const goal = { title: 'Goal' };
 
-test('an update without an alert takes no slot of an alert, nor of a background push', async () => {
-  const { run, limiter, backgroundLimiter, liveActivityLimiter, sandbox } = await openBench({ platforms: ['apns'] });
-  expect(await run(makeNotification())).toMatchObject({ outcome: { kind: 'delivered' } });
-  expect(await run(update())).toMatchObject({ outcome: { kind: 'delivered' } });
-  expect(await run(update())).toMatchObject({ outcome: { kind: 'requeued', rule: '1/2s' } });
-  expect(await run(update({ onThrottle: 'drop' }))).toMatchObject({ outcome: { kind: 'dropped', rule: '1/2s' } });
-  expect(sandbox.journal.accepted.map(({ pushType }) => pushType)).toEqual(['alert', 'liveactivity']);
-  const standings = await Promise.all(
-    [limiter, backgroundLimiter, liveActivityLimiter].map((each) => each.inspect(RECIPIENT)),
-  );
-  expect(standings.map(({ sent, reserved }) => [sent.length, reserved.length])).toEqual([
-    [1, 0],
-    [0, 0],
-    [1, 1],
-  ]);
+describe.each(['apns', 'fcm'] as const)('a Live Activity on %s', (platform) => {
+  test('an update without an alert takes no slot of an alert, nor of a background push', async () => {
+    const { run, limiter, backgroundLimiter, liveActivityLimiter, sandbox } = await openBench({
+      platforms: ['apns', 'fcm'],
+    });
+    expect(await run(makeNotification())).toMatchObject({ outcome: { kind: 'delivered' } });
+    expect(await run(update({ platform }))).toMatchObject({ outcome: { kind: 'delivered' } });
+    expect(await run(update({ platform }))).toMatchObject({ outcome: { kind: 'requeued', rule: '1/2s' } });
+    expect(await run(update({ platform, onThrottle: 'drop' }))).toMatchObject({
+      outcome: { kind: 'dropped', rule: '1/2s' },
+    });
+    expect(sandbox.journal.accepted.map((entry) => entry.platform)).toEqual(['apns', platform]);
+    expect(sandbox.journal.accepted.map(shownOf)).toEqual(['alert', 'nothing']);
+    const standings = await Promise.all(
+      [limiter, backgroundLimiter, liveActivityLimiter].map((each) => each.inspect(RECIPIENT)),
+    );
+    expect(standings.map(({ sent, reserved }) => [sent.length, reserved.length])).toEqual([
+      [1, 0],
+      [0, 0],
+      [1, 1],
+    ]);
+  });
+
+  test('one with an alert takes a slot of an alert, and is held back by alerts', async () => {
+    const { run, limiter, liveActivityLimiter } = await openBench({ platforms: ['apns', 'fcm'] });
+    expect(await run(update({ platform, alert: goal }))).toMatchObject({ outcome: { kind: 'delivered' } });
+    expect(await run(makeNotification())).toMatchObject({ outcome: { kind: 'requeued', rule: 'gap' } });
+    expect(await run(update({ platform, alert: goal }))).toMatchObject({ outcome: { kind: 'requeued', rule: 'gap' } });
+    expect((await limiter.inspect(RECIPIENT)).sent).toHaveLength(1);
+    expect((await liveActivityLimiter.inspect(RECIPIENT)).sent).toEqual([]);
+  });
+
+  test('silenced, one with an alert is delivered at once without it', async () => {
+    const { run, sandbox } = await openBench({ platforms: ['apns', 'fcm'] });
+    await run(makeNotification());
+    const { outcome } = await run(update({ platform, alert: goal, onThrottle: 'silence' }));
+    expect(outcome).toMatchObject({ kind: 'delivered' });
+    const { apns, aps = apns?.payload.aps } = sandbox.journal.accepted[1]?.payload as ActivityPayload;
+    expect(aps).toMatchObject({ event: 'update' });
+    expect(aps).not.toHaveProperty('alert');
+  });
 });
 
-test('one with an alert takes a slot of an alert, and is held back by alerts', async () => {
-  const { run, limiter, liveActivityLimiter } = await openBench({ platforms: ['apns'] });
-  expect(await run(update({ alert: goal }))).toMatchObject({ outcome: { kind: 'delivered' } });
-  expect(await run(makeNotification())).toMatchObject({ outcome: { kind: 'requeued', rule: 'gap' } });
-  expect(await run(update({ alert: goal }))).toMatchObject({ outcome: { kind: 'requeued', rule: 'gap' } });
-  expect((await limiter.inspect(RECIPIENT)).sent).toHaveLength(1);
-  expect((await liveActivityLimiter.inspect(RECIPIENT)).sent).toEqual([]);
-});
-
-test('silenced, one with an alert is delivered at once without it', async () => {
-  const { run, sandbox } = await openBench({ platforms: ['apns'] });
-  await run(makeNotification());
-  const { outcome } = await run(update({ alert: goal, onThrottle: 'silence' }));
-  expect(outcome).toMatchObject({ kind: 'delivered' });
-  const aps = (sandbox.journal.accepted[1]?.payload as { aps: object }).aps;
-  expect(aps).toMatchObject({ event: 'update' });
-  expect(aps).not.toHaveProperty('alert');
+test('two activities on one phone are two devices', async () => {
+  const { run, sandbox } = await openBench({ platforms: ['fcm'] });
+  const phone = makeDevice('fcm');
+  const devices = ['a1b2', 'c3d4', 'a1b2'].map((liveActivityToken) => ({ ...phone, liveActivityToken }));
+  expect((await run(update({ devices }))).outcome).toEqual({ kind: 'delivered' });
+  const tokens = sandbox.journal.accepted.map(({ liveActivityToken }) => liveActivityToken);
+  expect(tokens.toSorted()).toEqual(['a1b2', 'c3d4']);
 });
 
 test.each([

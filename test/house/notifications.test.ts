@@ -142,6 +142,7 @@ const BACKGROUND = {
   apns: { priority: 5, payload: { sync: 'forms' } },
 };
 
+const ON_FCM = { platform: 'fcm', fid: 'cQx3v8fZTn6tE1mKp0aB9d' };
 const LIVE = {
   ...{ pushType: 'liveactivity', devices: [GOOD.devices[0]], data: undefined, badge: undefined },
   liveActivity: { event: 'update', contentState: { score: '2 : 1' } },
@@ -176,6 +177,7 @@ const VALID: readonly [what: string, change: object][] = [
   ['a background push', BACKGROUND],
   ['an update of a Live Activity', { ...LIVE, alert: undefined, sound: undefined, apns: { priority: 10 } }],
   ['one that alerts', LIVE],
+  ['one through FCM', { ...LIVE, devices: [{ ...ON_FCM, liveActivityToken: 'a1b2' }, GOOD.devices[0]] }],
   ['a start with every field', { ...LIVE, liveActivity: LIVE_START }],
   ['a background push with data alone', { ...BACKGROUND, data: undefined, apns: undefined }],
 ];
@@ -252,7 +254,13 @@ const INVALID: readonly [what: string, change: object][] = [
   ['a start without an alert', { ...LIVE, alert: undefined, sound: undefined, liveActivity: LIVE_START }],
   ['an end with attributes', { ...LIVE, liveActivity: { ...LIVE_START, event: 'end' } }],
   ['a Live Activity with data', { ...LIVE, data: { a: 1 } }],
-  ['a Live Activity on FCM', { ...LIVE, devices: GOOD.devices }],
+  ['a Live Activity on FCM without its token', { ...LIVE, devices: GOOD.devices }],
+  ['a Live Activity with a token that is no hex', { ...LIVE, devices: [{ ...ON_FCM, liveActivityToken: 'x' }] }],
+  ['an alert with the token of a Live Activity', { devices: [{ ...ON_FCM, liveActivityToken: 'a1' }] }],
+  [
+    'a Live Activity on APNs with a token more',
+    { ...LIVE, devices: [{ ...GOOD.devices[0], liveActivityToken: 'a1' }] },
+  ],
   ['a Live Activity with a sound and no alert', { ...LIVE, alert: undefined }],
   ['a Live Activity of priority 1', { ...LIVE, apns: { priority: 1 } }],
   ['a Live Activity in a digest', { ...LIVE, onThrottle: 'digest', digest: { key: 'a', title: 'b' } }],

@@ -78,13 +78,45 @@ test.each<[object, ...faults: string[]]>([
   ],
 ])('is refused: %j', (fields, ...faults) => expect(faultsOf({ ...good, ...fields })).toEqual(faults));
 
-it('is only for devices on APNs', () => {
+describe('a device on FCM', () => {
+  const fid = 'cQx3v8fZTn6tE1mKp0aB9d';
+  const on = (...devices: object[]) => ({ devices: devices.map((device) => ({ platform: 'fcm', ...device })) });
+
+  test.each([
+    [on({ token: 'f1:APA91b', liveActivityToken: 'abcdef01' }, { fid, liveActivityToken: 'abcdef01' })],
+    [{ devices: [...good.devices, ...on({ token: 'f1:APA91b', liveActivityToken: 'abcdef01' }).devices] }],
+  ])('has the token of the activity beside its own: %j', (fields) => {
+    expect(faultsOf({ ...good, ...fields })).toEqual([]);
+  });
+
+  test.each<[object, string]>([
+    [on({ fid }), 'devices[0].liveActivityToken: expected a text beside pushType "liveactivity", found nothing'],
+    [on({ liveActivityToken: 'abcdef01' }), 'devices[0].token: expected a text, or a fid in its place, found nothing'],
+    [
+      on({ fid, liveActivityToken: 'no hex' }),
+      'devices[0].liveActivityToken: expected the token of a Live Activity: 2 to 512 hexadecimal digits, ' +
+        'found a string of 6 characters',
+    ],
+    [
+      { ...on({ fid, liveActivityToken: 'abcdef01' }), ...{ pushType: 'alert', liveActivity: undefined, alert } },
+      'devices[0].liveActivityToken: expected none without pushType "liveactivity", found one',
+    ],
+    [
+      { ...on({ fid, liveActivityToken: 'abcdef01' }), ...{ pushType: 'background', liveActivity: undefined } },
+      'devices[0].liveActivityToken: expected none without pushType "liveactivity", found one',
+    ],
+    [
+      { devices: [{ platform: 'apns', token: 'abcdef01', liveActivityToken: 'abcdef01' }] },
+      'devices[0].liveActivityToken: expected no such field, found one',
+    ],
+  ])('is refused: %j', (fields, fault) => expect(faultsOf({ ...good, ...fields })).toEqual([fault]));
+});
+
+it('is not for browsers', () => {
   const keys = { p256dh: `B${'A'.repeat(86)}`, auth: 'A'.repeat(22) };
   const browser = { platform: 'webpush', endpoint: 'https://updates.push.services.mozilla.com/a', keys };
-  const devices = [...good.devices, { platform: 'fcm', token: 'tok:en' }, browser];
-  expect(faultsOf({ ...good, devices })).toEqual([
-    'devices[1].platform: expected "apns", the only one with Live Activities, found "fcm"',
-    'devices[2].platform: expected "apns", the only one with Live Activities, found "webpush"',
+  expect(faultsOf({ ...good, devices: [...good.devices, browser] })).toEqual([
+    'devices[1].platform: expected "apns" or "fcm", the only ones with Live Activities, found "webpush"',
   ]);
 });
 

@@ -9,8 +9,8 @@ import { createFcmProvider, createGoogleCredential, signInReply } from '../../sr
 import type { Refuse } from '../../sandbox/loopback/answers.ts';
 import { signCertificate } from '../../sandbox/loopback/certificates.ts';
 import { portOf } from '../support/listen.ts';
-import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
-import { makePush } from '../support/push.ts';
+import { openApns, openFcm, openSandbox, sendPush } from '../support/providers.ts';
+import { makePush, type PushFields } from '../support/push.ts';
 import { authority } from './h2-server.ts';
 
 const push = () => makePush({ platform: 'fcm' });
@@ -151,6 +151,67 @@ describe('an installation id', () => {
     const sandbox = await openSandbox();
     sandbox.fcm.script(fid, [answer]);
     expect(await sendPush(await openFcm(sandbox), toFid())).toMatchObject(expected);
+  });
+});
+
+describe('a Live Activity', () => {
+  const liveActivity = {
+    event: 'update',
+    contentState: { score: '2 : 1' },
+    timestamp: '2026-11-21T17:00:00Z',
+  } as const;
+  const device = { platform: 'fcm', fid: 'cQx3v8fZTn6tE1mKp0aB9d', liveActivityToken: 'a1b2c3d4' } as const;
+  const toActivity = (fields: PushFields = {}) =>
+    makePush({ devices: [device], pushType: 'liveactivity', alert: undefined, liveActivity, ...fields });
+  const sentOf = async (fields?: PushFields) => {
+    const sandbox = await openSandbox();
+    const one = toActivity(fields);
+    expect(await sendPush(await openFcm(sandbox), one)).toMatchObject({ meaning: 'accepted' });
+    expect(sandbox.journal.accepted[0]?.ignored).toBeUndefined();
+    return [sandbox.journal.accepted[0]?.payload, one] as const;
+  };
+
+  test("is a message as on Google's page, and nothing for Android", async () => {
+    const [message, { pushId }] = await sentOf();
+    expect(message).toEqual({
+      fid: device.fid,
+      apns: {
+        live_activity_token: 'a1b2c3d4',
+        headers: { 'apns-priority': '5', 'apns-collapse-id': pushId },
+        payload: { aps: { timestamp: 1_795_280_400, event: 'update', 'content-state': { score: '2 : 1' } } },
+      },
+    });
+  });
+
+  test.each<[string, PushFields]>([
+    ['an update', {}],
+    ['one of high priority', { priority: 'high', collapseId: 'match-12', expiresAt: '2026-11-21T18:00:00Z' }],
+    ['one with an alert', { alert: { title: 'Goal', bodyLocKey: 'SCORE' }, sound: 'goal.caf' }],
+    ['a silent one', { alert: { title: 'Goal' }, silent: true }],
+    ['one with a patch', { apns: { payload: { aps: { 'input-push-token': 1 } } } }],
+    [
+      'a start',
+      {
+        alert: { title: 'Match' },
+        liveActivity: { ...liveActivity, event: 'start', attributesType: 'M', attributes: {} },
+      },
+    ],
+  ])('%s has the payload and the headers that APNs would get', async (_name, fields) => {
+    const sandbox = await openSandbox();
+    const onApns = toActivity({ ...fields, devices: [{ platform: 'apns', token: 'a1b2c3d4' }] });
+    await sendPush(await openApns(sandbox), onApns);
+    const [entry] = sandbox.journal.accepted;
+    const [message, { pushId }] = await sentOf(fields);
+    expect(message).toMatchObject({
+      apns: {
+        payload: entry?.payload,
+        headers: {
+          'apns-priority': entry?.priority,
+          'apns-collapse-id': fields.collapseId ?? pushId,
+          ...(entry?.expiration !== undefined && { 'apns-expiration': String(entry.expiration) }),
+        },
+      },
+    });
   });
 });
 

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import { invalidTokensKey, reportInvalidToken, type InvalidToken } from '../../src/queue/outcomes.ts';
 import { ownRedis } from '../support/own-redis.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
-import { makeDevice, makeNotification } from '../support/push.ts';
+import { liveActivity, makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
 import { waitFor } from '../support/wait.ts';
@@ -65,6 +65,30 @@ it('an installation id that FCM calls gone reaches a consumer, named as one', as
       reason: 'UNREGISTERED',
       timestamp: expect.any(Number) as number,
     },
+  ]);
+});
+
+it('through FCM the token of a Live Activity is reported as gone, and the registration token as wrong', async () => {
+  const { queue, prefix, sandbox, startHere } = await openReplicaBench();
+  await startHere();
+  const device = { ...makeDevice('fcm'), liveActivityToken: 'a1b2c3d4' };
+  sandbox.setAnswers([
+    { token: device.token, reason: 'UNREGISTERED', times: 1 },
+    { token: device.token, reason: 'SENDER_ID_MISMATCH', times: 1 },
+  ]);
+  const entries = () => connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
+  for (const count of [1, 2]) {
+    const notification = makeNotification({
+      ...liveActivity(count),
+      recipientId: `teacher-${count}`,
+      devices: [device],
+    });
+    await queue.add('push', notification, { jobId: notification.id, priority: 10 });
+    await waitFor(async () => expect(await entries()).toHaveLength(count));
+  }
+  expect((await entries()).map(([, fields]) => fields.slice(4, -2))).toEqual([
+    ['token', 'a1b2c3d4', 'kind', 'liveActivityToken', 'meaning', 'gone', 'reason', 'UNREGISTERED'],
+    ['token', device.token, 'meaning', 'bad-token', 'reason', 'SENDER_ID_MISMATCH'],
   ]);
 });
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { shownOf } from '../../sandbox/journal.ts';
 import type { Answer, Refuse } from '../../sandbox/loopback/answers.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait.ts';
@@ -76,6 +77,23 @@ describe('FCM takes a message', () => {
     expect(sandbox.journal.all.map((entry) => [entry.token, entry.accepted])).toEqual([
       [FID, false],
       [FID, true],
+    ]);
+  });
+
+  it('also to a Live Activity, which is no alert unless it has one, and says what the device would ignore', async () => {
+    const { sandbox, client } = await open(connectFcm);
+    const aps = { timestamp: 1, event: 'update', 'content-state': {} };
+    const live = (more: object) => ({
+      token,
+      apns: { live_activity_token: 'a1b2', headers: { 'apns-priority': '10' }, payload: { aps: { ...aps, ...more } } },
+    });
+    for (const message of [live({}), live({ alert: { title: 'Goal' } }), live({ event: 'begin' })])
+      expect(await client.send(message)).toMatchObject({ status: 200 });
+    const entries = sandbox.journal.accepted;
+    expect(entries.map((entry) => [entry.token, entry.liveActivityToken, shownOf(entry), entry.ignored])).toEqual([
+      ['ab', 'a1b2', 'nothing', undefined],
+      ['ab', 'a1b2', 'alert', undefined],
+      ['ab', 'a1b2', 'nothing', ['aps.event: expected start, update or end']],
     ]);
   });
 

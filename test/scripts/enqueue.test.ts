@@ -206,6 +206,28 @@ test('--fcm and --fid are two kinds of devices on FCM', async () => {
   expect(bad.stderr).toContain('devices[0].fid: expected a Firebase installation id');
 });
 
+test('--live-activity-token is that of the one device on FCM', async () => {
+  const { prefix, queue } = openQueues();
+  const activity = ['--push-type', 'liveactivity', '--live-activity', '{"event":"update","contentState":{}}'];
+  const flags = ['--recipient', 'parent-7', ...activity, '--live-activity-token', 'a1b2'];
+  const exit = await enqueue({ args: [...flags, '--id', 'l1', '--fcm', 'f1:APA91b', '--apns', 'abab'], prefix });
+  expect(exit).toMatchObject({ code: 0, stderr: '' });
+  expect((await queue.getJob('l1'))?.data).toMatchObject({
+    devices: [
+      { platform: 'apns', token: 'abab' },
+      { platform: 'fcm', token: 'f1:APA91b', liveActivityToken: 'a1b2' },
+    ],
+  });
+  for (const [count, more] of [
+    ['0', ['--apns', 'abab']],
+    ['2', ['--fcm', 'f1', '--fcm', 'f2']],
+  ] as const) {
+    const bad = await enqueue({ args: [...flags, ...more], prefix });
+    expect(bad).toMatchObject({ code: 2 });
+    expect(bad.stderr).toContain(`--live-activity-token: expected one device on FCM beside it, found ${count}`);
+  }
+});
+
 test('--webpush takes the subscription of a browser as it is', async () => {
   const { prefix, queue } = openQueues();
   const subscription = {

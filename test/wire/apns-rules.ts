@@ -264,7 +264,14 @@ export function loudFaults(payload: Json, headers: Json, path: string, isShown =
   ];
 }
 
+/** The same for a Live Activity: it has no level, and no alert if it is silent. */
+export function activityLoudFaults(payload: Json, headers: Json, path: string): string[] {
+  const isAlert = valueAt(payload, 'aps.alert') !== undefined;
+  return [...(isAlert ? [`${path}.aps.alert: in a silent push`] : []), ...loudFaults(payload, headers, path, false)];
+}
+
 /** The same for a whole request. */
 export function apnsLoudFaults({ headers, body }: WireRequest): string[] {
-  return loudFaults(readJson(body).json, { 'apns-priority': headerText(headers['apns-priority']) }, 'payload');
+  const faultsIn = headerText(headers['apns-push-type']) === 'liveactivity' ? activityLoudFaults : loudFaults;
+  return faultsIn(readJson(body).json, { 'apns-priority': headerText(headers['apns-priority']) }, 'payload');
 }

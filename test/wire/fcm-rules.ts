@@ -1,4 +1,4 @@
-import { ACTIVITY_KEYS, APNS_HEADERS, loudFaults, payloadFaults } from './apns-rules.ts';
+import { ACTIVITY_KEYS, activityLoudFaults, APNS_HEADERS, loudFaults, payloadFaults } from './apns-rules.ts';
 import {
   headerText,
   isJson,
@@ -22,6 +22,10 @@ import { WEBPUSH_HEADERS } from './webpush-rules.ts';
  * `fid`: "Firebase Installation ID (FID) to send a message to", one target of four (pub.dev/documentation/googleapis 19.0.0,
  * fcm_v1/Message, which is made of the discovery document; firebase-admin 14.5.1, FidMessage). Its form is the one that Google's
  * @firebase/installations checks. Read on 26 November 2026.
+ *
+ * `apns.live_activity_token`: firebase.google.com/docs/cloud-messaging/customize-messages/live-activity (of 5 September 2025, read
+ * on 26 November 2026), with Apple's token as hexadecimal digits: beside the target of the device, `apns.headers` with the
+ * priority and without a push type, and the payload of Apple's page.
  */
 
 const TEXT: Shape = { is: 'text' };
@@ -116,7 +120,7 @@ const MESSAGE = {
       headers: { is: 'object', fields: APNS_HEADERS, anyCase: true },
       payload: { is: 'object', fields: {}, others: 'any' },
       fcmOptions: message({ analyticsLabel: LABEL, image: { is: 'text', form: 'https' } }),
-      liveActivityToken: TEXT,
+      liveActivityToken: { is: 'text', form: 'hex' },
     }),
     fcmOptions: message({ analyticsLabel: LABEL }),
   },
@@ -196,16 +200,19 @@ function iphoneFaults(sent: Json): string[] {
   const headers = isJson(apns['headers']) ? apns['headers'] : {};
   const payload = isJson(apns['payload']) ? apns['payload'] : {};
   const aps = isJson(payload['aps']) ? payload['aps'] : {};
-  const isAdded = hasOneOf(sent['notification'], SHOWN) && aps['alert'] === undefined;
+  const hasToken = protoField(apns, 'liveActivityToken') !== undefined;
+  const isAdded = !hasToken && hasOneOf(sent['notification'], SHOWN) && aps['alert'] === undefined;
   const isLive = ACTIVITY_KEYS.some((key) => key in aps);
+  // FCM adds the push type to the token of an activity.
+  const effective = hasToken ? { 'apns-push-type': 'liveactivity', ...headers } : headers;
   const isShown = isAdded || aps['alert'] !== undefined || isLive;
   const isUrgent = !isShown && (headers['apns-priority'] ?? '5') !== '5';
-  const hasToken = protoField(apns, 'liveActivityToken') !== undefined;
   return [
     ...(Object.keys(apns).length === 0
       ? []
-      : payloadFaults(payload, headers, 'apns.payload', isAdded ? ['alert'] : [])),
+      : payloadFaults(payload, effective, 'apns.payload', isAdded ? ['alert'] : [])),
     ...(isUrgent ? ['headers.apns-priority: expected 5 for a message without an alert'] : []),
+    ...(isLive && !hasToken ? ['message.apns.liveActivityToken: expected one beside the keys of a Live Activity'] : []),
     ...(hasToken && !isLive ? ['message.apns.liveActivityToken: expected the keys of a Live Activity beside it'] : []),
   ];
 }
@@ -222,6 +229,9 @@ export function fcmLoudFaults({ body }: WireRequest): string[] {
   const shown = protoField(android, 'notification');
   const apns = protoField(sent, 'apns');
   const [payload, headers] = [protoField(apns, 'payload'), protoField(apns, 'headers')];
+  // Without an alert a Live Activity is silent, and no other device gets the message.
+  if (protoField(apns, 'liveActivityToken') !== undefined)
+    return activityLoudFaults(isJson(payload) ? payload : {}, isJson(headers) ? headers : {}, 'message.apns.payload');
   const priority = protoField(shown, 'notificationPriority');
   const isShown = hasOneOf(protoField(sent, 'notification'), SHOWN) || valueAt(payload, 'aps.alert') !== undefined;
   return [

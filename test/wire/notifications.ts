@@ -1,76 +1,11 @@
 import fc from 'fast-check';
 import { sandboxSubscription } from '../../sandbox/webpush/subscription.ts';
-
-/** Notifications over the whole public schema (docs/notification.schema.json): every field is there or not. */
+import { anyText, cut, printable } from './texts.ts';
 
 /**
- * Odd and long texts, numbers at their edges, and patches of them. A patch writes what the provider's reference allows, since
- * a producer who asks for something else gets it.
+ * Notifications over the whole public schema (docs/notification.schema.json): every field is there or not, numbers lie at their
+ * edges. A patch writes what the provider's reference allows, since a producer who asks for something else gets it.
  */
-const HALVES = ['\ud83d', '\udc69', 'a\ud800b'];
-const PIECES = [
-  ...[
-    'Room 12',
-    'Field trip forms are due',
-    '👩‍🏫',
-    '👨‍👩‍👧‍👦 🇨🇭',
-    'é',
-    'e\u0301',
-    '教師',
-    'שלום עולם',
-    '\u202eالفصل\u202c',
-    'ß',
-  ],
-  ...[
-    '"',
-    '\\',
-    '\\u0000',
-    '\\ud800',
-    '%00',
-    '</script>',
-    '{{',
-    "'",
-    'null',
-    '__proto__',
-    'a b',
-    '~',
-    '\ufeff',
-    '\u200d',
-  ],
-];
-const CONTROLS = ['\0', '\n', '\r\n', '\t', '\u0007', '\u001b[2J', '\u007f', '\u0085', '\u2028', '\u2029'];
-
-const joined = (unit: fc.Arbitrary<string>) =>
-  fc.array(unit, { minLength: 1, maxLength: 4 }).map((all) => all.join(''));
-const cut = (text: string, most: number): string => Array.from(text).slice(0, most).join('');
-
-/** Any text: short ones mostly, some with control characters, a few long ones, and very few with halves of characters. */
-const anyText = fc.oneof(
-  { weight: 120, arbitrary: joined(fc.constantFrom(...PIECES)) },
-  { weight: 40, arbitrary: joined(fc.constantFrom(...PIECES, ...CONTROLS)) },
-  { weight: 30, arbitrary: fc.string({ unit: 'grapheme', maxLength: 30 }) },
-
-  { weight: 10, arbitrary: fc.tuple(fc.constantFrom(...PIECES), fc.integer({ min: 200, max: 1_500 })).map(filled) },
-  { weight: 1, arbitrary: fc.constantFrom(...HALVES) },
-);
-
-/** So many characters. */
-function filled([piece, size]: [string, number]): string {
-  return piece
-    .repeat(Math.ceil(size / piece.length))
-    .slice(0, size)
-    .toWellFormed();
-}
-
-/** A text without control characters, as names have to be. */
-const printable = (most: number) =>
-  fc
-    .oneof(
-      { weight: 6, arbitrary: joined(fc.constantFrom(...PIECES)) },
-      { weight: 2, arbitrary: fc.stringMatching(/^[!-~]{1,64}$/) },
-      { weight: 1, arbitrary: fc.tuple(fc.constantFrom(...PIECES), fc.constant(most)).map(filled) },
-    )
-    .map((text) => cut(text, most));
 
 const count = fc.oneof(fc.constantFrom(0, 1, 99, 2_147_483_647), fc.nat());
 const share = fc.oneof(
@@ -213,11 +148,12 @@ const fcmToken = fc.oneof(
   fc.stringMatching(/^[A-Za-z0-9_-]{22}:APA91b[A-Za-z0-9_-]{134}$/),
   fc.stringMatching(/^[!-~]{1,200}$/),
 );
+const fid = fc.stringMatching(/^[cdef][A-Za-z0-9_-]{21}$/);
 const app = fc.option(fc.constantFrom('teacher', 'parent'), { nil: undefined, freq: 4 });
 const phone = fc.oneof(
   fc.record({ platform: fc.constant('apns'), token: apnsToken, app }),
   fc.record({ platform: fc.constant('fcm'), token: fcmToken, app }),
-  fc.record({ platform: fc.constant('fcm'), fid: fc.stringMatching(/^[cdef][A-Za-z0-9_-]{21}$/), app }),
+  fc.record({ platform: fc.constant('fcm'), fid, app }),
 );
 const browser = (server: string) =>
   fc
@@ -373,6 +309,57 @@ const backgrounds = fc
   )
   .map((parts) => asJson(Object.assign({}, ...parts)));
 
+const activityPhone = fc.oneof(
+  fc.record({ platform: fc.constant('apns'), token: apnsToken, app }),
+  fc.record({ platform: fc.constant('fcm'), token: fcmToken, liveActivityToken: apnsToken, app }),
+  fc.record({ platform: fc.constant('fcm'), fid, liveActivityToken: apnsToken, app }),
+);
+const state = fc.dictionary(fc.constantFrom('home', 'away', 'minute'), fc.oneof(number, fc.boolean()), { maxKeys: 3 });
+const activityFields = some({ timestamp: instant, staleDate: instant, relevanceScore: count });
+
+/** What happens to a Live Activity; a start has attributes and an alert. */
+const activityEvent = fc.oneof(
+  fc
+    .tuple(fc.constantFrom('update', 'end'), state, activityFields, seldom(alert))
+    .map(([event, contentState, more, text]) => ({
+      liveActivity: { event, contentState, ...more },
+      ...(text !== undefined && {
+        alert: { title: text.title, body: text.body ?? 'b' },
+        sound: 'goal.caf',
+        onThrottle: 'silence',
+      }),
+    })),
+  fc.tuple(state, activityFields, alert).map(([contentState, more, { title, body = 'b' }]) => ({
+    liveActivity: {
+      event: 'start',
+      contentState,
+      attributesType: 'MatchAttributes',
+      attributes: { home: '7b' },
+      ...more,
+    },
+    alert: { title, body: body === '' ? 'b' : body },
+  })),
+);
+
+/** Pushes to Live Activities, on APNs and through FCM. */
+const activities = fc
+  .tuple(
+    fc.record({
+      id: fc.stringMatching(/^[A-Za-z0-9._~-]{1,128}$/),
+      recipientId: printable(256),
+      devices: fc.array(activityPhone, { minLength: 1, maxLength: 3 }),
+      pushType: fc.constant('liveactivity'),
+    }),
+    some({
+      priority: fc.constantFrom('high', 'normal'),
+      collapseId: collapse.map((text) => cut(text, 16)),
+      expiresAt: instant,
+      apns: some({ priority: fc.constantFrom(5, 10), topic: fc.constant('com.example.school') }),
+    }),
+    activityEvent,
+  )
+  .map((parts) => asJson(Object.assign({}, ...parts)));
+
 /** So large that they just fit, or just do not. */
 const large = fc
   .tuple(
@@ -404,11 +391,12 @@ const onceWrong = fc
   )
   .map(([fields, devices, wrong]) => ({ ...asJson({ ...fields, ...devices }), ...wrong }));
 
-/** Alerts, background pushes, what is near the limit of size, and what once came out wrong. Most fit the schema. */
+/** Alerts, background pushes, Live Activities, what is near the limit of size, and what once came out wrong. Most fit the schema. */
 export const notifications = (server = PUSH_SERVICE) =>
   fc.oneof(
     { weight: 20, arbitrary: alerts(server) },
     { weight: 4, arbitrary: backgrounds },
+    { weight: 4, arbitrary: activities },
     { weight: 2, arbitrary: large },
     { weight: 2, arbitrary: onceWrong },
   );

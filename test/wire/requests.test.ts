@@ -115,10 +115,11 @@ type Providers = Readonly<Record<Platform, Provider>>;
 
 /** Everything that the worker may send of a notification: to each device, loud, as a digest, and silent. */
 function pushesOf(notification: Notification): Push[] {
-  const { devices, digest, id, pushType } = notification;
+  const { alert, devices, digest, id, liveActivity, pushType } = notification;
+  const isSilent = pushType === 'background' || (pushType === 'liveactivity' && alert === undefined);
   return devices.flatMap((device, index) => {
     const push = { notification, device, pushId: pushId(id, index), silent: false };
-    if (pushType === 'background') return [push]; // silent already
+    if (isSilent || liveActivity?.event === 'start') return [push]; // silent already, or must alert
     const asOne = { ...push, notification: asDigest(notification, MAX_DIGEST) };
     return [push, digest === undefined ? { ...push, silent: true } : asOne];
   });

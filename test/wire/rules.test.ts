@@ -27,6 +27,7 @@ test.each<[name: string, Shape, good: unknown[], bad: unknown[]]>([
     ['5f1c7a0e9b5d5e0c8d3a6c2f7be41d90'],
   ],
   ['a bundle id', { is: 'text', form: 'bundle' }, ['com.example.a'], ['com_example', '']],
+  ['hexadecimal digits', { is: 'text', form: 'hex' }, ['aB9'], ['', 'xy', 'a ']],
   ['visible characters', { is: 'text', form: 'visible' }, ['a!~'], ['a b', 'é', '']],
   ['base64url', { is: 'text', form: 'base64url' }, ['a_-'], ['a=', 'a+', '']],
   [
@@ -193,6 +194,11 @@ function toFcm(message: object, more: object = {}): WireRequest {
     body: JSON.stringify({ message, ...more }),
   };
 }
+/** A message to a Live Activity. */
+const toLive = (aps: object, apns: object = {}): object => ({
+  token: 'a',
+  apns: { live_activity_token: 'ab', headers: { 'apns-priority': '10' }, payload: { aps }, ...apns },
+});
 const changed = (fields: object): WireRequest => toFcm({ ...MESSAGE, ...fields });
 const onAndroid = (notification: object): WireRequest => changed({ android: { notification } });
 const onIphone = (headers: object, payload: object = {}): WireRequest =>
@@ -213,6 +219,7 @@ test.each([
       },
     }),
   ],
+  ["one as on Google's page, without a push type", toFcm(toLive(START))],
 ])('FCM takes %s', (_, request) => expect(fcmFaults(request)).toEqual([]));
 
 test.each<[fault: string, WireRequest]>([
@@ -247,6 +254,10 @@ test.each<[fault: string, WireRequest]>([
   ],
   ['headers.apns-priority: expected one of', onIphone({ 'apns-priority': '7' })],
   ['expected the keys of a Live Activity', changed({ apns: { headers: HEADERS, live_activity_token: 'a' } })],
+  ['live_activity_token: expected hexadecimal digits', toFcm(toLive(UPDATE, { live_activity_token: 'token' }))],
+  ['liveActivityToken: expected one beside the keys', toFcm(toLive(UPDATE, { live_activity_token: undefined }))],
+  ['aps.attributes: missing', toFcm(toLive({ ...START, attributes: undefined }))],
+  ['aps.event: not with this push type', toFcm(toLive(UPDATE, { headers: HEADERS }))],
   ['android.ttl: expected seconds', changed({ android: { ttl: '3.5' } })],
   ['webpush.headers.TTL: expected', changed({ webpush: { headers: { TTL: 'soon' } } })],
   ['fcm_options.analytics_label: expected', changed({ fcm_options: { analytics_label: 'a b' } })],
@@ -341,6 +352,10 @@ test('what is loud is found: a sound, a badge, a level, a priority, and what vib
   const passive = { alert: 'a', 'interruption-level': 'passive' };
   expect(apnsLoudFaults(toAlert(passive, { 'apns-priority': 5 }))).toEqual([]);
   expect(apnsLoudFaults(alert)).toHaveLength(4);
+  expect(apnsLoudFaults(withHeaders(toActivity(UPDATE), { 'apns-priority': 5 }))).toEqual([]);
+  expect(apnsLoudFaults(toActivity(START))).toHaveLength(3); // the alert, its sound and the priority
+  expect(fcmLoudFaults(toFcm(toLive(UPDATE, { headers: { 'apns-priority': '5' } })))).toEqual([]);
+  expect(fcmLoudFaults(toFcm(toLive(START)))).toHaveLength(3);
 
   const onPhone = { headers: { 'apns-priority': '5' }, payload: { aps: passive } };
   const quiet = {

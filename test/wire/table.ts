@@ -15,6 +15,7 @@ const FORMS = {
   visible: ['visible ASCII characters', /^[\x21-\x7e]+$/],
   decimal: ['a whole number', /^(0|[1-9]\d*)$/],
   base64url: ['base64url', /^[A-Za-z0-9_-]+$/],
+  hex: ['hexadecimal digits', /^[0-9a-fA-F]+$/],
   fid: ['22 characters of base64url of which the first four bits are 0111', /^[cdef][A-Za-z0-9_-]{21}$/],
 } as const satisfies Record<string, readonly [string, RegExp]>;
 

@@ -13,8 +13,13 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
   readonly schema: z.ZodObject<{ platform: z.ZodLiteral<P>; app: z.ZodOptional<z.ZodString> } & Fields, z.core.$strict>;
   /** By what the provider knows the device: its token, or what the device has in place of one. */
   tokenOf(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
-  /** `fid` if `tokenOf` gives a Firebase installation id; undefined, or absent, if it gives a token or an endpoint. */
-  tokenKindOf?(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): 'fid' | undefined;
+  /** A text that only entries for the same device have. Absent: what `tokenOf` gives. */
+  identityOf?(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
+  /** What an answer calls invalid. Absent: what `tokenOf` gives. */
+  invalidOf?(
+    device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>,
+    meaning: 'gone' | 'bad-token',
+  ): InvalidPart;
   /**
    * The host and port of the device's server, if the device names it: `fcm.googleapis.com`. Absent: all devices have one
    * server.
@@ -26,12 +31,22 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
   readonly mustShow?: boolean;
   /** True if the device may have Live Activities. */
   readonly takesLiveActivities?: boolean;
+  /** The field of a device that a push to a Live Activity needs, and that no other push may have. */
+  readonly liveActivityField?: string;
   /** How large a payload may be; a larger one is refused when it is enqueued. Absent: only the worker checks it. */
   readonly payload?: {
     readonly maxBytes: number;
     /** The number of bytes that count. */
     bytesOf(notification: Notification, silent: boolean): number;
   };
+}
+
+/** What of a device a provider does not take. */
+export interface InvalidPart {
+  /** The token, or what the device has in its place. */
+  readonly token: string;
+  /** What it is, if it is not the device's token or endpoint: a Firebase installation id, or the token of a Live Activity. */
+  readonly kind?: 'fid' | 'liveActivityToken';
 }
 
 /** Whether a key of `data` is one of `reservedDataKeys`. */

@@ -177,10 +177,15 @@ function secondsOf(ms: number): number {
   return Math.floor(ms / 1_000);
 }
 
+/** A token that an app got from Apple; `what`: `an APNs device token`. */
+export function appleToken(what: string): z.ZodString {
+  return z.string().regex(/^[0-9a-fA-F]{2,512}$/, { error: `${what}: 2 to 512 hexadecimal digits` });
+}
+
 export const apnsDevice: TokenKind<'apns'> = {
   schema: z.strictObject({
     platform: z.literal('apns'),
-    token: z.string().regex(/^[0-9a-fA-F]{2,512}$/, { error: 'an APNs device token: 2 to 512 hexadecimal digits' }),
+    token: appleToken('an APNs device token'),
     app: deviceApp,
   }),
   tokenOf: ({ token }) => token,

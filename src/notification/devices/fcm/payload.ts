@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { isObject, type JsonObject, type JsonValue, mergePatch, objectOr } from '../../../domain/json.ts';
 import type { AndroidFields, FcmDevice, Notification, Alert } from '../../types.ts';
-import { apnsDelivery, apsOf, silenced } from '../apns/payload.ts';
-import { deviceApp, type DeviceKind } from '../device-kind.ts';
+import { apnsDelivery, apnsPayload, appleToken, apsOf, silenced } from '../apns/payload.ts';
+import { deviceApp, type DeviceKind, type InvalidPart } from '../device-kind.ts';
 import { FCM_RESERVED_DATA_KEYS } from './fields.ts';
 
 /** The longest time that FCM keeps a message: 28 days (firebase.google.com/docs/cloud-messaging/concept-options#ttl). */
@@ -19,7 +19,7 @@ const SILENT_CHANNEL = 'silent';
 
 /** What a message needs besides the notification. */
 export interface FcmMessageOptions {
-  readonly device: Pick<FcmDevice, 'token' | 'fid'>;
+  readonly device: Pick<FcmDevice, 'token' | 'fid' | 'liveActivityToken'>;
   readonly pushId: string;
   readonly silent: boolean;
   /** The present time in epoch milliseconds: `ttl` is counted from it. */
@@ -34,6 +34,7 @@ export interface FcmMessageOptions {
  * With `android.dataOnly` there is no `notification`, because Android would show it: the alert is in the part for iPhones.
  */
 export function fcmMessage(notification: Notification, options: FcmMessageOptions): JsonObject {
+  if (notification.pushType === 'liveactivity') return liveActivityMessage(notification, options);
   const { analyticsLabel, data, fcm } = notification;
   const message = targetOf(options.device);
   const shown = isDrawnByAndroid(notification) ? shownOf(notification) : undefined;
@@ -51,6 +52,21 @@ export function fcmMessage(notification: Notification, options: FcmMessageOption
 /** The target of a message, which is one of the two. */
 function targetOf({ token, fid = '' }: FcmMessageOptions['device']): JsonObject {
   return token === undefined ? { fid } : { token };
+}
+
+/**
+ * The message to a Live Activity (firebase.google.com/docs/cloud-messaging/customize-messages/live-activity): the token of the
+ * activity, and the payload that Apple would get. FCM adds the topic and the push type.
+ */
+function liveActivityMessage(
+  notification: Notification,
+  { device, pushId, silent, nowMs }: FcmMessageOptions,
+): JsonObject {
+  const payload = apnsPayload(notification, silent, nowMs);
+  const { priority, collapseId, expiration } = apnsDelivery(notification, pushId, silent);
+  const headers: JsonObject = { 'apns-priority': `${priority}`, 'apns-collapse-id': collapseId };
+  if (expiration !== undefined) headers['apns-expiration'] = `${expiration}`;
+  return { ...targetOf(device), apns: { live_activity_token: device.liveActivityToken ?? '', headers, payload } };
 }
 
 /** Whether Android itself draws a notification. */
@@ -327,12 +343,17 @@ const fid = z
   })
   .optional();
 
+const liveActivityToken = appleToken('the token of a Live Activity').optional();
+
 /** Also if other fields of the device have faults, so that all are reported at once. */
 const when = ({ value }: { readonly value: unknown }): boolean => isObject(value);
 
-export const fcmDevice: DeviceKind<'fcm', { token: typeof token; fid: typeof fid }> = {
+export const fcmDevice: DeviceKind<
+  'fcm',
+  { token: typeof token; fid: typeof fid; liveActivityToken: typeof liveActivityToken }
+> = {
   schema: z
-    .strictObject({ platform: z.literal('fcm'), token, fid, app: deviceApp })
+    .strictObject({ platform: z.literal('fcm'), token, fid, liveActivityToken, app: deviceApp })
     .refine((device) => device.token !== undefined || device.fid !== undefined, {
       path: ['token'],
       error: 'a text, or a fid in its place',
@@ -345,13 +366,29 @@ export const fcmDevice: DeviceKind<'fcm', { token: typeof token; fid: typeof fid
     })
     .meta({ oneOf: [{ required: ['token'] }, { required: ['fid'] }] }),
   tokenOf: (device) => device.token ?? device.fid ?? '',
-  tokenKindOf: (device) => (device.fid === undefined ? undefined : 'fid'),
+  // One phone may have several Live Activities.
+  identityOf: (device) => `${device.token ?? ''} ${device.fid ?? ''} ${device.liveActivityToken ?? ''}`,
+  invalidOf,
+  takesLiveActivities: true,
+  liveActivityField: 'liveActivityToken',
   reservedDataKeys: FCM_RESERVED_DATA_KEYS,
   payload: {
     maxBytes: FCM_MAX_PAYLOAD_BYTES,
     bytesOf: (notification, silent) => fcmPayloadBytes(fcmMessage(notification, { ...MEASURED, silent })),
   },
 };
+
+/**
+ * FCM does not say whether the token of a Live Activity is gone, or the registration token beside it. In both cases the activity
+ * cannot be reached any more. So its own token is the one that is reported: an alert to the device finds out about the other.
+ */
+function invalidOf(
+  { token: registrationToken, fid: installationId, liveActivityToken: activity }: Omit<FcmDevice, 'platform'>,
+  meaning: 'gone' | 'bad-token',
+): InvalidPart {
+  if (meaning === 'gone' && activity !== undefined) return { token: activity, kind: 'liveActivityToken' };
+  return registrationToken === undefined ? { token: installationId ?? '', kind: 'fid' } : { token: registrationToken };
+}
 
 /** A push id as long as a real one. The target and the time that is left do not count. */
 const MEASURED = { device: {}, pushId: '0'.repeat(36), nowMs: 0 };
