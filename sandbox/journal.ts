@@ -26,7 +26,7 @@ export interface JournalEntry {
   readonly tag?: string | undefined;
   /** What the producer gave as `collapseId`; on APNs the `apns-id` where it gave none. Web push: its hash, the `topic`. */
   readonly collapseId?: string | undefined;
-  /** As the client wrote it: `10` or `5` on APNs, `high` or `normal` on FCM, `high`, `normal` or `low` for web push. */
+  /** As the client wrote it: `10` or `5` on APNs, `high` or `normal` on FCM (none with `android_v2`), `high`, `normal` or `low` for web push. */
   readonly priority?: string | undefined;
   /** Epoch seconds after which the provider drops the alert; 0 for one try only. The ttl of FCM and web push is counted from `at`. */
   readonly expiration?: number | undefined;
@@ -255,7 +255,8 @@ const SHOWN_OF: Readonly<Record<Platform, (entry: JournalEntry) => Shown>> = {
   fcm({ payload, liveActivityToken }) {
     if (liveActivityToken !== undefined)
       return field(payload, 'apns', 'payload', 'aps', 'alert') === undefined ? 'nothing' : 'alert';
-    const ofAndroid = field(payload, 'android', 'notification');
+    const ofAndroid =
+      field(payload, 'android', 'notification') ?? field(payload, 'android_v2', 'remote_notification', 'notification');
     if (field(payload, 'notification') === undefined && ofAndroid === undefined) return 'nothing';
     return field(ofAndroid, 'notification_priority') === 'PRIORITY_LOW' ? 'silent' : 'alert';
   },

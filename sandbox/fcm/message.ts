@@ -21,7 +21,8 @@ const share = z.number().min(0).max(1).optional();
 const options = z.strictObject({ analyticsLabel: text }).optional();
 
 const notification = z.strictObject({ title: text, body: text, image: text });
-const androidNotification = z.strictObject({
+/** What `android.notification` and a remote notification have in common. */
+const androidLooks = {
   title: text,
   body: text,
   icon: text,
@@ -55,20 +56,38 @@ const androidNotification = z.strictObject({
     })
     .optional(),
   image: text,
+};
+const androidNotification = z.strictObject({
+  ...androidLooks,
   bypassProxyNotification: flag,
   proxy: z.enum(['PROXY_UNSPECIFIED', 'ALLOW', 'DENY', 'IF_PRIORITY_LOWERED']).optional(),
 });
-const android = z.strictObject({
+const androidDelivery = {
   collapseKey: text,
-  priority: z.enum(['NORMAL', 'HIGH', 'normal', 'high']).optional(),
   ttl: text,
   restrictedPackageName: text,
   data: textMap,
-  notification: androidNotification.optional(),
   fcmOptions: options,
   directBootOk: flag,
   bandwidthConstrainedOk: flag,
   restrictedSatelliteOk: flag,
+};
+const android = z.strictObject({
+  ...androidDelivery,
+  priority: z.enum(['NORMAL', 'HIGH', 'normal', 'high']).optional(),
+  notification: androidNotification.optional(),
+});
+/** The preview of firebase.google.com/docs/cloud-messaging/send/v2-api. */
+const androidV2 = z.strictObject({
+  ...androidDelivery,
+  remoteNotification: z
+    .strictObject({
+      notification: z.strictObject({ ...androidLooks, id: z.int32().optional() }).optional(),
+      mutableContent: flag,
+      useAsV1DataMessage: flag,
+    })
+    .optional(),
+  backgroundSync: z.strictObject({}).optional(),
 });
 const apns = z.strictObject({
   headers: textMap,
@@ -90,6 +109,7 @@ const requestSchema = z.strictObject({
     data: textMap,
     notification: notification.optional(),
     android: android.optional(),
+    androidV2: androidV2.optional(),
     webpush: webpush.optional(),
     apns: apns.optional(),
     fcmOptions: options,
@@ -167,21 +187,23 @@ export const UNREADABLE: JournalFields = { token: '', data: {} };
 
 /** The journal's fields for a message that arrived at `at`, epoch milliseconds. */
 export function readMessage({ message }: FcmRequest, at: number): JournalFields {
-  const { android = {}, notification = {} } = message;
-  const ttl = ttlSeconds(android.ttl);
+  const { notification = {}, android = {}, androidV2: v2 } = message;
+  const { ttl: lifetime, collapseKey, data } = v2 ?? android;
+  const shown = v2 === undefined ? android.notification : v2.remoteNotification?.notification;
+  const ttl = ttlSeconds(lifetime);
   const { payload, liveActivityToken } = message.apns ?? {};
   const ignoredBy = liveActivityToken === undefined ? ignoredByDevice : ignoredByLiveActivity;
   const ignored = payload === undefined ? [] : ignoredBy(payload);
   return {
     token: message.token ?? message.fid ?? '',
     ...(liveActivityToken !== undefined && { liveActivityToken }),
-    tag: android.notification?.tag,
-    collapseId: android.collapseKey,
+    tag: shown?.tag,
+    collapseId: collapseKey,
     priority: android.priority?.toLowerCase(),
     expiration: typeof ttl === 'number' ? at / 1_000 + ttl : undefined,
-    title: android.notification?.title ?? notification.title,
-    body: android.notification?.body ?? notification.body,
-    data: { ...message.data, ...android.data },
+    title: shown?.title ?? notification.title,
+    body: shown?.body ?? notification.body,
+    data: { ...message.data, ...data },
     ...(ignored.length > 0 && { ignored }),
   };
 }
@@ -206,11 +228,25 @@ const RULES: readonly Rule[] = [
   [INVALID_FID, 'message.fid', ({ fid }) => fid !== undefined && fid !== '' && !FID.test(fid)],
   ['Invalid data payload key', 'message.data', ({ data }) => hasReservedKey(data)],
   ['Invalid data payload key', 'message.android.data', ({ android }) => hasReservedKey(android?.data)],
+  ['Invalid color', 'message.android.notification.color', ({ android }) => !isColor(android?.notification?.color)],
+  // "Requests with both AndroidConfig and AndroidConfigV2 will be rejected" (the API's reference). The sentences are assumptions.
+  [
+    'Only one of android and android_v2 can be set.',
+    'message.android_v2',
+    ({ android, androidV2: v2 }) => !!android && !!v2,
+  ],
+  [
+    'Exactly one of remote_notification and background_sync must be set.',
+    'message.android_v2',
+    ({ androidV2: v2 }) => !!v2 && (v2.remoteNotification === undefined) === (v2.backgroundSync === undefined),
+  ],
+  ['Invalid data payload key', 'message.android_v2.data', ({ androidV2: v2 }) => hasReservedKey(v2?.data)],
   [
     'Invalid color',
-    'message.android.notification.color',
-    ({ android }) => !/^#[0-9a-f]{6}$/i.test(android?.notification?.color ?? '#000000'),
+    'message.android_v2.remote_notification.notification.color',
+    ({ androidV2: v2 }) => !isColor(v2?.remoteNotification?.notification?.color),
   ],
+  ['Invalid TTL', 'message.android_v2.ttl', ({ androidV2: v2 }) => ttlSeconds(v2?.ttl) === 'invalid'],
   [
     'Invalid analytics label',
     'message.fcm_options.analytics_label',
@@ -239,8 +275,12 @@ function hasReservedKey(data: Readonly<Record<string, string>> = {}): boolean {
   return Object.keys(data).some((key) => RESERVED_KEY.test(key));
 }
 
-function labels({ fcmOptions, android, apns, webpush }: FcmRequest['message']): string[] {
-  return [fcmOptions, android?.fcmOptions, apns?.fcmOptions, webpush?.fcmOptions].flatMap(
+function isColor(color = '#000000'): boolean {
+  return /^#[0-9a-f]{6}$/i.test(color);
+}
+
+function labels({ fcmOptions, android, androidV2: v2, apns, webpush }: FcmRequest['message']): string[] {
+  return [fcmOptions, android?.fcmOptions, v2?.fcmOptions, apns?.fcmOptions, webpush?.fcmOptions].flatMap(
     (options) => options?.analyticsLabel ?? [],
   );
 }
@@ -268,9 +308,11 @@ function targets({ token, topic, condition, fid }: FcmRequest['message']): strin
   return [token, topic, condition, fid].filter((target) => target !== undefined && target !== '') as string[];
 }
 
-/** The alert and the data, keys and values: what counts towards FCM's limit. */
-function contentBytes({ data = {}, notification = {}, android = {} }: FcmRequest['message']): number {
-  const maps = [data, android.data ?? {}, notification, android.notification ?? {}];
+/** The alert and the data, keys and values: what counts towards FCM's limit. A text that another one replaces does not count. */
+function contentBytes({ data = {}, notification = {}, android = {}, androidV2: v2 }: FcmRequest['message']): number {
+  const remote = v2?.remoteNotification?.notification;
+  const shown = remote === undefined ? [notification, android.notification ?? {}] : [{ ...notification, ...remote }];
+  const maps: object[] = [data, android.data ?? {}, v2?.data ?? {}, ...shown];
   const texts = maps.flatMap((map) => Object.entries(map)).flat(2);
   return texts.reduce<number>((sum, part) => sum + (typeof part === 'string' ? Buffer.byteLength(part) : 0), 0);
 }

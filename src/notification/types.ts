@@ -397,7 +397,8 @@ export interface NotificationInput {
   category?: string | undefined;
   /**
    * `high` is taken from the queue before `normal`. If it is blocked, it goes before those of `normal` that wait for the same
-   * recipient. It wakes a sleeping Android device. The limits are the same for both. Default: `normal`.
+   * recipient. It wakes a sleeping Android device (with `FCM_ANDROID_V2` every alert does). The limits are the
+   * same for both. Default: `normal`.
    */
   priority?: 'high' | 'normal' | undefined;
   /**

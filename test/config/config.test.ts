@@ -96,6 +96,12 @@ describe('credentials', () => {
     expect(loadConfig({ FCM_PROJECT_ID: 'school-1', GOOGLE_APPLICATION_CREDENTIALS: path }).providers.fcm).toEqual(fcm);
   });
 
+  it('turns remote notifications on for Android only where it is asked to', () => {
+    const ofEnv = (FCM_ANDROID_V2: string) =>
+      loadConfig({ FCM_PROJECT_ID: 'school-1', FCM_ANDROID_V2 }).providers.fcm?.androidV2;
+    expect([ofEnv('true'), ofEnv('false')]).toEqual([true, undefined]);
+  });
+
   it('needs no sign-in for another FCM endpoint', () => {
     const { fcm } = loadConfig({ FCM_PROJECT_ID: 'school-1', FCM_ENDPOINT: 'https://localhost:9443' }).providers;
     expect(fcm).toEqual({ projectId: 'school-1', endpoint: 'https://localhost:9443' });

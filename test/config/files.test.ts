@@ -62,6 +62,19 @@ describe('a file of apps', () => {
     expect([quotas.apns, apps.get('teacher')?.quotas.apns].map((rules) => rules?.[0]?.max)).toEqual([1, 5]);
   });
 
+  it('says for each app whether alerts to Android are remote notifications', () => {
+    const fcm = { projectId: 'p' };
+    const content = {
+      apps: { a: { fcm: { ...fcm, androidV2: 'true' } }, b: { fcm }, c: { fcm: { ...fcm, androidV2: 'yes' } } },
+    };
+    const { a, b } = content.apps;
+    expect([...load({ apps: { a, b } }).apps.values()].map(({ providers }) => providers.fcm?.androidV2)).toEqual([
+      true,
+      undefined,
+    ]);
+    expect(faultsOf(content)).toEqual(['apps.json: apps.c.fcm.androidV2: expected true or false, found "yes"']);
+  });
+
   it('may have no app, and an app of any name', () => {
     expect(load({ apps: {} }).apps.size).toBe(0);
     const text = `{ "apps": { "__proto__": { "fcm": { "projectId": "p" } }, "constructor": { "fcm": { "projectId": "q" } } } }`;
@@ -87,10 +100,11 @@ describe('a file of apps', () => {
     for (const platform of PLATFORMS) {
       const fields = [...APP_FIELDS[platform].keys()];
       expect(fields.length).toBeGreaterThan(3);
-      for (const field of fields) expect(field).toMatch(/^[a-z][A-Za-z]+$/);
+      for (const field of fields) expect(field).toMatch(/^[a-z][A-Za-z0-9]+$/);
       expect(fields.at(-1)).toBe('quota');
     }
-    expect([...APP_FIELDS.fcm.keys()]).toEqual(['credentialsFile', 'projectId', 'endpoint', 'caFile', 'quota']);
+    const fcm = ['credentialsFile', 'projectId', 'endpoint', 'caFile', 'androidV2', 'quota'];
+    expect([...APP_FIELDS.fcm.keys()]).toEqual(fcm);
   });
 });
 

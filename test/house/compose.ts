@@ -33,7 +33,7 @@ export function workerEnv(): Record<string, string | undefined> {
   return Object.fromEntries(
     Object.entries(services.worker.environment ?? {}).map(([name, value]) => [
       name,
-      value === null ? undefined : value.replace(/^\$\{[A-Z_]+:-(.*)\}$/, '$1'),
+      value === null ? undefined : value.replace(/^\$\{[A-Z0-9_]+:-(.*)\}$/, '$1'),
     ]),
   );
 }

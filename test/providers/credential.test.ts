@@ -204,7 +204,7 @@ async function openProvider(sandbox: Sandbox, signIn: () => Promise<SignedIn>, e
     platform: 'fcm',
     sender: createSender({ endpoint: parseEndpoint(endpoint, 'endpoint'), secureContext: trustBeside(ca) }),
     credential: createCredential({ signIn, failureReply: () => FAILED, renewBelowMs: 0, leastRenewalMs: 60_000, now }),
-    prepare: encode ?? ((push) => encodeFcm(push, projectId, now())),
+    prepare: encode ?? ((push) => encodeFcm(push, { projectId }, now())),
     readAnswer: (answer, push) => readFcmAnswer(answer, push, now()),
     isExpired: ({ code }) => code === 'UNAUTHENTICATED',
   });
@@ -292,7 +292,7 @@ test('a request that cannot be made is answered too, its stream is given back, a
     sandbox,
     () => Promise.resolve(GOOD),
     (one) => {
-      const prepared = encodeFcm(one, projectId, 0);
+      const prepared = encodeFcm(one, { projectId }, 0);
       if (!isBroken || prepared.kind === 'refused') return prepared;
       return { kind: 'ready', encoded: { ...prepared.encoded, headers: { [`no name ${tokenOf(one.device)}`]: '' } } };
     },

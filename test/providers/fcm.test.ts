@@ -154,6 +154,65 @@ describe('an installation id', () => {
   });
 });
 
+describe('with androidV2', () => {
+  const sentOf = async (fields: PushFields = {}, androidV2 = true): Promise<Record<string, unknown>> => {
+    const sandbox = await openSandbox();
+    const one = makePush({ platform: 'fcm', id: 'msg-1', ...fields });
+    const provider = await openFcm(sandbox, { androidV2, now: () => Date.parse('2026-11-21T17:00:00Z') });
+    expect(await sendPush(provider, one)).toMatchObject({ meaning: 'accepted' });
+    return { ...(sandbox.journal.all[0]?.payload as object), token: undefined };
+  };
+  const ALERT: PushFields = {
+    ...{ alert: { title: 'Room 12', bodyLocKey: 'FORMS' }, imageUrl: 'https://example.com/a.jpg', sound: 'default' },
+    ...{
+      badge: 3,
+      collapseId: 'forms',
+      expiresAt: '2026-11-21T18:00:00Z',
+      data: { a: 'b' },
+      android: { channelId: 'c' },
+    },
+    fcm: { message: { android: { direct_boot_ok: true, data: { a: 'c' } } } },
+  };
+
+  test.each(['normal', 'high'] as const)('an alert of priority %s is a remote notification', async (priority) => {
+    const { android, ...before } = await sentOf({ ...ALERT, priority }, false);
+    expect(android).toMatchObject({ priority, collapse_key: 'forms', notification: { channel_id: 'c' } });
+    const { notification, priority: none, ...config } = android as Record<string, object>;
+    expect(none).toBe(priority);
+    expect(await sentOf({ ...ALERT, priority })).toEqual({
+      ...before,
+      android_v2: {
+        ...config,
+        remote_notification: {
+          notification: { title: 'Room 12', image: 'https://example.com/a.jpg', ...notification },
+        },
+      },
+    });
+  });
+
+  test.each<[string, PushFields]>([
+    ['a silent alert', { ...ALERT, silent: true }],
+    ['a background push', { pushType: 'background', alert: undefined, data: { a: 'b' } }],
+    ['data for an app that draws', { android: { dataOnly: true }, data: { a: 'b' } }],
+    ['an alert whose texts are removed', { data: { a: 'b' }, fcm: { message: { notification: null } } }],
+    ['an alert without its part for Android', { fcm: { message: { android: null } } }],
+    ['a field that only `android` has', { fcm: { message: { android: { notification: { proxy: 'DENY' } } } } }],
+  ])('%s goes as before', async (_name, fields) => {
+    expect(await sentOf(fields)).toEqual(await sentOf(fields, false));
+  });
+
+  test('a patch may write the part itself', async () => {
+    const own = { background_sync: {} };
+    const message = await sentOf({ fcm: { message: { android: null, android_v2: own } } });
+    expect(message).toMatchObject({ android_v2: own });
+    expect(message).not.toHaveProperty('android');
+  });
+
+  test.each([[3_900], [2_500]])('texts of %d bytes count once, as they are shown once', async (size) => {
+    expect(await sentOf({ alert: { title: 'a', body: 'x'.repeat(size) } })).toHaveProperty('android_v2');
+  });
+});
+
 describe('a Live Activity', () => {
   const liveActivity = {
     event: 'update',

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { shownOf } from '../../sandbox/journal.ts';
+import { shownOf, type JournalEntry } from '../../sandbox/journal.ts';
 import type { Answer, Refuse } from '../../sandbox/loopback/answers.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait.ts';
@@ -8,14 +8,30 @@ import { connectFcm, rpcError, verdict, type FcmRequest, connectFcmHttp2 } from 
 
 const token = 'ab';
 const FID = 'cQx3v8fZTn6tE1mKp0aB9d';
-/** Google's AndroidNotification, every field. */
-const LOOKS = {
+/** What Google's AndroidNotification and AndroidNotificationV2 have in common, every field. */
+const SHOWN_REMOTELY = {
   ...{ title: 'a', body: 'b', icon: 'i', color: '#1a73e8', sound: 's', tag: 't', click_action: 'c', ticker: 't' },
   ...{ body_loc_key: 'b', body_loc_args: ['1'], title_loc_key: 't', title_loc_args: ['2'], channel_id: 'c' },
   ...{ sticky: true, local_only: false, event_time: '2026-11-21T18:00:00Z', notification_priority: 'PRIORITY_HIGH' },
   ...{ default_sound: true, default_vibrate_timings: true, default_light_settings: true, vibrate_timings: ['0.5s'] },
-  ...{ visibility: 'SECRET', notification_count: 3, image: 'https://example.com/a.jpg', proxy: 'DENY' },
+  ...{ visibility: 'SECRET', notification_count: 3, image: 'https://example.com/a.jpg' },
   light_settings: { color: { red: 1, alpha: 0.5 }, light_on_duration: '1s', light_off_duration: '2.5s' },
+};
+
+/** Google's AndroidNotification. */
+const LOOKS = { ...SHOWN_REMOTELY, proxy: 'DENY' };
+/** Google's AndroidConfigV2, every field. */
+const V2 = {
+  android_v2: {
+    ...{ collapse_key: 'thread-77', ttl: '5s', restricted_package_name: 'a.b', data: { key: 'b' } },
+    ...{ direct_boot_ok: true, bandwidth_constrained_ok: true, restricted_satellite_ok: true },
+    fcm_options: { analytics_label: 'a' },
+    remote_notification: {
+      notification: { ...SHOWN_REMOTELY, id: 42 },
+      mutable_content: true,
+      use_as_v1_data_message: false,
+    },
+  },
 };
 
 describe('FCM takes a message', () => {
@@ -60,6 +76,8 @@ describe('FCM takes a message', () => {
     ['with a ttl of part of a second', { android: { ttl: '1.5s' } }],
     ['with 4,096 bytes of data', { data: { key: 'x'.repeat(4_093) } }],
     ['with parts for other platforms', { apns: { headers: { 'apns-priority': '5' } }, webpush: { data: { a: 'b' } } }],
+    ['with every field of a remote notification', V2],
+    ['with a sync in the background', { android_v2: { background_sync: {} } }],
     ['with every look of Android', { android: { notification: LOOKS } }],
     ['with 4,096 bytes for iPhones', { apns: { payload: { a: 'x'.repeat(4_088) } } }],
     ['with data keys that look like fields', { data: { collapse_key: '1', snake_case: '2' } }],
@@ -97,6 +115,16 @@ describe('FCM takes a message', () => {
     ]);
   });
 
+  it('journals a remote notification like another alert', async () => {
+    const { sandbox, client } = await open(connectFcm);
+    await client.send({ token, notification: { title: 'x', body: 'y' }, data: { key: 'a' }, ...V2 });
+    const [entry] = sandbox.journal.accepted;
+    expect(entry).toMatchObject({ tag: 't', collapseId: 'thread-77', title: 'a', body: 'b', data: { key: 'b' } });
+    expect(entry?.priority).toBeUndefined();
+    expect((entry?.expiration ?? 0) - (entry?.at ?? 0) / 1_000).toBeCloseTo(5, 3);
+    expect(shownOf(entry as JournalEntry)).toBe('alert');
+  });
+
   it('leaves the data as it was sent', async () => {
     const { sandbox, client } = await open(connectFcm);
     await client.send({ token: 'ab', data: { snake_case: '2' }, android: { data: { other_key: '3' } } });
@@ -130,6 +158,33 @@ describe('FCM refuses', () => {
   it.each<[what: string, fields: object, expected: object, path: string]>([
     ['no target', { token: undefined }, REFUSED, 'message.token'],
     ['two targets', { topic: 'news' }, REFUSED, 'message'],
+    ['both configurations for Android', { android: {}, ...V2 }, REFUSED, 'message.android_v2'],
+    ['neither kind of message', { android_v2: { ttl: '5s' } }, REFUSED, 'message.android_v2'],
+    [
+      'both kinds of messages',
+      { android_v2: { remote_notification: {}, background_sync: {} } },
+      REFUSED,
+      'message.android_v2',
+    ],
+    ['a priority in the new configuration', { android_v2: { priority: 'high' } }, MALFORMED, 'message.androidV2'],
+    [
+      'a reserved key in it',
+      { android_v2: { background_sync: {}, data: { from: 'a' } } },
+      REFUSED,
+      'message.android_v2.data',
+    ],
+    [
+      'a ttl in it without its unit',
+      { android_v2: { background_sync: {}, ttl: '60' } },
+      REFUSED,
+      'message.android_v2.ttl',
+    ],
+    [
+      'a color in it by name',
+      { android_v2: { remote_notification: { notification: { color: 'red' } } } },
+      REFUSED,
+      'message.android_v2.remote_notification.notification.color',
+    ],
     ['a token and an installation id', { fid: FID }, REFUSED, 'message'],
     ['a registration token as installation id', { token: undefined, fid: `${FID}:APA91b` }, REFUSED, 'message.fid'],
     ['an installation id that begins otherwise', { token: undefined, fid: `a${FID.slice(1)}` }, REFUSED, 'message.fid'],

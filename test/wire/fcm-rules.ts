@@ -23,6 +23,12 @@ import { WEBPUSH_HEADERS } from './webpush-rules.ts';
  * fcm_v1/Message, which is made of the discovery document; firebase-admin 14.5.1, FidMessage). Its form is the one that Google's
  * @firebase/installations checks. Read on 26 November 2026.
  *
+ * `android_v2` is a preview (firebase.google.com/docs/cloud-messaging/send/v2-api, read on 26 November 2026): its fields are those
+ * of AndroidConfigV2, AndroidRemoteNotification and AndroidNotificationV2 in pub.dev/documentation/googleapis/latest/fcm_v1, which
+ * is made of the discovery document, and in the Admin SDK for Java: of `remote_notification` and `background_sync` there is one.
+ * "Requests with both AndroidConfig and AndroidConfigV2 will be rejected." A remote notification comes without delay, and has no
+ * priority, `proxy` and `bypass_proxy_notification`.
+ *
  * `apns.live_activity_token`: firebase.google.com/docs/cloud-messaging/customize-messages/live-activity (of 5 September 2025, read
  * on 26 November 2026), with Apple's token as hexadecimal digits: beside the target of the device, `apns.headers` with the
  * priority and without a push type, and the payload of Apple's page.
@@ -43,7 +49,8 @@ const message = (fields: Fields, required: readonly string[] = []): Shape => ({
 /** Only texts; the keys of Google's own libraries are reserved. */
 const DATA: Shape = { is: 'map', of: TEXT, reserved: /^(from$|message_type$|google|gcm)/ };
 
-const ANDROID_NOTIFICATION: Fields = {
+/** What `android.notification` and a remote notification have in common. */
+const LOOKS: Fields = {
   title: TEXT,
   body: TEXT,
   icon: TEXT,
@@ -82,21 +89,40 @@ const ANDROID_NOTIFICATION: Fields = {
     ['color', 'lightOnDuration', 'lightOffDuration'],
   ),
   image: { is: 'text', form: 'https' },
+};
+const ANDROID_NOTIFICATION: Fields = {
+  ...LOOKS,
   bypassProxyNotification: FLAG,
   proxy: { is: 'text', oneOf: ['PROXY_UNSPECIFIED', 'ALLOW', 'DENY', 'IF_PRIORITY_LOWERED'] },
 };
 
-const ANDROID: Fields = {
+const ON_ANDROID: Fields = {
   collapseKey: TEXT,
-  priority: { is: 'text', oneOf: ['NORMAL', 'HIGH', 'normal', 'high'] },
   ttl: { ...DURATION, most: 2_419_200 },
   restrictedPackageName: TEXT,
   data: DATA,
-  notification: message(ANDROID_NOTIFICATION),
   fcmOptions: message({ analyticsLabel: LABEL }),
   directBootOk: FLAG,
   bandwidthConstrainedOk: FLAG,
   restrictedSatelliteOk: FLAG,
+};
+const ANDROID: Fields = {
+  ...ON_ANDROID,
+  priority: { is: 'text', oneOf: ['NORMAL', 'HIGH', 'normal', 'high'] },
+  notification: message(ANDROID_NOTIFICATION),
+};
+
+const ANDROID_V2: Fields = {
+  ...ON_ANDROID,
+  remoteNotification: message({
+    notification: message({
+      ...LOOKS,
+      id: { is: 'number', from: -2_147_483_648, to: 2_147_483_647, whole: true },
+    }),
+    mutableContent: FLAG,
+    useAsV1DataMessage: FLAG,
+  }),
+  backgroundSync: message({}),
 };
 
 const MESSAGE = {
@@ -110,6 +136,7 @@ const MESSAGE = {
     data: DATA,
     notification: message({ title: TEXT, body: TEXT, image: { is: 'text', form: 'https' } }),
     android: message(ANDROID),
+    androidV2: message(ANDROID_V2),
     webpush: message({
       headers: { is: 'object', fields: WEBPUSH_HEADERS, anyCase: true },
       data: DATA,
@@ -153,6 +180,7 @@ export function fcmFaults({ path, headers, body }: WireRequest): string[] {
     ...jsonFaults(json, 'body').filter((fault) => !isOwnNull(fault)),
     ...shapeFaults(json, REQUEST, 'body'),
     ...(targets.length === 1 ? [] : [`message: expected one target, found ${targets.join(' and ') || 'none'}`]),
+    ...v2Faults(sent),
     ...sizeFaults(sent),
     ...shownFaults(sent),
     ...iphoneFaults(sent),
@@ -162,7 +190,13 @@ export function fcmFaults({ path, headers, body }: WireRequest): string[] {
 /** The bytes that each kind of device gets: the texts for Android, the payload of APNs for iPhones. */
 export function fcmBytes(sent: Json): { readonly android: number; readonly apns: number } {
   const android = sent['android'];
-  const parts = [sent['data'], sent['notification'], protoField(android, 'data'), protoField(android, 'notification')];
+  const v2 = protoField(sent, 'androidV2');
+  const remote = protoField(protoField(v2, 'remoteNotification'), 'notification');
+  // A text of a remote notification stands in place of the one for all devices.
+  const shown = isJson(remote)
+    ? [{ ...(isJson(sent['notification']) && sent['notification']), ...remote }]
+    : [sent['notification'], protoField(android, 'notification')];
+  const parts = [sent['data'], protoField(android, 'data'), protoField(v2, 'data'), ...shown];
   const payload = protoField(sent['apns'], 'payload');
   return {
     android: parts.reduce<number>((sum, part) => sum + textBytes(part), 0),
@@ -184,12 +218,24 @@ function sizeFaults(sent: Json): string[] {
     .map(([device, bytes]) => `message: ${bytes} bytes for ${device}, over ${MAX_BYTES}`);
 }
 
+/** One kind of message, and one of the two configurations. */
+function v2Faults(sent: Json): string[] {
+  const v2 = protoField(sent, 'androidV2');
+  if (v2 === undefined) return [];
+  const kinds = ['remoteNotification', 'backgroundSync'].filter((name) => protoField(v2, name) !== undefined);
+  return [
+    ...(sent['android'] === undefined ? [] : ['message.android: not beside android_v2']),
+    ...(kinds.length === 1 ? [] : [`message.android_v2: expected one kind, found ${kinds.join(' and ') || 'none'}`]),
+  ];
+}
+
 const hasOneOf = (object: unknown, names: readonly string[]): boolean =>
   names.some((name) => protoField(object, name) !== undefined);
 
 /** Android shows every `notification`, so it needs a text. */
 function shownFaults(sent: Json): string[] {
-  const ofAndroid = protoField(sent['android'], 'notification');
+  const remote = protoField(protoField(sent, 'androidV2'), 'remoteNotification');
+  const ofAndroid = protoField(remote ?? sent['android'], 'notification');
   const isEmpty = ofAndroid !== undefined && !hasOneOf(sent['notification'], SHOWN);
   return isEmpty && !hasOneOf(ofAndroid, SHOWN_ON_ANDROID) ? ['message.android.notification: nothing to show'] : [];
 }

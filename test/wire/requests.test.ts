@@ -35,6 +35,7 @@ test(`${RUNS} notifications become requests that the providers take, loud, silen
     fcm: await openFcm(sandbox, { now }),
     webpush: await openWebpush(sandbox, { now }),
   };
+  const withV2: Providers = { ...providers, fcm: await openFcm(sandbox, { now, androidV2: true }) };
   const counts = { accepted: 0, refused: 0, requests: 0, tooLarge: 0 };
   fc.assert(
     fc.property(notifications(), (raw) => {
@@ -48,6 +49,7 @@ test(`${RUNS} notifications become requests that the providers take, loud, silen
         const faults = preparedFaults(push, providers);
         counts[faults === undefined ? 'tooLarge' : 'requests'] += 1;
         expect(faults ?? []).toEqual([]);
+        if (push.device.platform === 'fcm') expect(preparedFaults(push, withV2) ?? []).toEqual([]);
       }
     }),
     { seed: SEED, numRuns: RUNS, maxSkipsPerRun: 1 },

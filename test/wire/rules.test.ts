@@ -194,6 +194,15 @@ function toFcm(message: object, more: object = {}): WireRequest {
     body: JSON.stringify({ message, ...more }),
   };
 }
+/** An alert by `android_v2`. */
+const REMOTE = {
+  ...{ ...MESSAGE, android: undefined },
+  android_v2: {
+    ...{ collapse_key: 'forms', ttl: '3.5s', data: { a: 'b' }, direct_boot_ok: true },
+    remote_notification: { notification: { title: 'Room 12', tag: '77', id: 42 }, mutable_content: true },
+  },
+};
+const remote = (android_v2: object, more: object = {}): WireRequest => toFcm({ ...REMOTE, android_v2, ...more });
 /** A message to a Live Activity. */
 const toLive = (aps: object, apns: object = {}): object => ({
   token: 'a',
@@ -206,6 +215,8 @@ const onIphone = (headers: object, payload: object = {}): WireRequest =>
 
 test.each([
   ['a message', toFcm(MESSAGE, { validate_only: true })],
+  ['a remote notification', toFcm(REMOTE)],
+  ['a sync in the background', toFcm({ token: 'a', data: { a: 'b' }, android_v2: { background_sync: {}, ttl: '5s' } })],
   ['a message to an installation id', toFcm({ fid: `c${'a'.repeat(21)}`, notification: { title: 'a' } })],
   ['names as in Java', toFcm({ topic: 'news', fcmOptions: { analyticsLabel: 'a' } })],
   [
@@ -259,6 +270,25 @@ test.each<[fault: string, WireRequest]>([
   ['aps.attributes: missing', toFcm(toLive({ ...START, attributes: undefined }))],
   ['aps.event: not with this push type', toFcm(toLive(UPDATE, { headers: HEADERS }))],
   ['android.ttl: expected seconds', changed({ android: { ttl: '3.5' } })],
+  ['message.android: not beside android_v2', toFcm({ ...REMOTE, android: MESSAGE.android })],
+  ['android_v2: expected one kind, found none', remote({ ttl: '5s' })],
+  [
+    'expected one kind, found remoteNotification and backgroundSync',
+    remote({ remote_notification: { notification: { body: 'a' } }, background_sync: {} }),
+  ],
+  ['android_v2.priority: no such field', remote({ priority: 'high', background_sync: {} })],
+  ['notification.proxy: no such field', remote({ remote_notification: { notification: { proxy: 'DENY' } } })],
+  [
+    'remote_notification.notification.sticky: expected',
+    remote({ remote_notification: { notification: { sticky: 1 } } }),
+  ],
+  ['data.from: a reserved key', remote({ data: { from: 'a' }, background_sync: {} })],
+  ['android_v2.ttl: expected seconds', remote({ ttl: '5', background_sync: {} })],
+  ['bytes for android, over 4096', remote({ data: { a: 'x'.repeat(4_096) }, background_sync: {} })],
+  [
+    'android.notification: nothing to show',
+    remote({ remote_notification: { notification: { tag: 'a' } } }, { notification: undefined }),
+  ],
   ['webpush.headers.TTL: expected', changed({ webpush: { headers: { TTL: 'soon' } } })],
   ['fcm_options.analytics_label: expected', changed({ fcm_options: { analytics_label: 'a b' } })],
 ])('FCM: %s', (fault, request) => {

@@ -23,6 +23,8 @@ export interface FcmOptions extends SenderTuning {
   readonly endpoint: string;
   /** One more CA to trust, in addition to the system's, as PEM. */
   readonly ca?: string | undefined;
+  /** Whether alerts go to Android as remote notifications (`android_v2`). Default: false. */
+  readonly androidV2?: boolean | undefined;
   /** Epoch milliseconds. */
   readonly now?: (() => number) | undefined;
 }
@@ -35,14 +37,14 @@ const FCM_HOST = 'fcm.googleapis.com';
  * @throws InputError if the endpoint or the service account is not usable; the error shows nothing of their content.
  */
 export function createFcmProvider(options: FcmOptions): Provider {
-  const { projectId, credentials, endpoint, ca, now = Date.now, ...tuning } = options;
+  const { projectId, credentials, endpoint, ca, androidV2, now = Date.now, ...tuning } = options;
   const target = parseEndpoint(endpoint, 'fcm.endpoint');
   const watched = createThirdPartyWatch();
   return createHttp2Provider({
     platform: 'fcm',
     credential: target.host === FCM_HOST ? createGoogleCredential(credentials, now) : STATIC_CREDENTIAL,
     sender: createSender({ ...tuning, endpoint: target, secureContext: trustBeside(ca) }),
-    prepare: (push) => encodeFcm(push, projectId, now()),
+    prepare: (push) => encodeFcm(push, { projectId, androidV2 }, now()),
     readAnswer: (answer, push) => {
       const nowMs = now();
       return watched(readFcmAnswer(answer, push, nowMs), push.notification.recipientId, nowMs);
@@ -52,10 +54,14 @@ export function createFcmProvider(options: FcmOptions): Provider {
 }
 
 /** A push as a request to FCM at `nowMs` (epoch milliseconds). */
-export function encodeFcm(push: Push, projectId: string, nowMs: number): Prepared {
+export function encodeFcm(
+  push: Push,
+  { projectId, androidV2 }: Pick<FcmOptions, 'projectId' | 'androidV2'>,
+  nowMs: number,
+): Prepared {
   const { notification, pushId, silent } = push;
   const device = push.device as FcmDevice; // the platform says so
-  const message = fcmMessage(notification, { device, pushId, silent, nowMs });
+  const message = fcmMessage(notification, { device, pushId, silent, nowMs, androidV2 });
   const body = JSON.stringify({ message });
   // The payload is a part of the body, so it is counted only if the whole body is larger than the limit.
   const bytes = Buffer.byteLength(body) > FCM_MAX_PAYLOAD_BYTES ? fcmPayloadBytes(message) : 0;

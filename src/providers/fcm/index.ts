@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { parseJson } from '../../domain/json.ts';
 import { isPrivateKey, readCertificate, readFile, type Report } from '../../environment/files.ts';
-import { anyText, httpsUrl, text, type Environment } from '../../environment/values.ts';
+import { anyText, flag, httpsUrl, text, type Environment } from '../../environment/values.ts';
 import type { ProviderDescriptor } from '../provider.ts';
 import { FCM_ANSWERS } from './answers.ts';
 import { type FcmOptions, createFcmProvider } from './fcm.ts';
@@ -20,6 +20,9 @@ const variables = z.object({
     .default(GOOGLE_FCM)
     .describe('another host for tests; with it, a static token is used and no Google sign-in happens'),
   FCM_CA_FILE: anyText().optional().describe("a CA to trust beside the system's"),
+  FCM_ANDROID_V2: flag()
+    .default(false)
+    .describe('`true`: alerts reach sleeping Android devices without delay, by a preview of Google (`android_v2`)'),
 });
 
 export const FCM: ProviderDescriptor<'fcm', FcmOptions> = {
@@ -72,7 +75,13 @@ const otherKindSchema = z.object({ type: z.enum(OTHER_KINDS) });
  * no Google sign-in happens), or if Google's application default credentials are used (workload identity, metadata server).
  */
 function read(env: Environment, report: Report, source: 'environment' | 'apps-file'): FcmOptions | undefined {
-  const { GOOGLE_APPLICATION_CREDENTIALS: file, FCM_PROJECT_ID, FCM_ENDPOINT, FCM_CA_FILE } = variables.parse(env);
+  const {
+    GOOGLE_APPLICATION_CREDENTIALS: file,
+    FCM_PROJECT_ID,
+    FCM_ENDPOINT,
+    FCM_CA_FILE,
+    FCM_ANDROID_V2,
+  } = variables.parse(env);
   if (file === undefined && FCM_PROJECT_ID === undefined) return undefined;
 
   const account = readServiceAccount(file, FCM_PROJECT_ID !== undefined, source, report);
@@ -82,6 +91,7 @@ function read(env: Environment, report: Report, source: 'environment' | 'apps-fi
     endpoint: FCM_ENDPOINT,
     ...(FCM_ENDPOINT === GOOGLE_FCM && account !== undefined && { credentials: account }),
     ...(ca !== undefined && { ca }),
+    ...(FCM_ANDROID_V2 && { androidV2: true }),
   };
 }
 

@@ -24,6 +24,8 @@ export interface FcmMessageOptions {
   readonly silent: boolean;
   /** The present time in epoch milliseconds: `ttl` is counted from it. */
   readonly nowMs: number;
+  /** Whether an alert on Android is a remote notification (`android_v2`). Default: false. */
+  readonly androidV2?: boolean | undefined;
 }
 
 /**
@@ -44,7 +46,7 @@ export function fcmMessage(notification: Notification, options: FcmMessageOption
   message['apns'] = apnsConfig(notification, options);
   if (analyticsLabel !== undefined) message['fcm_options'] = { analytics_label: analyticsLabel };
   const merged = fcm?.message === undefined ? message : mendPatched(message, fcm.message, notification);
-  if (!options.silent) return merged;
+  if (!options.silent) return options.androidV2 === true ? asRemoteNotification(merged) : merged;
   const silenced = silencedMessage(merged);
   return isDataOnly(notification) ? markedSilent(silenced) : silenced;
 }
@@ -67,6 +69,27 @@ function liveActivityMessage(
   const headers: JsonObject = { 'apns-priority': `${priority}`, 'apns-collapse-id': collapseId };
   if (expiration !== undefined) headers['apns-expiration'] = `${expiration}`;
   return { ...targetOf(device), apns: { live_activity_token: device.liveActivityToken ?? '', headers, payload } };
+}
+
+/** What `android.notification` has and a remote notification has not. */
+const ONLY_IN_V1 = ['bypass_proxy_notification', 'proxy'];
+
+/**
+ * The message with `android_v2` in place of `android` (firebase.google.com/docs/cloud-messaging/send/v2-api), if Android shows a
+ * notification. Google delivers it without delay also to a sleeping device, whatever the priority, and translates it for apps with
+ * an older SDK. Data for an app that draws for itself, and what a patch has only in `android`, stays there. Google refuses a message
+ * with both.
+ *
+ * The texts of all devices are repeated, because Google does not say that a remote notification takes them.
+ */
+function asRemoteNotification(message: JsonObject): JsonObject {
+  const { android, ...rest } = message;
+  if (!isObject(android) || 'android_v2' in message) return message;
+  const { notification } = android;
+  if (!isObject(notification) || ONLY_IN_V1.some((name) => name in notification)) return message;
+  const kept = Object.entries(android).filter(([name]) => name !== 'notification' && name !== 'priority');
+  const shown = { ...objectOr(message['notification']), ...notification };
+  return { ...rest, android_v2: { ...Object.fromEntries(kept), remote_notification: { notification: shown } } };
 }
 
 /** Whether Android itself draws a notification. */
@@ -143,9 +166,9 @@ function asTexts(data: Readonly<Record<string, JsonValue>>): JsonObject {
 }
 
 /**
- * - `priority`: the notification's own. Android may delay `normal` messages while the device sleeps. `high` is not the
- *   default, because FCM lowers an app's `high` messages if users often ignore them; a background push is never `high`, since
- *   FCM wants every `high` message to show something.
+ * - `priority`: the notification's own. Android may delay `normal` messages while the device sleeps (but see
+ *   `asRemoteNotification`). `high` is not the default, because FCM lowers an app's `high` messages if users often ignore them; a
+ *   background push is never `high`, since FCM wants every `high` message to show something.
  * - `ttl`: the time left until `expiresAt`. Absent without `expiresAt`: FCM then keeps the message for 28 days.
  * - `collapse_key`: only if the producer gave a collapse id. FCM limits collapsible messages to a burst of 20 and then one in
  *   3 minutes, and a device to 4 keys.
@@ -305,11 +328,13 @@ function silencedApns(apns: JsonObject, isShown: boolean): JsonObject {
 /**
  * The bytes that count for the payload limit. For Android: names and values of the data, the alert, and how to show it. For an
  * iPhone: its part of the message as JSON. FCM counts only the part for the device, but which part that is, is not known here,
- * so the larger one counts.
+ * so the larger one counts. A remote notification has the texts of all devices in it.
  */
-export function fcmPayloadBytes({ data, notification, android, apns }: JsonObject): number {
-  const { data: androidData, notification: shown } = objectOr(android);
-  const onAndroid = [data, notification, androidData, shown].reduce<number>((sum, map) => sum + textBytes(map), 0);
+export function fcmPayloadBytes({ data, notification, android, android_v2: v2, apns }: JsonObject): number {
+  const { data: androidData, notification: shown } = objectOr(v2 === undefined ? android : v2);
+  const remote = objectOr(objectOr(v2)['remote_notification'])['notification'];
+  const all = [data, androidData, ...(remote === undefined ? [notification, shown] : [remote])];
+  const onAndroid = all.reduce<number>((sum, map) => sum + textBytes(map), 0);
   return Math.max(onAndroid, jsonBytes(objectOr(apns)['payload']));
 }
 
