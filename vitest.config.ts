@@ -20,7 +20,7 @@ const PROPERTIES = [
 const ON_CLUSTER = [
   'test/{breaker,console,dead-letters,limiter,operations,producer,queue,quota,scripts,workers}/**/*.test.ts',
   'test/delivery/{blocked,processor}.test.ts',
-  'test/api/{dead-letters,notifications,reading}.test.ts',
+  'test/api/{admit,dead-letters,notifications,reading}.test.ts',
 ];
 const NOT_ON_CLUSTER = [
   'test/limiter/{clock,fallback}.test.ts',

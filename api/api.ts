@@ -12,6 +12,7 @@
  * - limiters.ts: the limiters, with the limits of the workers
  * - recipients.ts: one recipient, and when a notification would be sent
  * - operations.ts: what an operator may do to a recipient
+ * - admits.ts: slots of recipients for what others send
  * - outcomes.ts: the stream of outcomes
  * - problems.ts: refusals; openapi.ts, schemas.ts: the description of all this
  */

@@ -8,6 +8,7 @@ import type { Told } from '../src/operations/story.ts';
 import type { Canceled, CancelTarget, Producer } from '../src/producer/producer.ts';
 import { RedisAwayError, type RedisTrouble } from '../src/redis/connection.ts';
 import { LimiterUnavailableError, notNowWord } from '../src/redis/deadline.ts';
+import { addAdmitRoutes, type AdmitParts } from './admits.ts';
 import type { Backlog } from './backlog.ts';
 import {
   batchAnswer,
@@ -40,6 +41,8 @@ export interface AppParts extends Omit<OperatorParts, 'needs'> {
   readonly backlog: Backlog;
   readonly recipients: Recipients;
   readonly outcomes: OutcomesParts;
+  /** For the slots that others take. */
+  readonly admits: Omit<AdmitParts, 'needs'>;
   /** An error of Redis's client as RedisAwayError; any other error stays as it is. */
   readonly explain: (error: unknown) => unknown;
   /** Whether Redis answers. */
@@ -230,6 +233,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
   app.get('/v1/recipients/:id', needs('read'), async (c) => json(200, await recipients.look(recipientOf(c))));
 
   addOperatorRoutes(app, { ...parts, needs });
+  addAdmitRoutes(app, { ...parts.admits, needs });
 
   app.get('/v1/outcomes', needs('read'), async (c) => {
     const text = c.req.header('last-event-id') ?? c.req.query('after');

@@ -80,8 +80,9 @@ export function batchAnswer(results: readonly Result[]): Response {
   return json(isTaken ? 202 : counts.invalid > 0 ? 422 : 409, { ...counts, results });
 }
 
-export function json(status: number, value: unknown): Response {
-  return new Response(`${JSON.stringify(value)}\n`, { status, headers: { 'content-type': 'application/json' } });
+export function json(status: number, value: unknown, more: Readonly<Record<string, string>> = {}): Response {
+  const headers = { 'content-type': 'application/json', ...more };
+  return new Response(`${JSON.stringify(value)}\n`, { status, headers });
 }
 
 /** A body that is produced as fast as the client reads it. `onEnd` is called once, also if the client disconnects. */

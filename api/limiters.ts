@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { COUNTED_APART, type CategoryPolicy, type CountedAs, type Policy } from '../src/domain/limits.ts';
 import { seldom } from '../src/domain/time.ts';
 import { apartOptions, type Limiter } from '../src/limiter/limiter.ts';
@@ -31,12 +32,20 @@ export interface LimitersParts {
 /** The limits of the living workers are read at most this often. */
 const POLICY_EVERY_MS = 5_000;
 
-/** Opens the limiters, or answers with those that were opened less than 5 s ago. */
+/** Opens the limiters; the same ones as long as the limits of the workers, which are looked at every 5 s, are the same. */
 export function createLimiters({ redis, limiterRedis, prefix, own }: LimitersParts): () => Promise<OpenLimiters> {
+  let last: { readonly of: WorkerPolicy; readonly opened: Omit<OpenLimiters, 'limitsOf'> } | undefined;
+
   async function open(): Promise<OpenLimiters> {
     await Promise.all([redis, limiterRedis].map((each) => whenReady(each, PRODUCER_TIMEOUT_MS)));
     const shared = sharedPolicy(await readWorkers(redis, prefix));
-    const { policy, categories, quietHours, apartRules } = shared?.policy ?? own;
+    const now = shared?.policy ?? own;
+    // A limiter has learned how far Redis's clock is from this process's, so one is kept as long as its limits hold.
+    if (last === undefined || !isDeepStrictEqual(last.of, now)) last = { of: now, opened: openWith(now) };
+    return { ...last.opened, limitsOf: shared };
+  }
+
+  function openWith({ policy, categories, quietHours, apartRules }: WorkerPolicy): Omit<OpenLimiters, 'limitsOf'> {
     const alerts = {
       ...{ redis: limiterRedis, policy, categories, prefix, overtaking: IN_ORDER },
       ...(quietHours && { quietHours }),
@@ -54,7 +63,6 @@ export function createLimiters({ redis, limiterRedis, prefix, own }: LimitersPar
       foresights: all(createForesight),
       policy,
       categories,
-      limitsOf: shared,
     };
   }
 

@@ -1,6 +1,8 @@
+import { z } from 'zod';
 import { packageVersion } from '../src/observe/metrics.ts';
 import { OPERATIONS } from '../src/operations/catalogue.ts';
 import { TAKE, TAKINGS } from '../src/operations/taking.ts';
+import { ADMIT_FIELDS, REFUND_FIELDS } from './admits.ts';
 import { fieldsSchema } from './operations.ts';
 import { integer, object, ref, schemas, text, type Schema } from './schemas.ts';
 
@@ -139,6 +141,7 @@ function paths(): Schema {
       },
     },
     ...operationPaths(),
+    ...admitPaths(),
     ...deadLetterPaths(),
     '/v1/status': {
       get: {
@@ -192,6 +195,51 @@ function operationPaths(): Schema {
     },
   ]);
   return Object.fromEntries(paths) as Schema;
+}
+
+/** The paths for the slots that others take. */
+function admitPaths(): Schema {
+  const ofFields = (fields: z.ZodObject): Schema => ({
+    ...{ required: true },
+    content: body('application/json', { ...z.toJSONSchema(fields, { io: 'input' }), $schema: undefined }),
+  });
+  const refused = { anyOf: [ref('Refused'), ref('Problem')] };
+  const common = {
+    409: problem('a newer version wrote what is stored for the recipient'),
+    ...FIELD_FAULTS,
+    ...REFUSALS,
+  };
+  return {
+    '/v1/recipients/{id}/admit': {
+      post: {
+        ...{ operationId: 'admit', parameters: [idInPath, preview], requestBody: ofFields(ADMIT_FIELDS) },
+        summary: 'Takes a slot of the recipient for what another program sends. Scope: limit',
+        responses: {
+          ...common,
+          200: answer('it has a slot: send now', ref('Admitted')),
+          202: answer('a slot is reserved: ask again in againMs milliseconds, with the same id', ref('Reserved')),
+          429: {
+            description:
+              'no slot, and nothing was written; or too many requests without a valid token came; see Retry-After',
+            content: body('application/problem+json', refused),
+          },
+        },
+      },
+    },
+    '/v1/recipients/{id}/refund': {
+      post: {
+        ...{ operationId: 'refund', parameters: [idInPath], requestBody: ofFields(REFUND_FIELDS) },
+        summary: 'Gives back a slot that was not used. Scope: limit',
+        responses: { ...common, 200: answer('what came of it', ref('Refunded')) },
+      },
+    },
+    '/metrics': {
+      get: {
+        ...{ operationId: 'metrics', summary: 'What this process counted of slots, for Prometheus. Scope: read' },
+        responses: { 200: { description: 'the metrics', content: body('text/plain', text) }, ...REFUSALS },
+      },
+    },
+  };
 }
 
 /** The paths for replays and discards of dead letters, which are runs. */

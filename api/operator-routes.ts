@@ -110,7 +110,9 @@ function viewOf({ which, perSecond, buriedUntilMs, error, ...run }: Run): object
 }
 
 /** The fields in the body; if there is no body, there are no fields. */
-async function fieldsIn(c: Context<ApiEnv>): Promise<{ readonly value: unknown } | { readonly problem: Problem }> {
+export async function fieldsIn(
+  c: Context<ApiEnv>,
+): Promise<{ readonly value: unknown } | { readonly problem: Problem }> {
   const body = await readBody(c.req.raw);
   if (body === undefined) return { problem: TOO_LARGE };
   const type = typeOf(c);
@@ -126,7 +128,8 @@ export function recipientOf(c: Context): string {
   throw new InputError('the path', [{ path: 'id', expected, found: 'something else' }]);
 }
 
-function isPreviewed(c: Context<ApiEnv>): boolean {
+/** Whether the request wants to know what it would do, and change nothing. */
+export function isPreviewed(c: Context<ApiEnv>): boolean {
   const text = c.req.query('preview');
   if (text === undefined || text === 'true' || text === 'false') return text === 'true';
   throw new InputError('the address', [{ path: 'preview', expected: 'true or false', found: describeFound(text) }]);

@@ -14,6 +14,7 @@ export const PROBLEM_CODES = [
   'too-large',
   'unsupported-media-type',
   'queue-full',
+  'limited',
   'redis-away',
   'internal',
 ] as const;
@@ -28,12 +29,14 @@ export interface Problem {
   /** Everything that is wrong with the input, each with its path. */
   readonly faults?: readonly Fault[];
   readonly headers?: Readonly<Record<string, string>>;
+  /** Further members of the answer's body. */
+  readonly more?: Readonly<Record<string, unknown>>;
 }
 
 /** The members of the answer's body. */
-export function problemBody({ status, code, detail, faults }: Problem): Readonly<Record<string, unknown>> {
+export function problemBody({ status, code, detail, faults, more }: Problem): Readonly<Record<string, unknown>> {
   const title = STATUS_CODES[status] ?? 'Error';
-  return { type: 'about:blank', title, status, code, detail, ...(faults && { faults }) };
+  return { type: 'about:blank', title, status, code, detail, ...(faults && { faults }), ...more };
 }
 
 export function problemResponse(problem: Problem): Response {

@@ -148,6 +148,43 @@ export function schemas(): Schema {
       },
       ['recipientId', 'would', 'now', 'waiting', 'moves', 'earlier', 'later', 'expiring', 'expiryKnown', 'slots'],
     ),
+    Admitted: object(
+      {
+        ...{ id: text, category: text, result: { const: 'admitted' }, at: instant, rule: text },
+        repeated: { type: 'boolean', description: 'this id was admitted before: it may have been sent already' },
+        ...{ remaining: integer, resetMs: ms },
+      },
+      ['id', 'result', 'at', 'repeated', 'rule'],
+    ),
+    Reserved: object(
+      {
+        ...{ id: text, category: text, result: { const: 'reserved' }, at: instant, waitMs: ms },
+        againMs: { ...ms, description: 'ask again after this: waitMs, but at most 30 s, since the slot may move' },
+        ...{ rule: text, before: integer, ruleUntil: instant },
+      },
+      ['id', 'result', 'at', 'waitMs', 'againMs', 'rule', 'before'],
+    ),
+    Refused: {
+      allOf: [
+        ref('Problem'),
+        object(
+          {
+            ...{
+              id: text,
+              category: text,
+              result: { const: 'refused' },
+              because: { enum: ['max-wait', 'max-pending'] },
+            },
+            ...{ code: { const: 'limited' }, waitMs: ms, rule: text, before: integer, ruleUntil: instant },
+          },
+          ['id', 'result', 'because', 'waitMs', 'rule', 'before'],
+        ),
+      ],
+    },
+    Refunded: object({ id: text, category: text, result: { enum: ['refunded', 'canceled', 'unknown'] } }, [
+      'id',
+      'result',
+    ]),
     Run: object(
       {
         ...{ id: text, verb: { enum: Object.keys(TAKINGS) }, by: text, beganAt: instant, endedAt: instant },

@@ -42,6 +42,7 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Program>
     recipients: createRecipients(backend),
     operations: createOperations(backend),
     takes: backend.takes,
+    admits: { limiters: backend.limiters, shards: backend.shards, bounds: config.admits },
     status: backend.status,
     outcomes: { redis: connection, prefix: queue.prefix, layout: () => backend.shards.layout() },
     isReady: async () => {

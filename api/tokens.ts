@@ -11,8 +11,11 @@ import type { Logger } from '../src/observe/log.ts';
  * bytes, so it cannot be found from its hash, and a slow hash would only slow down each request.
  */
 
-/** What a token allows: to enqueue and cancel; to read what became of notifications; to act on recipients and dead letters. */
-export const SCOPES = ['send', 'read', 'operate'] as const;
+/**
+ * What a token allows: to enqueue and cancel; to read what became of notifications; to act on recipients and dead letters; to
+ * take slots of recipients for what is sent by others.
+ */
+export const SCOPES = ['send', 'read', 'operate', 'limit'] as const;
 export type Scope = (typeof SCOPES)[number];
 
 const NAME = /^[A-Za-z0-9._-]{1,64}$/;

@@ -6,27 +6,40 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { addToken } from '../../api/tokens.ts';
 import type { NotificationInput } from '../../src/notification/notification.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { createProducer } from '../../src/producer/producer.ts';
 import { PREFIX, withClient, withSurroundings, type Surroundings } from '../redis.ts';
 import { middleOf, reportOf, round, rounded, wholeOf, type Middle, type Suite, type Table } from '../suite.ts';
 
-/** How fast the HTTP API takes notifications, beside a producer in this process, and how much memory a long stream takes. */
+/**
+ * How fast the HTTP API takes notifications, beside a producer in this process, how much memory a long stream takes, and how
+ * many slots it gives, beside a limiter in this process.
+ */
 export const apiSuite: Suite = {
   name: 'api',
-  description: 'notifications over HTTP, beside a producer in process',
+  description: 'notifications and slots over HTTP, beside producer and limiter in process',
   defaultRuns: (quick) => (quick ? 2 : 7),
-  rows: ['speed', 'memory'],
+  rows: ['speed', 'memory', 'admits'],
   async run({ runs, quick, row, say }) {
     const start = performance.now();
     return withSurroundings(say, async (surroundings, redis) => {
       const api = await startApi(surroundings);
       try {
-        const speed = row === 'memory' ? undefined : await measureSpeed(api, surroundings, { runs, quick, say });
-        const memory = row === 'speed' ? undefined : await measureMemory(api, { quick, say });
+        const isWanted = (name: string): boolean => row === undefined || row === name;
+        const speed = isWanted('speed') ? await measureSpeed(api, surroundings, { runs, quick, say }) : undefined;
+        const memory = isWanted('memory') ? await measureMemory(api, { quick, say }) : undefined;
+        const admits = isWanted('admits') ? await measureAdmits(api, surroundings, { runs, quick, say }) : undefined;
         const seconds = (performance.now() - start) / 1_000;
         const facts = { quick, seconds, versions: { node: process.versions.node, redis } };
-        const tables = [...(speed ? [speedTable(speed)] : []), ...(memory ? [memoryTable(memory)] : [])];
-        return reportOf('api', facts, { tables, json: { runs, speed: speed && jsonOf(speed), memory } });
+        const tables = [
+          ...(speed ? [tableOf('notifications', NAMES, speed, 'producer')] : []),
+          ...(memory ? [memoryTable(memory)] : []),
+          ...(admits ? [tableOf('slots', ADMIT_NAMES, admits, 'limiter')] : []),
+        ];
+        const json = {
+          ...{ runs, memory, speed: speed && jsonOf(speed, 'producer'), admits: admits && jsonOf(admits, 'limiter') },
+        };
+        return reportOf('api', facts, { tables, json });
       } finally {
         api.child.kill('SIGTERM');
       }
@@ -42,7 +55,7 @@ interface ApiProcess {
 
 async function startApi({ redisUrl, dir }: Surroundings): Promise<ApiProcess> {
   const tokens = join(dir, 'tokens.json');
-  const secret = await addToken(tokens, { name: 'bench', scopes: ['send'] });
+  const secret = await addToken(tokens, { name: 'bench', scopes: ['send', 'limit'] });
   const env = { ...process.env, REDIS_URL: redisUrl, QUEUE_PREFIX: PREFIX, API_PORT: '0', API_TOKENS_FILE: tokens };
   const child = fork('api/api.ts', { env, silent: true });
   if (child.stdout === null) throw new Error('expected an output');
@@ -127,10 +140,47 @@ async function rateOf<T>(count: number, lanes: number, list: T[], work: (item: T
   return { perSecond: count / seconds, p99Ms };
 }
 
-async function post({ url, secret }: ApiProcess, body: string, expected = 202): Promise<void> {
-  const type = expected === 202 ? 'application/json' : 'application/x-ndjson';
+/** One slot for each of many recipients, one after the other in each lane: over HTTP, and from a limiter in this process. */
+const ADMIT_WAYS = ['limiter', 'http'] as const;
+type Admits = Readonly<Record<(typeof ADMIT_WAYS)[number], readonly Rate[]>>;
+
+async function measureAdmits(
+  api: ApiProcess,
+  { redisUrl }: Surroundings,
+  { runs, quick, say }: { runs: number; quick: boolean; say: (line: string) => void },
+): Promise<Admits> {
+  const count = quick ? 400 : 4_000;
+  const admits = { limiter: [] as Rate[], http: [] as Rate[] };
+  await withClient(redisUrl, async (redis) => {
+    const policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 }; // as the API without LIMIT_RULES
+    const limiter = createRedisLimiter({ redis, policy, prefix: PREFIX });
+    for (let run = 0; run <= runs; run++) {
+      const recipients = Array.from({ length: count }, (_, index) => `teacher-${run}-${index}`);
+      const rates = {
+        limiter: await rateOf(count, LANES.single, recipients, async (recipientId) => {
+          const ask = { recipientId: `${recipientId}-here`, id: 'email-1', expiresInMs: 0, everyRule: true };
+          const { kind } = await limiter.admit(ask);
+          if (kind !== 'admitted') throw new Error(`expected a slot, found ${kind}`);
+        }),
+        http: await rateOf(count, LANES.single, recipients, (recipientId) =>
+          post(api, '{"id":"email-1"}', 200, `/v1/recipients/${recipientId}/admit`),
+        ),
+      };
+      await redis.flushdb();
+      if (run === 0) continue; // the processes are cold
+      for (const way of ADMIT_WAYS) admits[way].push(rates[way]);
+      say(`run ${run} of ${runs}: ${ADMIT_WAYS.map((way) => `${way} ${wholeOf(rates[way].perSecond)}/s`).join(', ')}`);
+    }
+  });
+  return admits;
+}
+
+async function post(api: ApiProcess, body: string, expected = 202, path = '/v1/notifications'): Promise<void> {
+  const { url, secret } = api;
+  const isStream = path === '/v1/notifications' && expected === 200;
+  const type = isStream ? 'application/x-ndjson' : 'application/json';
   const headers = { authorization: `Bearer ${secret}`, 'content-type': type };
-  const answer = await fetch(new URL('/v1/notifications', url), { method: 'POST', headers, body });
+  const answer = await fetch(new URL(path, url), { method: 'POST', headers, body });
   const text = await answer.text();
   if (answer.status !== expected) throw new Error(`expected ${expected}, found ${answer.status}: ${text}`);
 }
@@ -199,26 +249,32 @@ const NAMES = {
   single: 'one by one',
   stream: 'a stream of NDJSON',
 };
+const ADMIT_NAMES = { limiter: 'the limiter in process', http: 'over HTTP' };
 
-/** The median over the runs, and its ratio to the producer's in the same run. */
+/** The median over the runs, and its ratio to that of `base` in the same run. */
 function figuresOf(
-  speed: Speed,
-  way: keyof Speed,
+  rates: readonly Rate[],
+  base: readonly Rate[],
 ): { readonly perSecond: Middle; readonly ratio: Middle; readonly p99Ms: Middle } {
-  const ratios = speed[way].map(({ perSecond }, run) => perSecond / (speed.producer[run]?.perSecond ?? NaN));
+  const ratios = rates.map(({ perSecond }, run) => perSecond / (base[run]?.perSecond ?? NaN));
   return {
-    perSecond: middleOf(speed[way].map(({ perSecond }) => perSecond)),
+    perSecond: middleOf(rates.map(({ perSecond }) => perSecond)),
     ratio: middleOf(ratios),
-    p99Ms: middleOf(speed[way].map(({ p99Ms }) => p99Ms)),
+    p99Ms: middleOf(rates.map(({ p99Ms }) => p99Ms)),
   };
 }
 
-function speedTable(speed: Speed): Table {
+function tableOf<Way extends string>(
+  what: string,
+  names: Readonly<Record<Way, string>>,
+  rates: Readonly<Record<Way, readonly Rate[]>>,
+  base: Way,
+): Table {
   return [
-    ['notifications', 'a second', 'x in process', 'p99 of a call, ms'],
-    ...WAYS.map((way) => {
-      const { perSecond, ratio, p99Ms } = figuresOf(speed, way);
-      return [NAMES[way], wholeOf(perSecond.median), ratio.median.toFixed(2), p99Ms.median.toFixed(1)];
+    [what, 'a second', 'x in process', 'p99 of a call, ms'],
+    ...(Object.keys(names) as Way[]).map((way) => {
+      const { perSecond, ratio, p99Ms } = figuresOf(rates[way], rates[base]);
+      return [names[way], wholeOf(perSecond.median), ratio.median.toFixed(2), p99Ms.median.toFixed(1)];
     }),
   ];
 }
@@ -230,10 +286,13 @@ function memoryTable(rows: readonly MemoryRow[]): Table {
   ];
 }
 
-function jsonOf(speed: Speed): Readonly<Record<string, unknown>> {
+function jsonOf<Way extends string>(
+  rates: Readonly<Record<Way, readonly Rate[]>>,
+  base: Way,
+): Readonly<Record<string, unknown>> {
   return Object.fromEntries(
-    WAYS.map((way) => {
-      const { perSecond, ratio, p99Ms } = figuresOf(speed, way);
+    (Object.keys(rates) as Way[]).map((way) => {
+      const { perSecond, ratio, p99Ms } = figuresOf(rates[way], rates[base]);
       return [way, { perSecond: rounded(perSecond, 0), ratio: rounded(ratio, 3), p99Ms: rounded(p99Ms, 1) }];
     }),
   );

@@ -1,6 +1,6 @@
 import { html } from 'hono/html';
 import type { Context } from 'hono';
-import { jobIdOfAsk } from '../../src/delivery/lines.ts';
+import { isOverHttp, jobIdOfAsk } from '../../src/delivery/lines.ts';
 import { EXEMPTIONS, policyText, type CategoryPolicy, type CountedApart } from '../../src/domain/limits.ts';
 import { quietHoursText, quietWindows } from '../../src/domain/quiet-hours.ts';
 import type { Cause } from '../../src/limiter/limiter.ts';
@@ -118,7 +118,9 @@ function waiting({ inspection, waiting: slots }: RecipientLook, recipientId: str
       held(slot, now),
       count(slot.before),
       notification?.category ?? '',
-      notification === undefined ? html`<span class="none">no job</span>` : when(notification.enqueuedAt, now),
+      notification === undefined
+        ? html`<span class="none">${jobless(slot)}</span>`
+        : when(notification.enqueuedAt, now),
       ...(isOperator ? [cancelLink(recipientId, id)] : []),
     ];
   });
@@ -128,8 +130,13 @@ function waiting({ inspection, waiting: slots }: RecipientLook, recipientId: str
   ${hidden > 0 ? html`<p class="hint">And ${count(hidden)} more behind them.</p>` : ''}`;
 }
 
-/** How a waiting notification is shown, and its id. */
+function jobless({ id }: WaitingSlot): string {
+  return isOverHttp(id) ? 'asked for over HTTP' : 'no job';
+}
+
+/** How a waiting notification is shown, and its id; no id if another program waits, whose ask nobody can cancel here. */
 function nameOf({ id: askId, notification }: WaitingSlot): readonly [Html, string | undefined] {
+  if (askId !== undefined && isOverHttp(askId)) return [html`${askId}`, undefined];
   const jobId = askId === undefined ? undefined : (jobIdOfAsk(askId) ?? askId);
   const id = notification?.id ?? (jobId === undefined ? undefined : notificationIdOf(jobId));
   if (id === undefined) return [html`<span class="none">an id that is too long to be kept</span>`, undefined];

@@ -1,5 +1,5 @@
 import type { Config } from '../../src/config/config.ts';
-import { jobIdOfAsk } from '../../src/delivery/lines.ts';
+import { isOverHttp, jobIdOfAsk } from '../../src/delivery/lines.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { type CountedApart, EXEMPTIONS, policyText, type CategoryPolicy } from '../../src/domain/limits.ts';
 import { quietHoursText } from '../../src/domain/quiet-hours.ts';
@@ -225,7 +225,10 @@ function waitingRow(now: number, slot: WaitingSlot, kind = ''): string[] {
   const { at, id = '-', notification } = slot;
   const jobId = jobIdOfAsk(id);
   const name = nameOf(notification ?? { id: jobId === undefined ? id : notificationIdOf(jobId) }, jobId);
-  if (notification === undefined) return [...when(now, at), `no job${kind}`, '-', '-', '-', '-', name];
+  if (notification === undefined) {
+    const why = isOverHttp(id) ? printable(slot.rule) : 'no job';
+    return [...when(now, at), `${why}${kind}`, '-', '-', '-', '-', name];
+  }
   const why = [printable(notification.waitsFor), orderText(slot)].filter((part) => part !== '').join(', ');
   return [...when(now, at), `${why}${kind}`, ...facts(now, notification), name];
 }

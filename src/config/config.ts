@@ -162,6 +162,8 @@ export interface ApiConfig extends ServerConfig {
     /** If more notifications than this wait, the API takes no more. */
     readonly maxWaiting: number;
   };
+  /** How far ahead a slot that is asked for over HTTP may lie, and how many may wait for one recipient. */
+  readonly admits: Pick<Config, 'maxWaitMs' | 'maxPending'>;
 }
 
 /** The environment of the HTTP API. Throws one InputError that lists every fault. */
@@ -171,8 +173,9 @@ export function loadApiConfig(env: Environment): ApiConfig {
   const { API_HOST: host, API_PORT: port, API_TOKENS_FILE: tokensFile, API_MAX_WAITING: maxWaiting } = own;
   const tls = readTls('API_TLS', own.API_TLS_CERT_FILE, own.API_TLS_KEY_FILE, faults);
   const server = serverConfig(env, faults);
+  const { LIMIT_MAX_WAIT: maxWaitMs, LIMIT_MAX_PENDING: maxPending } = readSome(ADMIT_VARIABLES, env, faults);
   refuse(faults);
-  return { ...server, api: { host, port, tokensFile, maxWaiting, ...tls } };
+  return { ...server, api: { host, port, tokensFile, maxWaiting, ...tls }, admits: { maxWaitMs, maxPending } };
 }
 
 export interface ConsoleConfig extends ServerConfig {
@@ -202,10 +205,14 @@ export function loadConsoleConfig(env: Environment): ConsoleConfig {
 }
 
 function serverConfig(env: Environment, faults: Fault[]): ServerConfig {
-  const some = Object.fromEntries([...LIMITER_VARIABLES, 'LOG_LEVEL'].map((name) => [name, env[name]]));
-  const { variables } = readVariables(some, faults);
+  const variables = readSome([...LIMITER_VARIABLES, 'LOG_LEVEL'], env, faults);
   faults.push(...mistypedLimits(env));
   return { ...limiterConfig(variables, faults), logLevel: variables.LOG_LEVEL };
+}
+
+/** Reads some variables of a worker, as if no other one was set. */
+function readSome(names: readonly (keyof Variables)[], env: Environment, faults: Fault[]): Variables {
+  return readVariables(Object.fromEntries(names.map((name) => [name, env[name]])), faults).variables;
 }
 
 /** @param family `API_TLS` for API_TLS_CERT_FILE and API_TLS_KEY_FILE */
@@ -264,6 +271,9 @@ const LIMITER_VARIABLES = [
   ...(['REDIS_WAIT_REPLICAS', 'REDIS_WAIT_TIMEOUT'] as const),
   ...(['LIMIT_BACKGROUND_RULES', 'LIMIT_LIVE_ACTIVITY_RULES'] as const),
 ] as const;
+
+/** What bounds the slots that are asked for over HTTP. */
+const ADMIT_VARIABLES = ['LIMIT_MAX_WAIT', 'LIMIT_MAX_PENDING'] as const;
 
 function queueConfig(variables: Variables): Pick<Config, 'redis' | 'queue'> {
   return {

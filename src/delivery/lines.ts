@@ -20,6 +20,19 @@ export function jobIdOfAsk(askId: string): string | undefined {
   return /^(.+)\/\d+$/s.exec(askId)?.[1];
 }
 
+/** All ids of asks over HTTP begin with this. Those of notifications end with `/` and a number: the two are never the same. */
+const OVER_HTTP = 'http:';
+
+/** The ask of another program for something that is no notification: `email:msg-8841` → `http:email:msg-8841`. */
+export function askIdOverHttp(name: string): string {
+  return OVER_HTTP + name;
+}
+
+/** Whether another program asked over HTTP: then there is no job. */
+export function isOverHttp(askId: string | undefined): boolean {
+  return askId?.startsWith(OVER_HTTP) === true;
+}
+
 /** Background pushes and Live Activities do not count against the limits of alerts, but each kind against its own. */
 export function limiterOf({ notification }: Context, parts: DeliverParts): DeliveryLimiter {
   return limiterFor(countedAs(notification), parts);

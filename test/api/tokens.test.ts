@@ -132,7 +132,7 @@ describe('the file', () => {
     const wrong = { tokens: [NAMED, { ...NAMED, sha256: 'secret', scopes: ['all'] }] };
     expect(faultsOf(JSON.stringify(wrong))).toEqual([
       'tokens[1].sha256: expected 64 hexadecimal digits, found a string of 6 characters',
-      'tokens[1].scopes[0]: expected "send" or "read" or "operate", found "all"',
+      'tokens[1].scopes[0]: expected "send" or "read" or "operate" or "limit", found "all"',
     ]);
     expect(faultsOf(JSON.stringify({ tokens: [NAMED, NAMED] }))).toEqual([
       'tokens[1].name: expected a name that no other token has, found school-app',

@@ -47,6 +47,18 @@ describe('the page of a recipient', () => {
     expect((await get(`/recipients/${ID}/explode`)).status).toBe(404);
   });
 
+  it('shows what another program asked for over HTTP, without a story and a cancel, since it has no job', async () => {
+    const { get, wait, limiter } = await open();
+    await wait(ID, { id: 'msg-0' });
+    await limiter.admit({ recipientId: ID, id: 'http:email:msg-1' });
+    const { text } = await get(`/recipients/${ID}`);
+    const row =
+      [...text.matchAll(/<tr>.*?<\/tr>/gs)].map(([each]) => each).find((each) => each.includes('msg-1')) ?? '';
+    expect(row).toContain('http:email:msg-1');
+    expect(row).toContain('asked for over HTTP');
+    expect(row).not.toContain('href');
+  });
+
   it('draws and lists a bounded part of many', async () => {
     const { get, wait } = await open();
     await wait(ID, ...Array.from({ length: 250 }, (_, number) => ({ id: `msg-${number}` })));

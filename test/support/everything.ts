@@ -107,6 +107,14 @@ export async function doEverything({ env, target, outcomesRead }: EverythingOpti
   for (const path of ['/v1/notifications/api-1', '/v1/recipients/api', '/readyz', '/healthz']) {
     expect((await api.call('GET', path)).status).toBe(200);
   }
+  for (const id of ['mail-1', 'mail-2', 'mail-3']) {
+    const ask = { id, category: 'email', wait: true };
+    expect((await api.call('POST', '/v1/recipients/mailed/admit', { body: ask })).status).toBeLessThan(300);
+  }
+  for (const id of ['mail-2', 'mail-1']) {
+    const refund = await api.call('POST', '/v1/recipients/mailed/refund', { body: { id, category: 'email' } });
+    expect(refund.body['result']).not.toBe('unknown');
+  }
   const hangUp = new AbortController(); // the stream of outcomes has no end
   const authorization = `Bearer ${api.secrets.all}`;
   await fetch(`${api.url}/v1/outcomes`, { headers: { authorization }, signal: hangUp.signal });

@@ -1,0 +1,92 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import { addToken } from '../../../api/tokens.ts';
+import { createProducer } from '../../../src/producer/producer.ts';
+import { startProcess } from '../../support/process.ts';
+import { runProgram, temporaryFolder } from '../../support/program.ts';
+import { makeNotification } from '../../support/push.ts';
+import { testTarget } from '../../support/redis.ts';
+import { openWorkerBench } from '../../support/worker.ts';
+
+const ID = 'teacher-42';
+const [GAP_MS, MAX, WINDOW_MS] = [300, 5, 3_000];
+/** What a request takes on its way, and a busy machine; two that ignore each other would be closer than this shows. */
+const SLACK_MS = 150;
+
+/** Where these instants are closer than the gap, or more than the window allows: the times between them. */
+function broken(instants: readonly number[], slackMs: number): { sinceLast: number; sinceFirst: number }[] {
+  const sorted = instants.toSorted((a, b) => a - b);
+  const all = sorted.map((at, index) => ({
+    sinceLast: at - (sorted[index - 1] ?? -Infinity),
+    sinceFirst: at - (sorted[index - MAX] ?? -Infinity),
+  }));
+  return all.filter((each) => each.sinceLast < GAP_MS - slackMs || each.sinceFirst < WINDOW_MS - slackMs);
+}
+
+it('push by workers and e-mail by programs in Python, at several APIs: together they keep the limits of the person', async () => {
+  const bench = await openWorkerBench();
+  const folder = await temporaryFolder();
+  const limits = join(folder, 'limits.json');
+  await writeFile(limits, JSON.stringify({ categories: { email: { rules: '1/500ms' } } }));
+  const own = { LIMIT_RULES: `${MAX}/${WINDOW_MS}ms,1000/1h`, LIMIT_MIN_GAP: `${GAP_MS}ms`, LIMITS_FILE: limits };
+  for (let workers = 0; workers < 2; workers++) await bench.startWorker(own);
+  const tokensFile = join(folder, 'tokens.json');
+  const secret = await addToken(tokensFile, { name: 'mailer', scopes: ['limit', 'read'] });
+  const env = { ...bench.env, API_PORT: '0', API_TOKENS_FILE: tokensFile };
+  const urls: string[] = [];
+  for (let apis = 0; apis < 2; apis++) {
+    const api = startProcess({ args: ['api/api.ts'], env });
+    const line = JSON.parse(await api.waitForLine(/"msg":"the API is ready"/)) as { readonly url: string };
+    urls.push(line.url);
+  }
+
+  const producer = createProducer({ ...testTarget(), prefix: bench.prefix });
+  await using _ = { [Symbol.asyncDispose]: () => producer.close() };
+  const alerts = 12;
+  const enqueued = (async () => {
+    for (let count = 0; count < alerts; count++) {
+      await producer.enqueue(makeNotification({ recipientId: ID }));
+      await sleep(500);
+    }
+  })();
+  const mailers = await Promise.all(
+    [0, 1, 2].map(async (number) => {
+      const ids = Array.from({ length: 4 }, (_each, index) => `email-${number}-${index}`);
+      const at = [`PUSHPACER_URL=${urls[number % 2]}`, `PUSHPACER_TOKEN=${secret}`];
+      const stdout = await runProgram('env', [...at, 'python3', 'examples/email-slots.py', ID, ...ids], '.');
+      return stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as { readonly id: string; readonly at: number; readonly sentAt: number });
+    }),
+  );
+  await enqueued;
+  await expect.poll(() => bench.sandbox.journal.accepted.length, { timeout: 30_000 }).toBe(alerts);
+
+  const emails = mailers.flat();
+  expect(emails.map(({ id }) => id)).toHaveLength(12);
+  // The slots of all, as the limiter has them for the longest window: exactly within the limits.
+  const headers = { authorization: `Bearer ${secret}` };
+  const look = (await (await fetch(`${urls[0]}/v1/recipients/${ID}`, { headers })).json()) as {
+    sent: { at: number }[];
+  };
+  const all = look.sent.map(({ at }) => at);
+  expect(all).toHaveLength(alerts + emails.length);
+  expect(broken(all, 0)).toEqual([]);
+  for (const { at, sentAt } of emails) {
+    expect(all).toContain(at);
+    expect(sentAt).toBeGreaterThanOrEqual(at - 5);
+  }
+  // The slots of the e-mails keep the limits of their own channel, too.
+  const slots = emails.map(({ at }) => at).toSorted((a, b) => a - b);
+  expect(slots.filter((at, index) => index > 0 && at - (slots[index - 1] ?? 0) < 500)).toEqual([]);
+  // What the person got, as the providers and the mailers saw it.
+  const got = [...emails.map(({ sentAt }) => sentAt), ...bench.sandbox.journal.accepted.map(({ at }) => at)];
+  expect(got).toHaveLength(alerts + 12);
+  expect(broken(got, SLACK_MS)).toEqual([]);
+  // They took turns: some e-mail came between two alerts.
+  const pushes = bench.sandbox.journal.accepted.map(({ at }) => at);
+  expect(slots.filter((at) => at > Math.min(...pushes) && at < Math.max(...pushes)).length).toBeGreaterThan(2);
+}, 180_000);
