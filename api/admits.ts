@@ -81,7 +81,7 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
       faults: ({ wait: waits, maxWait: given }) =>
         given === undefined || (waits !== undefined && waits !== false)
           ? []
-          : [{ path: 'wait', expected: 'true beside maxWait', found: JSON.stringify(waits) ?? 'none' }],
+          : [{ path: 'wait', expected: 'true beside maxWait', found: String(waits ?? 'none') }],
     });
     const { limiters: all, categories } = await limiters().catch((error: unknown) => {
       if (!isPreview) metrics.failed();

@@ -31,6 +31,7 @@ async function open(env: Readonly<Record<string, string>> = {}) {
   };
   return {
     ...api,
+    call: (...args: Parameters<typeof api.call>) => api.call(...args),
     admit: (body: unknown, query = '', path = PATH) => post('admit', body, query, path),
     refund: (body: unknown, query = '') => post('refund', body, query),
     look: async () => (await api.call('GET', PATH)).body as { sent: { at: number }[]; waiting: { at: number }[] },
