@@ -2,11 +2,11 @@ import type { Queue } from 'bullmq';
 import { jobIdOfAsk, MOVE_LEAD_MS } from '../delivery/lines.ts';
 import { isObject, parseJson } from '../domain/json.ts';
 import type { CountedAs } from '../domain/limits.ts';
-import { parseNotification, type CancelTarget } from '../notification/notification.ts';
+import { parseNotification } from '../notification/notification.ts';
 import type { Action, Foreseen } from '../limiter/foresee.ts';
 import type { Moved } from '../limiter/limiter.ts';
 import type { Foresight } from '../limiter/redis/foresight.ts';
-import { findCancelable, type CancelParts } from '../producer/cancel.ts';
+import type { Cancelables } from '../producer/cancel.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import { readJobs } from '../queue/readable.ts';
 import { limitersOf } from './actions.ts';
@@ -67,7 +67,7 @@ export async function preview(
 
 /** What a cancel would end, and what it would do to the notifications that are left. */
 export interface CancelPreview extends Preview {
-  /** How many notifications of this recipient wait, and would be canceled. */
+  /** How many would be canceled; those that were canceled before count again. */
   readonly cancels: number;
   /** For how many it is too late. */
   readonly tooLate: number;
@@ -75,19 +75,16 @@ export interface CancelPreview extends Preview {
 
 export async function previewCancel(
   recipientId: string,
-  target: CancelTarget,
-  parts: PreviewParts & Omit<CancelParts, 'deciders'>,
+  { found, canceled: cancels, tooLate }: Cancelables,
+  { foresights, own }: PreviewParts,
 ): Promise<CancelPreview> {
-  const { waiting, tooLate } = await findCancelable(target, parts);
-  const own = waiting.filter((job) => job.recipientId === recipientId);
-  const kinds = [...new Set(own.map(({ countedAs }) => countedAs))];
+  const waiting = found.filter((job) => job.waits && job.recipientId === recipientId);
   const foreseen = await Promise.all(
-    kinds.map((kind) => {
-      const jobs = own.filter(({ countedAs }) => countedAs === kind);
-      return parts.foresights[kind].foreseeCancel(recipientId, jobs, MOVE_LEAD_MS);
-    }),
+    [...Map.groupBy(waiting, ({ countedAs }) => countedAs)].map(([kind, jobs]) =>
+      foresights[kind].foreseeCancel(recipientId, jobs, MOVE_LEAD_MS),
+    ),
   );
-  return { ...(await previewOf(foreseen, parts.own)), cancels: own.length, tooLate };
+  return { ...(await previewOf(foreseen, own)), cancels, tooLate };
 }
 
 async function previewOf(foreseen: readonly Foreseen[], queues: readonly Queue<unknown>[]): Promise<Preview> {

@@ -2,10 +2,9 @@ import { InputError } from '../domain/faults.ts';
 import type { CountedAs } from '../domain/limits.ts';
 import type { Canceled, CancelTarget } from '../notification/notification.ts';
 import type { Inspection, Limiter } from '../limiter/limiter.ts';
-import { findCancelable, type CancelParts } from '../producer/cancel.ts';
+import { findCancelable, type Cancelables, type CancelParts } from '../producer/cancel.ts';
 import { act, limitersOf, type ActionParts } from './actions.ts';
 import type { Audit } from './audit.ts';
-import type { Names } from './fields.ts';
 import type { Asked, Did, OperatorStore, Plan } from './operation.ts';
 import { preview, previewCancel, type CancelPreview, type Preview, type PreviewParts } from './preview.ts';
 
@@ -40,8 +39,8 @@ export async function previewOperation(
   const { recipientId } = asked;
   if (deed.kind === 'own') return { would, settled, preview: nothingMoves(alerts) };
   if (deed.kind !== 'cancel') return { would, settled, preview: await preview(recipientId, deed, { foresights, own }) };
-  const found = { ...(await parts.canceling()).find, foresights, own };
-  return { would, settled, preview: await previewCancel(recipientId, deed.target, found) };
+  const found = await findOwn(asked, deed.target, (await parts.canceling()).find);
+  return { would, settled, preview: await previewCancel(recipientId, found, { foresights, own }) };
 }
 
 /** What an operation did. */
@@ -69,7 +68,7 @@ export async function runOperation(
   who: string,
   onMoved: (moved: number, waited: number) => void = () => undefined,
 ): Promise<Done> {
-  const { operation, recipientId, names } = asked;
+  const { operation, recipientId } = asked;
   const { plan, alerts: before } = await planOf(asked, parts);
   const { deed, settled } = plan;
   const doesMove = deed.kind !== 'cancel' && deed.kind !== 'own';
@@ -82,7 +81,7 @@ export async function runOperation(
   try {
     if (deed.kind === 'cancel') {
       const { find, cancel } = await parts.canceling();
-      if ('id' in deed.target) await checkOwn(recipientId, deed.target.id, find, names);
+      if ('id' in deed.target) await findOwn(asked, deed.target, find);
       result = { ...result, ...(await cancel(deed.target)) };
     } else if (deed.kind === 'own') {
       result.wasThere = await deed.run(parts.store, who);
@@ -141,12 +140,18 @@ async function waitingOf(
 }
 
 /**
- * Throws if the notification is another recipient's: the preview was about this recipient, so nothing of another one may be
- * canceled.
+ * What a cancel would find. Throws if it is about one notification, and the recipient has none with this id: nothing of another
+ * recipient may be canceled.
  */
-async function checkOwn(recipientId: string, id: string, find: CancelingParts['find'], names: Names): Promise<void> {
-  const { waiting } = await findCancelable({ id }, find);
-  if (waiting.some((job) => job.recipientId === recipientId)) return;
+async function findOwn(
+  { recipientId, names }: Asked,
+  target: CancelTarget,
+  find: CancelingParts['find'],
+): Promise<Cancelables> {
+  const cancelables = await findCancelable(target, find);
+  if (!('id' in target) || cancelables.found.some((job) => job.recipientId === recipientId)) return cancelables;
   const expected = 'the id of a notification of this recipient that waits';
-  throw new InputError('cannot cancel', [{ path: names.of('notification'), expected, found: JSON.stringify(id) }]);
+  throw new InputError('cannot cancel', [
+    { path: names.of('notification'), expected, found: JSON.stringify(target.id) },
+  ]);
 }

@@ -38,24 +38,25 @@ const AT_ONCE = 100;
  * ends as `canceled`. It is safe to repeat.
  */
 export async function cancelWaiting(target: CancelTarget, parts: CancelParts): Promise<Canceled> {
-  if ('id' in target) {
-    const { jobs, isDead } = await findById(target.id, parts);
-    const canceled = await Promise.all(jobs.map((found) => cancelOne(found, parts))); // the notification, and its replays
-    if (canceled.includes(true)) return { canceled: 1, tooLate: 0 };
-    return { canceled: 0, tooLate: jobs.length > 0 || isDead ? 1 : 0 };
-  }
-  const { jobs, gone } = await findByKey(target, parts);
+  const { jobs, isDead, gone } = await find(target, parts);
   for (const [key, ids] of gone) if (ids.length > 0) await parts.connection.zrem(key, ...ids);
   const answers: boolean[] = [];
   for (let from = 0; from < jobs.length; from += AT_ONCE) {
     const some = jobs.slice(from, from + AT_ONCE);
     answers.push(...(await Promise.all(some.map((found) => cancelOne(found, parts)))));
   }
-  const canceled = answers.filter(Boolean).length;
-  return { canceled, tooLate: answers.length - canceled };
+  return countsOf(target, answers, isDead);
 }
 
-/** A notification that a cancel would end, as far as its job says. */
+/** One answer for each job. A notification and its replays count as one; `isDead`: it is a dead letter. */
+function countsOf(target: CancelTarget, answers: readonly boolean[], isDead: boolean): Canceled {
+  const canceled = answers.filter(Boolean).length;
+  if (!('id' in target)) return { canceled, tooLate: answers.length - canceled };
+  if (canceled > 0) return { canceled: 1, tooLate: 0 };
+  return { canceled: 0, tooLate: answers.length > 0 || isDead ? 1 : 0 };
+}
+
+/** A notification that a cancel would find, as far as its job says. */
 export interface Cancelable {
   readonly jobId: string;
   readonly recipientId: string;
@@ -64,21 +65,26 @@ export interface Cancelable {
   readonly enqueuedAt: number;
   /** The number of its next ask. */
   readonly asks: number;
+  /** False: it was canceled before, or it is too late for it. */
+  readonly waits: boolean;
 }
 
-/** What `cancelWaiting` would find: the notifications that wait, and for how many it is too late. Writes nothing. */
-export async function findCancelable(
-  target: CancelTarget,
-  parts: FindParts,
-): Promise<{ readonly waiting: readonly Cancelable[]; readonly tooLate: number }> {
-  const { jobs } = 'id' in target ? await findById(target.id, parts) : await findByKey(target, parts);
-  const waiting = jobs.flatMap(({ job, place }): readonly Cancelable[] => {
-    if (stageOf(job) !== 'waits') return [];
+/** What `cancelWaiting` would find, and what it would answer. */
+export interface Cancelables extends Canceled {
+  readonly found: readonly Cancelable[];
+}
+
+/** What `cancelWaiting` would do now. Writes nothing. */
+export async function findCancelable(target: CancelTarget, parts: FindParts): Promise<Cancelables> {
+  const { jobs, isDead } = await find(target, parts);
+  const stages = jobs.map(({ job }) => stageOf(job));
+  const found = jobs.map(({ job, place: { recipientId, kind: countedAs } }, index): Cancelable => {
     const { asks = 0 } = progressOf(job);
-    const { recipientId, kind: countedAs } = place;
-    return [{ jobId: job.id ?? '', recipientId, countedAs, enqueuedAt: firstEnqueuedAtOf(job), asks }];
+    const waits = stages[index] === 'waits';
+    return { jobId: job.id ?? '', recipientId, countedAs, enqueuedAt: firstEnqueuedAtOf(job), asks, waits };
   });
-  return { waiting, tooLate: jobs.length - waiting.length };
+  const answers = stages.map((stage) => stage === 'waits' || stage === 'canceled');
+  return { found, ...countsOf(target, answers, isDead) };
 }
 
 async function cancelOne({ queue, job, place }: Found, parts: CancelParts): Promise<boolean> {
@@ -147,14 +153,23 @@ interface Found {
   readonly place: PlaceInLimits;
 }
 
+interface AllFound {
+  readonly jobs: readonly Found[];
+  /** The notification is a dead letter. */
+  readonly isDead: boolean;
+  /** By the key of an index of cancellation keys: the ids in it whose jobs are gone. */
+  readonly gone: ReadonlyMap<string, readonly string[]>;
+}
+
+function find(target: CancelTarget, parts: FindParts): Promise<AllFound> {
+  return 'id' in target ? findById(target.id, parts) : findByKey(target, parts);
+}
+
 /** A producer may use an id again. This many more dead letters of an id are looked for: `msg-1#d1`, `msg-1#d2`, … */
 const MOST_SAME_ID = 20;
 
-/** The jobs of a notification: its own and those of its replays, in any shard; and whether it is a dead letter. */
-async function findById(
-  id: string,
-  { connection, queues }: FindParts,
-): Promise<{ readonly jobs: readonly Found[]; readonly isDead: boolean }> {
+/** The jobs of a notification: its own and those of its replays, in any shard. */
+async function findById(id: string, { connection, queues }: FindParts): Promise<AllFound> {
   const jobId = jobIdOf(id);
   const jobIds = [jobId, ...replayIdsOf(jobId)];
   const deadIds = [...jobIds, ...Array.from({ length: MOST_SAME_ID }, (_, index) => `${jobId}#d${index + 1}`)];
@@ -168,17 +183,11 @@ async function findById(
       return connection.exists(...keys);
     }),
   );
-  return { jobs, isDead: dead.some((count) => count > 0) };
+  return { jobs, isDead: dead.some((count) => count > 0), gone: new Map() };
 }
 
-/**
- * The jobs that wait for a recipient under a cancellation key; and the ids in each index whose jobs are gone, by the index's
- * key.
- */
-async function findByKey(
-  place: KeyPlace,
-  parts: FindParts,
-): Promise<{ readonly jobs: readonly Found[]; readonly gone: ReadonlyMap<string, readonly string[]> }> {
+/** The jobs that wait for a recipient under a cancellation key. */
+async function findByKey(place: KeyPlace, parts: FindParts): Promise<AllFound> {
   const homes = homesIn(place.recipientId, parts);
   const keys = homes.map(({ opts }) =>
     cancellationIndexKey(opts.prefix ?? '', place.recipientId, place.cancellationKey),
@@ -196,7 +205,7 @@ async function findByKey(
     const { recipientId, cancellationKey } = job.data as Partial<KeyPlace>;
     return recipientId === place.recipientId && cancellationKey === place.cancellationKey;
   });
-  return { jobs: own, gone };
+  return { jobs: own, isDead: false, gone };
 }
 
 /**

@@ -147,7 +147,9 @@ describe('an action', () => {
     const key = await get(`${path}?key=trip`);
     expect(flat(key)).toContain('2 notifications are canceled.');
     expect((await post(path, hiddenIn(key))).location).toContain('count=2');
-    expect(flat(await get(`${path}?notification=other`))).toContain('No notification of this recipient waits');
+    expect(flat(await get(`${path}?notification=other`))).toContain(
+      'expected the id of a notification of this recipient',
+    );
     expect((await post(path, { notification: 'other' })).status).toBe(400);
   });
 

@@ -105,11 +105,29 @@ it('a block is at every limiter, and is ended at each, also where only one has i
   expect((await run(['unblock'])).fields).toEqual({ wasBlocked: true });
 });
 
-it('nothing of another recipient is canceled, nor is what is refused in the audit', async () => {
-  const { producer, run, wait, audit } = await open();
+it('nothing of another recipient is canceled or previewed, nor is what is refused in the audit', async () => {
+  const { producer, operating, run, wait, audit } = await open();
   await wait('alert', { id: 'before', recipientId: NOBODY }, { id: 'other', recipientId: NOBODY });
+  const step: Step = ['cancel', { notification: 'other' }];
   const expected = 'notification: expected the id of a notification of this recipient that waits, found "other"';
-  await expect(run(['cancel', { notification: 'other' }])).rejects.toThrow(expected);
+  await expect(previewOperation(asking(step), operating)).rejects.toThrow(expected);
+  await expect(run(step)).rejects.toThrow(expected);
   expect(await audit.read({ count: 9 })).toEqual([]);
   expect(await producer.cancel({ id: 'other' })).toEqual({ canceled: 1, tooLate: 0 });
+});
+
+it.each([
+  ['was canceled before', { canceled: 1, tooLate: 0 }],
+  ['has alerted a device', { canceled: 0, tooLate: 1 }],
+])('a preview says what running it answers of a notification that %s', async (what, answer) => {
+  const { operating, run } = await open();
+  const step: Step = ['cancel', { notification: 'c' }];
+  const [queue] = operating.queues;
+  const returnvalue = JSON.stringify({ outcome: 'canceled' });
+  if (what === 'has alerted a device') {
+    await (await queue?.getJob('c'))?.updateProgress({ devices: { 'apns#0': 'delivered' } });
+  } else await operating.connection.hset(queue?.toKey('c') ?? '', { finishedOn: Date.now(), returnvalue }); // as BullMQ does
+  const { preview } = await previewOperation(asking(step), operating);
+  expect(preview).toMatchObject({ cancels: answer.canceled, tooLate: answer.tooLate });
+  expect((await run(step)).fields).toEqual(answer);
 });
