@@ -7,7 +7,15 @@ import type { Logger } from '../src/observe/log.ts';
 import { OPERATIONS } from '../src/operations/catalogue.ts';
 import type { StatusResult } from '../src/operations/status.ts';
 import type { TakeRuns } from '../src/operations/take-runs.ts';
-import { askToTake, choiceFields, outlookSentences, TAKINGS, toWhomText, type Wish } from '../src/operations/taking.ts';
+import {
+  askToTake,
+  choiceFields,
+  newerText,
+  outlookSentences,
+  TAKINGS,
+  toWhomText,
+  type Wish,
+} from '../src/operations/taking.ts';
 import { breakdown, deadLetters } from '../src/terminal/text.ts';
 import { json, parseJson, readBody, TOO_LARGE, typeOf, unsupported } from './bodies.ts';
 import type { Operations } from './operations.ts';
@@ -67,7 +75,11 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
     const { policy, ...seen } = await takes.preview(wish, opened, LOOK_MS);
     const { count, byReason, newer, isWhole } = seen;
     const which = `${verb} ${isWhole ? '' : 'more than '}${deadLetters(count)}${breakdown(byReason)}`;
-    const rest = isWhole ? [] : ['There are more than could be counted: all of them are meant.'];
+    const newerOnes = newerText(newer, TAKINGS[verb].past);
+    const rest = [
+      ...(isWhole ? [] : ['There are more than could be counted: all of them are meant.']),
+      ...(newerOnes === undefined ? [] : [`${newerOnes}.`]),
+    ];
     const said = { chosen: chosenBy(wish), now: seen.now, count, byReason, newer, isWhole };
     if (verb === 'discard') return { ...said, would: [`${which}.`, ...rest].join(' ') };
     const sentences = outlookSentences(seen, { perSecond: wish.perSecond, policy });

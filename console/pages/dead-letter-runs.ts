@@ -6,7 +6,7 @@ import type { Run, RunState } from '../../src/dead-letters/runs.ts';
 import { isList } from '../../src/dead-letters/take.ts';
 import { policyText } from '../../src/domain/limits.ts';
 import type { TakePreview } from '../../src/operations/take-runs.ts';
-import { choiceText, TAKINGS, type Wish } from '../../src/operations/taking.ts';
+import { choiceText, newerText, TAKINGS, type Wish } from '../../src/operations/taking.ts';
 import type { ConsoleApp, ConsoleParts } from '../parts.ts';
 import { badge, count, duration, facts, notice, page, recipientLink, section, table, when } from '../layout.ts';
 import type { Html, Tone } from '../layout.ts';
@@ -86,8 +86,10 @@ function wrongConfirmation(wish: Wish, params: URLSearchParams): string | undefi
 function whatItComesTo(wish: Wish, seen: TakePreview): Html {
   const { verb, which, perSecond } = wish;
   const { count: number, recipients, busiest, expired, lastAfterMs, byReason, isWhole, policy, now } = seen;
+  const newer = newerText(seen.newer, TAKINGS[verb].past);
+  const warning = newer === undefined ? html`` : html`<p class="warning">${newer}.</p>`;
   if (number === 0) {
-    if (seen.newer > 0) return newerWarning(seen);
+    if (seen.newer > 0) return warning;
     return isWhole
       ? html`<p class="empty">There are none of these (any more): ${choiceText(which)}.</p>`
       : html`<p class="empty">
@@ -105,7 +107,7 @@ function whatItComesTo(wish: Wish, seen: TakePreview): Html {
     ['By reason', html`${reasons.map(([reason, of]) => html`${badge(reason)} ${count(of)} `)}`],
   ] as const;
   const partial = isWhole
-    ? newerWarning(seen)
+    ? warning
     : html`<p class="warning">
         There are more than can be counted in ${duration(LOOK_MS)}: the numbers are of the oldest ${count(number)}. All
         of them are meant.
@@ -132,14 +134,6 @@ function whatItComesTo(wish: Wish, seen: TakePreview): Html {
       category, quiet hours and quotas make it later. Devices that were alerted before are skipped.
     </p>
     <p><strong>A replay cannot be taken back: people get the alerts.</strong></p>`;
-}
-
-function newerWarning({ newer }: Preview): Html {
-  if (newer === 0) return html``;
-  const [letters, stay] = [deadLettersText(newer), newer === 1 ? 'stays' : 'stay'];
-  return html`<p class="warning">
-    A newer version of pushpacer wrote ${letters} of these, which ${stay}: use the console of the newer version.
-  </p>`;
 }
 
 /** `Replay 8 dead letters` */

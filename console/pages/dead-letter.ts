@@ -5,6 +5,7 @@ import type { FoundDeadLetter } from '../../src/dead-letters/take.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { valueAt } from '../../src/domain/json.ts';
 import type { DeadLetter, DeadLetterReason, FailedAttempt } from '../../src/notification/outcome.ts';
+import { newerText } from '../../src/operations/taking.ts';
 import { cut } from '../../src/terminal/text.ts';
 import {
   badge,
@@ -82,7 +83,7 @@ export function letterPage(
     section: '/dead-letters',
     body: html`<p class="crumbs"><a href="/dead-letters">Dead letters</a></p>
       <h1><span class="id">${name}</span> ${badge(reason, 'bad')}</h1>
-      ${found.newer === undefined ? '' : html`<p class="warning">${NEWER}</p>`}
+      ${found.newer === undefined ? '' : html`<p class="warning">${NEWER}.</p>`}
       ${c.get('user').role === 'operator' && found.newer === undefined ? actions(found) : ''}
       <div class="columns">
         ${section(
@@ -102,7 +103,7 @@ export function letterPage(
   });
 }
 
-const NEWER = 'A newer version of pushpacer wrote it. It can be replayed or discarded by the newer version only.';
+const NEWER = newerText(1, 'replayed or discarded') ?? '';
 const HIDDEN = 'Titles, texts and data are not shown. A console that is started with --show-texts shows them.';
 
 function actions({ shard, id }: FoundDeadLetter): Html {

@@ -263,9 +263,10 @@ export function outlookSentences(
   return [`${rate}, and under ${policyText(policy)}, the last goes out ${when}.`, ...gone];
 }
 
-/** Says that dead letters of a newer version are left; undefined if there are none. */
+/** Says that dead letters of a newer version are left; undefined if there are none. @param past `replayed` */
 export function newerText(count: number, past: string): string | undefined {
   if (count === 0) return undefined;
-  const were = count === 1 ? 'was' : 'were';
-  return `${deadLetters(count)} ${were} written by a newer version of pushpacer, and not ${past}: use the newer version`;
+  const [were, are] = count === 1 ? ['was', 'is'] : ['were', 'are'];
+  const whose = `${deadLetters(count)} ${were} written by a newer version of pushpacer`;
+  return `${whose}, and ${are} not ${past}: use the newer version`;
 }

@@ -76,6 +76,16 @@ it('previews and replays what a filter chooses, and only what had come by then',
     ]);
 });
 
+it('says of what a newer version wrote that it stays', async () => {
+  const { take, deadQueue } = await open(1);
+  await addDead(deadQueue, { newer: { format: 2 } });
+  for (const verb of ['replay', 'discard']) {
+    const { body } = await take(verb, { all: true }, '?preview=true');
+    expect(body).toMatchObject({ count: 1, newer: 1 });
+    expect(body['would']).toMatch(/ 1 dead letter was written by a newer version of pushpacer, and is not (repl|disc)/);
+  }
+});
+
 it('discards single ones, and stops a run that goes on', async () => {
   const { call, take, run, stop, left, audit } = await open(40);
   const { body: would } = await take('discard', { pick: ['0:n1', '0:none'] }, '?preview=true');

@@ -102,6 +102,14 @@ describe('the list', () => {
   });
 });
 
+test('what a newer version wrote stays, as its page and the preview of a run say', async () => {
+  const { get, deadQueue } = await openConsole();
+  await addDead(deadQueue, { newer: { format: 2 }, known: deadLetter('known') });
+  const words = '1 dead letter was written by a newer version of pushpacer, and is not';
+  expect((await get('/dead-letters/one?id=newer')).text).toContain(`${words} replayed or discarded: `);
+  expect((await get('/dead-letters/preview?verb=replay&all=true')).text).toContain(`${words} replayed: `);
+});
+
 describe('one', () => {
   test('says why, what helps, each device and each attempt', async () => {
     const { get, deadQueue } = await openConsole();

@@ -216,7 +216,7 @@ test('leaves what a newer version wrote, says so, and ends with exit 1', async (
   const { code, stdout, stderr } = await run(prefix, '--all', '--yes', '--json');
   expect(code).toBe(1);
   expect(JSON.parse(stdout)).toMatchObject({ seen: 2, matched: 1, replayed: 1, newer: 1, left: 1 });
-  expect(stderr).toContain('1 dead letter was written by a newer version of pushpacer, and not replayed');
+  expect(stderr).toContain('1 dead letter was written by a newer version of pushpacer, and is not replayed');
   expect(await idsIn(queue)).toEqual(['known#r1']);
   expect((await deadQueue.getJob('newer'))?.data).toEqual(ofNextVersion);
 });
