@@ -5,7 +5,7 @@ import { arrivalInstant } from '../sandbox/journal.ts';
 import { quietNow } from '../demo/morning.ts';
 import type { StoredDeadLetter } from '../src/dead-letters/letter.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
-import { readProgress, type Progress } from '../src/delivery/context.ts';
+import { readProgress, type Progress } from '../src/delivery/progress.ts';
 import type { NotificationInput } from '../src/notification/notification.ts';
 import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { lockKeyOf } from '../src/queue/bullmq-internals.ts';

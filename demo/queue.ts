@@ -4,7 +4,7 @@ import { Queue } from 'bullmq';
 import { factsOf } from '../src/dead-letters/facts.ts';
 import type { StoredDeadLetter } from '../src/dead-letters/letter.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
-import { readProgress } from '../src/delivery/context.ts';
+import { readProgress } from '../src/delivery/progress.ts';
 import type { Policy } from '../src/domain/limits.ts';
 import type { DeadLetterReason } from '../src/notification/outcome.ts';
 import type { QuietHours } from '../src/domain/quiet-hours.ts';

@@ -1,5 +1,5 @@
 import type { Config } from '../src/config/config.ts';
-import type { DeliverParts } from '../src/delivery/context.ts';
+import type { DeliverParts } from '../src/delivery/parts.ts';
 import type { CountedApart } from '../src/domain/limits.ts';
 import { errorChain } from '../src/notification/redact.ts';
 import { apartOptions, forEachKind, type WaitingLimiter } from '../src/limiter/limiter.ts';

@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import type { Config } from '../src/config/config.ts';
 import { createCancelProcessor } from '../src/delivery/cancel.ts';
-import { readProgress } from '../src/delivery/context.ts';
+import { readProgress } from '../src/delivery/progress.ts';
 import { createProcessor } from '../src/delivery/deliver.ts';
 import { giveBack } from '../src/delivery/slot.ts';
 import { paceOf } from '../src/limiter/pace.ts';

@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import { findDeadLetter } from '../../src/dead-letters/store.ts';
-import { readProgress } from '../../src/delivery/context.ts';
+import { readProgress } from '../../src/delivery/progress.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { instantOf } from '../../src/domain/time.ts';
 import { isObject } from '../../src/domain/json.ts';

@@ -102,7 +102,7 @@ function wasBeingSent(progress: unknown): boolean {
 
 /**
  * The first progress of a replayed job: devices that were alerted before are marked as delivered, so they are skipped; a digest
- * is sent for all notifications that are in it; and the story goes on. delivery/context.ts reads this progress.
+ * is sent for all notifications that are in it; and the story goes on. delivery/progress.ts reads it.
  */
 export function replayProgress(
   { delivered = [], digest, story, reason, message, deadAt }: DeadLetter,

@@ -7,7 +7,7 @@ import type { Metrics } from '../observe/metrics.ts';
 import type { JobLock } from '../queue/job-lock.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import type { Result } from '../notification/outcome.ts';
-import { readProgress } from './context.ts';
+import { readProgress } from './progress.ts';
 import { newer as newerResult } from './decide.ts';
 import { ack, type Completed } from './end.ts';
 import { logNewer, NEWER_EVERY_MS } from './watch.ts';

@@ -1,35 +1,28 @@
 import type { Job } from 'bullmq';
-import { z } from 'zod';
-import type { BreakerAnswer, Breakers } from '../breaker/breaker.ts';
+import type { BreakerAnswer } from '../breaker/breaker.ts';
 import { type Account, type Service, isSameDevice, serviceOfDevice } from '../notification/device.ts';
 import type { Fault } from '../domain/faults.ts';
 import { newerThanKnown, type Newer } from '../domain/format.ts';
-import type { CountedApart, PlaceInLimits } from '../domain/limits.ts';
 import {
   parseNotification,
   type Device,
   type Notification,
   type ParsedNotification,
 } from '../notification/notification.ts';
-import { DEAD_LETTER_REASONS, type Outcome, type Result } from '../notification/outcome.ts';
+import type { Outcome, Result } from '../notification/outcome.ts';
 import { originOf, type Origin } from '../notification/story.ts';
-import type { WaitingLimiter, SlotId } from '../limiter/limiter.ts';
-import type { EndLook } from '../limiter/redis/canceller.ts';
+import type { SlotId } from '../limiter/limiter.ts';
 import type { PassEnd } from '../observe/metrics.ts';
 import type { PassTrace } from '../observe/tracing.ts';
 import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
-import type { JobLock, Due } from '../queue/job-lock.ts';
+import type { JobLock } from '../queue/job-lock.ts';
 import { isUnprioritised, notificationIdOf } from '../queue/names.ts';
 import type { Place } from '../queue/notification-worker.ts';
-import type { OtherWorkers } from '../queue/workers.ts';
 import { unreadableFault } from '../queue/readable.ts';
-import type { Quota } from '../quota/quota.ts';
+import { readProgress, type Progress } from './progress.ts';
 
-/**
- * One pass: one run of a job through this worker. The steps of deliver.ts read here what they need, and write here whatever
- * more than one later step reads.
- */
-export interface Context {
+/** What a pass knows of its job, and of the worker that has it. `createContext` sets it, and nothing changes it. */
+interface Given {
   readonly jobId: string;
   /** The job's data as it was enqueued. */
   readonly data: unknown;
@@ -62,30 +55,39 @@ export interface Context {
   readonly signal: AbortSignal;
   /** The last pass asked for a slot and certainly sent nothing: if it was given a slot, that slot is unused. */
   readonly isSlotUnused: boolean;
-  /** The limiter was asked for a slot in this pass, so its answer has said whether the notification ends without being sent. */
-  isAsked: boolean;
-  /** The limiter answered that the notification ends without being sent. It remembers that until the job has ended. */
-  isEnded: boolean;
-  /** What the job remembers, at first without `dueAt`. A step replaces it; it is saved at the end of the pass. */
-  progress: Progress;
-  /** The span of this pass; undefined where no traces are wanted. */
-  trace: PassTrace | undefined;
+}
 
-  /** What the breakers that are not closed said about this notification. */
+/**
+ * One pass: one run of a job through this worker. The steps of deliver.ts read here what they need, and write here whatever
+ * more than one later step reads. Each field below names the file that sets it.
+ */
+export interface Context extends Given {
+  /**
+   * What the job remembers, at first without `dueAt`. It is saved at the end of the pass. Each step replaces it, and so do
+   * watchers (story.ts, trace.ts).
+   */
+  progress: Progress;
+  /** trace.ts: the span of this pass; undefined where no traces are wanted. */
+  trace: PassTrace | undefined;
+  /** replies.ts, before the send: what the breakers that are not closed said about this notification. */
   breakerAnswers: Map<Service, BreakerAnswer> | undefined;
-  /** Open devices for whose platform or app this worker has no credentials. */
+  /** ready.ts: open devices for whose platform or app this worker has no credentials. */
   lacking: readonly LackingDevice[];
-  /** Another living worker has the credentials that this one lacks, for at least one of the devices. */
+  /** ready.ts: another living worker has the credentials that this one lacks, for at least one of the devices. */
   isElsewhere: boolean;
-  /** What is sent now makes no sound, no vibration and no banner: `onThrottle` or `onQuiet` wants that. */
-  isSilent: boolean;
-  /** Every stream that was set aside; those that are not used are released at the end of the pass. */
+  /** ready.ts: every stream that was set aside; those that are not used are released at the end of the pass. */
   readonly permits: Permit[];
-  /** The slot to send in; undefined until there is one, and for a silent send. */
+  /** slot.ts: the limiter was asked in this pass, so its answer has said whether the notification ends without being sent. */
+  isAsked: boolean;
+  /** slot.ts: the slot to send in; undefined until there is one, and for a silent send. */
   slot: Slot | undefined;
-  /** The devices that were tried, with the replies. */
+  /** deliver.ts: what is sent now makes no sound, no vibration and no banner, as `onThrottle` or `onQuiet` wants. */
+  isSilent: boolean;
+  /** replies.ts, after the send: the devices that were tried, with the replies. */
   readonly tried: Tried[];
-  /** An error that no step foresaw, to be logged. */
+  /** decide.ts: the limiter answered that the notification ends without being sent. It remembers that until the job has ended. */
+  isEnded: boolean;
+  /** decide.ts: an error that no step foresaw, to be logged. */
   error: unknown;
 }
 
@@ -207,7 +209,7 @@ export function createContext(
   const unreadable = unreadableFault(data);
   const parsed: ParsedNotification =
     unreadable === undefined ? parseNotification(withId(data, jobId)) : { ok: false, faults: [unreadable] };
-  const before = newer === undefined ? readProgress(job.progress) : NEW;
+  const before = readProgress(newer === undefined ? job.progress : undefined);
   const origin = originOf(job.opts);
   return {
     jobId,
@@ -259,103 +261,6 @@ function withId(data: unknown, jobId: string): unknown {
   return isObject && !('id' in data) ? { ...data, id: notificationIdOf(jobId) } : data;
 }
 
-const progressSchema = z.object({
-  /** How each device ended, by its label; a device that is not here is still to be tried. */
-  devices: z.record(z.string(), z.enum(['delivered', ...DEAD_LETTER_REASONS])).default({}),
-  /** When the first device accepted it: epoch milliseconds. Absent if none did, or only before a replay. */
-  sentAt: z.number().optional(),
-  /**
-   * For a notification that may be silenced: true if every send so far that may have reached a device was without a sound.
-   * Absent before the first such send.
-   */
-  silenced: z.boolean().optional(),
-  /** The tries that failed, the newest last, as a dead letter lists them. */
-  attempts: z
-    .array(z.object({ at: z.number(), device: z.string().optional(), error: z.string() }))
-    .readonly()
-    .default([]),
-  /** Attempts so far: tries that count. */
-  tries: z.number().default(0),
-  /** Attempts of which it is unknown whether they alerted. */
-  ambiguous: z.number().default(0),
-  /** Passes in a row that were to send and certainly sent nothing (no connection, a missed slot). They are no attempts. */
-  unreached: z.number().default(0),
-  /** Under AT_MOST_ONCE: the devices that are being sent to. Those that the next pass still finds here may have been alerted. */
-  trying: z.array(z.string()).readonly().optional(),
-  /** BullMQ's count of the job's stalls at the time when the job last waited because of stalls. */
-  stalls: z.number().optional(),
-  /** The number in the id of the next ask for a slot: 0 at first, one more after each send. */
-  asks: z.number().default(0),
-  /** The last pass asked for a slot, and sent nothing. */
-  unsent: z.boolean().optional(),
-  /**
-   * The notification was to be sent as a digest: of how many notifications, and whether it is itself one of them. A retry sends
-   * the same.
-   */
-  digest: z.object({ count: z.number(), own: z.boolean() }).optional(),
-  /** How often it was requeued: by the limiter, or by a quota. */
-  requeues: z.number().default(0),
-  /**
-   * While it is requeued, the longest cause of its wait: `quiet`, `block`, `gap`, `10/1m`, `fcm:600000/1m`, `sendAfter`. Or
-   * `credentials`, while it is deferred because no worker that took it has credentials for its devices.
-   */
-  rule: z.string().optional(),
-  /** When the block or the quiet time ends, if `rule` is one of them; epoch milliseconds. */
-  ruleUntil: z.number().optional(),
-  /** When it is due, epoch milliseconds. The lateness of wake-ups is measured against it. */
-  dueAt: z.number().optional(),
-  /** By account, for each quota that had no room: the instant for which the quota promised room; epoch milliseconds. */
-  quotaAt: z.record(z.string(), z.number()).optional(),
-  /**
-   * Since when the job has been deferred: a breaker is open, a provider cannot be reached, or no worker has the credentials.
-   * Epoch milliseconds. Time in which no worker ran does not count: if the last try is more than an hour ago, this instant
-   * moves to later by the rest.
-   */
-  heldSince: z.number().optional(),
-  /** When it was last deferred for one of those reasons; epoch milliseconds. */
-  heldAt: z.number().optional(),
-  /** The span of its last pass that was traced, as W3C Trace Context. */
-  traceparent: z.string().optional(),
-  /**
-   * Its passes, where HISTORY_MAX is set; notification/story.ts reads them. They are not checked here, since a fault in them
-   * must not cost the rest.
-   */
-  passes: z.unknown().optional(),
-  passesLeftOut: z.unknown().optional(),
-});
-
-/**
- * What a job remembers between two passes. It is BullMQ's `progress`, so a crash does not lose it. Jobs wait for days, so
- * workers of the next version read what this one wrote, and during an upgrade workers of the last version do too. So a field is
- * never renamed, and what older workers would misread gets a new format (domain/format.ts). Three names are older than the
- * glossary: an entry of `attempts` is a try that failed, `tries` counts the attempts, and `heldSince` is the time since which
- * the job is deferred.
- */
-export type Progress = Readonly<z.output<typeof progressSchema>>;
-
-/** Any `job.progress` → Progress. What is no progress, or was written by a newer version, is read as that of a new job. */
-export function readProgress(raw: unknown): Progress {
-  if (raw === 0 || raw === undefined) return NEW; // BullMQ's own default, of every job that is new
-  if (newerThanKnown('job progress', raw) !== undefined) return NEW;
-  return progressSchema.safeParse(raw).data ?? NEW;
-}
-
-const NEW: Progress = progressSchema.parse({});
-
-/** Whether a digest stands for other notifications too. One of only its own notification is sent as a normal alert. */
-export function hasOthers(digest: Progress['digest']): digest is NonNullable<Progress['digest']> {
-  return digest !== undefined && !(digest.own && digest.count === 1);
-}
-
-/** A dead letter lists the newest of its failed tries, this many at most. */
-const MAX_ATTEMPTS = 100;
-
-/** The progress with failed tries added. */
-export function withAttempts(progress: Progress, added: Progress['attempts']): Progress {
-  if (added.length === 0) return progress;
-  return { ...progress, attempts: [...progress.attempts, ...added].slice(-MAX_ATTEMPTS) };
-}
-
 /** For how long a pass with this result puts its job back, in milliseconds; undefined if it does not put it back. */
 export function putBackMs(result: Result): number | undefined {
   if (result.kind === 'requeued') return result.delayMs;
@@ -394,109 +299,4 @@ function labelledDevices({ devices }: Notification): LabelledDevice[] {
 /** Milliseconds until the notification expires; Infinity where it does not. */
 export function timeLeftMs({ notification }: Pick<Context, 'notification'>, { now }: { now: () => number }): number {
   return notification.expiresAt === undefined ? Infinity : notification.expiresAt - now();
-}
-
-/** What delivery needs of a limiter. */
-export type DeliveryLimiter = Pick<
-  WaitingLimiter,
-  'admit' | 'refund' | 'release' | 'forget' | 'moveUp' | 'foreseeFirst'
->;
-
-/** What the pipeline works with; the same for every pass. */
-export interface DeliverParts {
-  readonly limiter: DeliveryLimiter;
-  /** The limiters of background pushes and of Live Activities, one for each kind: they take no slot of an alert. */
-  readonly apart: Readonly<Record<CountedApart, DeliveryLimiter>>;
-  /** The gap of the overall policy, milliseconds; 0 for none. */
-  readonly overallGapMs: number;
-  /** The tolerance of the overall policy, milliseconds. */
-  readonly toleranceMs: number;
-  /** The quotas of whole projects, for the accounts that have one. They may change from one pass to the next. */
-  readonly quotas: { get(account: Account): Pick<Quota, 'take'> | undefined };
-  /** What other workers have credentials for. */
-  readonly others: OtherWorkers;
-  /** How long a device waits for a worker with credentials for it, while no such worker is alive. Milliseconds. */
-  readonly credentialsWaitMs: number;
-  /** The providers of the accounts for which this worker has credentials. They may change from one pass to the next. */
-  readonly providers: { get(account: Account): Provider | undefined };
-  readonly breakers: Breakers;
-  /** The turns of this worker only; other workers have their own. */
-  readonly turns: Turns;
-  /** As `turns`: of this worker only. */
-  readonly moveUps: MoveUps;
-  /** Notifications of high priority go before others of their recipient. */
-  readonly isHighFirst: boolean;
-  readonly retry: RetryPolicy;
-  /** A slot further ahead than this is not reserved: the notification becomes a dead letter. Milliseconds. */
-  readonly maxWaitMs: number;
-  /** No slot is reserved if this many notifications of the recipient already wait for theirs. */
-  readonly maxPending?: number;
-  /** An alert that may have reached its device is never sent again. */
-  readonly atMostOnce: boolean;
-  /** Epoch milliseconds. */
-  readonly now: () => number;
-  /** 0 to 1. */
-  readonly random: () => number;
-  /** Called with each reply. The pass waits for the promise that it returns, which must not reject. */
-  readonly onReply: (event: ReplyEvent) => void | Promise<void>;
-  /**
-   * How the notification is to end without being sent; undefined if it is not. Takes no slot. Rejects if the limiter does not
-   * answer.
-   */
-  readonly endOf: (
-    place: PlaceInLimits & { readonly jobId: string; readonly enqueuedAt: number },
-  ) => ReturnType<EndLook>;
-  /** Changes the due times of the recipient's delayed jobs: their slots have moved. */
-  readonly redelay: (recipientId: string, due: readonly Due[]) => Promise<unknown>;
-}
-
-/** One reply of a provider. */
-export interface ReplyEvent {
-  readonly notification: Notification;
-  readonly device: Device;
-  /** `apns#0`: the first of `devices`, which is on APNs. */
-  readonly label: string;
-  readonly reply: Reply;
-  readonly tookMs: number;
-}
-
-/** The waits between retries: the first one, and the longest. */
-export interface Backoff {
-  readonly backoffBaseMs: number;
-  readonly backoffMaxMs: number;
-}
-
-/** How often, and how soon, an attempt that failed is repeated. */
-export interface RetryPolicy extends Backoff {
-  /** Attempts before the notification becomes a dead letter. */
-  readonly attempts: number;
-}
-
-/**
- * Lets the passes of one recipient ask for their slots in the order in which this worker took their jobs, whichever pass gets a
- * stream first. The order matters because the limiter gives slots in the order of asking.
- */
-export interface Turns {
-  /**
-   * Call it in the order of the passes. Resolves when the turns before it have ended; call the returned function to end this
-   * turn.
-   */
-  take(recipientId: string): Promise<EndTurn> | EndTurn;
-}
-
-/** May be called more than once. */
-export type EndTurn = () => void;
-
-/**
- * Moves up one line at a time. All notifications that want it meanwhile cause only one more move together: without this, a
- * thousand that are canceled would each move everything behind them.
- */
-export interface MoveUps {
-  /**
-   * `ended`: a move-up that began after this call has ended; rejects if it failed. `allEnded`: so have those that others wanted
-   * meanwhile; only for the call with which they began. Never rejects.
-   */
-  run(line: string, work: () => Promise<void>): { readonly ended: Promise<void>; readonly allEnded?: Promise<void> };
-  /** To be called when the slot of an ask has moved, by its line and id. Those that wait for that enter themselves. */
-  readonly moved: Map<string, () => void>;
 }

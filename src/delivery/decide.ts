@@ -12,18 +12,10 @@ import { errorChain, redact } from '../notification/redact.ts';
 import { doubledMs, SEND_AFTER, tooFarAhead } from '../domain/time.ts';
 import type { NotToBeSent, Refused, Reserved } from '../limiter/limiter.ts';
 import { notificationIdOf } from '../queue/names.ts';
-import {
-  openLabels,
-  openServices,
-  timeLeftMs,
-  withAttempts,
-  type Backoff,
-  type Context,
-  type DeliverParts,
-  type QuotaWait,
-  type Tried,
-} from './context.ts';
+import { openLabels, openServices, timeLeftMs, type Context, type QuotaWait, type Tried } from './context.ts';
 import { leadMs } from './lines.ts';
+import type { Backoff, DeliverParts } from './parts.ts';
+import { withAttempts } from './progress.ts';
 import { record } from './replies.ts';
 
 // How a pass ends: one function for each result, in the order of the steps that find it. They write to `context.progress` what

@@ -2,7 +2,8 @@
  * The files of this folder, in the order of a pass through them:
  *
  * - deliver.ts: what a worker does with a job; the steps of a pass
- * - context.ts: what the steps of a pass read and write, and what a job remembers between passes
+ * - context.ts: what the steps of a pass read and write; progress.ts: what a job remembers between passes
+ * - parts.ts: what a worker gives to every pass
  * - replies.ts: what circuit breakers say before the send, and what the replies mean for them and for the devices
  * - ready.ts: the alert encoded for each device, and a stream set aside at each server
  * - slot.ts: the order of one recipient's passes, the slot, and how slots are given back
@@ -23,15 +24,8 @@ import type { JobLock } from '../queue/job-lock.ts';
 import type { Place } from '../queue/notification-worker.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { ReplicasMissingError } from '../redis/replicas.ts';
-import {
-  createContext,
-  openDevices,
-  timeLeftMs,
-  type Context,
-  type DeliverParts,
-  type EndTurn,
-  type Watcher,
-} from './context.ts';
+import { createContext, openDevices, timeLeftMs, type Context, type Watcher } from './context.ts';
+import type { DeliverParts, EndTurn } from './parts.ts';
 import * as decide from './decide.ts';
 import { ack, completionOf, endOf, noteKey, outcomeOf } from './end.ts';
 import { encode, encodeAgain, isForAnother, reserveStreams } from './ready.ts';

@@ -1,7 +1,8 @@
 import { countedAs, type CountedAs } from '../domain/limits.ts';
 import type { Ask, Moved, Refused, SlotView, Standing } from '../limiter/limiter.ts';
 import type { Due } from '../queue/job-lock.ts';
-import { timeLeftMs, type Context, type DeliverParts, type DeliveryLimiter, type MoveUps } from './context.ts';
+import { timeLeftMs, type Context } from './context.ts';
+import type { DeliverParts, DeliveryLimiter, MoveUps } from './parts.ts';
 
 // How slots in a recipient's line move, and the jobs with them: up, where a slot was given back, and back, where one of high
 // priority goes first.

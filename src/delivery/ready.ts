@@ -4,7 +4,9 @@ import { laterPayloadFault } from '../notification/rules.ts';
 import { asDigest } from '../notification/schema.ts';
 import type { Device, Platform } from '../notification/notification.ts';
 import type { DeviceState, FailedAttempt } from '../notification/outcome.ts';
-import { hasOthers, openDevices, withAttempts, type Context, type DeliverParts, type ReadyDevice } from './context.ts';
+import { openDevices, type Context, type ReadyDevice } from './context.ts';
+import type { DeliverParts } from './parts.ts';
+import { hasOthers, withAttempts } from './progress.ts';
 import { noteReply, replyText, STATE_OF } from './replies.ts';
 
 /**

@@ -2,15 +2,9 @@ import type { BreakerAnswer } from '../breaker/breaker.ts';
 import { serviceOfDevice, type Service } from '../notification/device.ts';
 import type { DeviceState, FailedAttempt } from '../notification/outcome.ts';
 import type { Meaning, Reply } from '../providers/provider.ts';
-import {
-  openServices,
-  withAttempts,
-  type Context,
-  type DeliverParts,
-  type Progress,
-  type ReadyDevice,
-  type Tried,
-} from './context.ts';
+import { openServices, type Context, type ReadyDevice, type Tried } from './context.ts';
+import type { DeliverParts } from './parts.ts';
+import { withAttempts, type Progress } from './progress.ts';
 
 /**
  * Asks the circuit breakers that are not closed whether this notification may be sent; a half open one may make it the

@@ -4,16 +4,9 @@ import { errorChain, redact } from '../notification/redact.ts';
 import type { Reply } from '../providers/provider.ts';
 import { transportReply } from '../providers/replies.ts';
 import type { Over, Quota } from '../quota/quota.ts';
-import {
-  timeLeftMs,
-  withAttempts,
-  type Context,
-  type DeliverParts,
-  type Prepared,
-  type Progress,
-  type QuotaWait,
-  type ReadyDevice,
-} from './context.ts';
+import { timeLeftMs, type Context, type Prepared, type QuotaWait, type ReadyDevice } from './context.ts';
+import type { DeliverParts } from './parts.ts';
+import { withAttempts, type Progress } from './progress.ts';
 import { noteReply, record } from './replies.ts';
 import { beginRequest, endRequest } from './trace.ts';
 

@@ -3,17 +3,10 @@ import { DEFAULT_DIGEST } from '../notification/schema.ts';
 import { mayBeSeen, type Result } from '../notification/outcome.ts';
 import { SEND_AFTER, sleepUntil, within } from '../domain/time.ts';
 import type { Ending, NotToBeSent, Join, WaitingAsk, Admission, Standing } from '../limiter/limiter.ts';
-import {
-  hasOthers,
-  timeLeftMs,
-  type Context,
-  type DeliverParts,
-  type DeliveryLimiter,
-  type Prepared,
-  type Progress,
-  type Turns,
-} from './context.ts';
+import { timeLeftMs, type Context, type Prepared } from './context.ts';
 import { duesOf, goFirst, leadMs, limiterFor, limiterOf, moveUp, wouldBeInTime } from './lines.ts';
+import type { DeliverParts, DeliveryLimiter, Turns } from './parts.ts';
+import { hasOthers, type Progress } from './progress.ts';
 import { admissionFacts } from './trace.ts';
 
 /**

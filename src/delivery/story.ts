@@ -1,7 +1,8 @@
 import type { Result } from '../notification/outcome.ts';
 import { MOST_TEXT, readPasses, withPass, type StoryPass, type StorySend } from '../notification/story.ts';
 import type { History } from '../queue/history.ts';
-import { putBackMs, type Context, type Progress, type Tried, type Watcher } from './context.ts';
+import { putBackMs, type Context, type Tried, type Watcher } from './context.ts';
+import type { Progress } from './progress.ts';
 
 export interface Recording {
   readonly history: Pick<History, 'write'>;

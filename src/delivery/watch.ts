@@ -3,7 +3,8 @@ import { resultName, type Result } from '../notification/outcome.ts';
 import { createSparing, type Logger, type Sparing } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { isLockLost } from '../queue/job-lock.ts';
-import type { Context, PassFacts, RetryPolicy, Watcher } from './context.ts';
+import type { Context, PassFacts, Watcher } from './context.ts';
+import type { RetryPolicy } from './parts.ts';
 import { lackText, NEWER_FORMAT, NO_CREDENTIALS, redactedError } from './decide.ts';
 
 /** Counts each pass in the metrics. */

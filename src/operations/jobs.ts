@@ -2,7 +2,7 @@ import type { Job, JobType, Queue } from 'bullmq';
 import { findJob } from '../queue/readable.ts';
 import { parseNotification, type Notification } from '../notification/notification.ts';
 import { SEND_AFTER } from '../domain/time.ts';
-import { readProgress } from '../delivery/context.ts';
+import { readProgress } from '../delivery/progress.ts';
 import { dueAtOfScore } from '../queue/bullmq-internals.ts';
 import type { Connection } from '../redis/connection.ts';
 import { notificationIdOf, replayOf } from '../queue/names.ts';

@@ -1,7 +1,8 @@
 import type { Job, Queue } from 'bullmq';
 import { findDeadLetter } from '../dead-letters/store.ts';
-import { openDevices, readProgress, type Progress } from '../delivery/context.ts';
+import { openDevices } from '../delivery/context.ts';
 import { jobIdOfAsk } from '../delivery/lines.ts';
+import { readProgress, type Progress } from '../delivery/progress.ts';
 import { serviceOfDevice } from '../notification/device.ts';
 import { newerThanKnown } from '../domain/format.ts';
 import { isObject, objectOr, valueAt } from '../domain/json.ts';

@@ -1,4 +1,4 @@
-import type { Progress } from '../delivery/context.ts';
+import type { Progress } from '../delivery/progress.ts';
 import { namesOf } from '../notification/device.ts';
 import { printable } from '../domain/faults.ts';
 import { newerText, type Newer } from '../domain/format.ts';

@@ -134,7 +134,7 @@ function stageOf(job: Job<unknown>): Stage {
   return mayBeSeen(progressOf(job)) ? 'ended' : 'waits';
 }
 
-/** The part of a job's progress that is read here; delivery/context.ts writes it. */
+/** The part of a job's progress that is read here; delivery/progress.ts has all of it. */
 interface Progress {
   readonly devices?: Readonly<Record<string, unknown>>;
   readonly ambiguous?: number;

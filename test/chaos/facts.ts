@@ -1,5 +1,5 @@
 import type { Enqueued, Completed } from '../../chaos/queue.ts';
-import { readProgress } from '../../src/delivery/context.ts';
+import { readProgress } from '../../src/delivery/progress.ts';
 import type { NotificationInput } from '../../src/notification/notification.ts';
 import type { DeadLetter } from '../../src/notification/outcome.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';

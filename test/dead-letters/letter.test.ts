@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readProgress } from '../../src/delivery/context.ts';
+import { readProgress } from '../../src/delivery/progress.ts';
 import { deadLetterOf, readDeadLetter, replayProgress, type JobFields } from '../../src/dead-letters/letter.ts';
 import { readPasses } from '../../src/notification/story.ts';
 import { notification } from '../queue/support.ts';

@@ -1,6 +1,6 @@
 import type { Job } from 'bullmq';
 import { expect, test, vi } from 'vitest';
-import { readProgress } from '../../src/delivery/context.ts';
+import { readProgress } from '../../src/delivery/progress.ts';
 import { createDeadLetters, type DeadLetters, type DeadLettersOptions } from '../../src/dead-letters/store.ts';
 import { outcomesKey, protect } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/producer/producer.ts';

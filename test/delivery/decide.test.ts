@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Progress, Tried } from '../../src/delivery/context.ts';
+import type { Tried } from '../../src/delivery/context.ts';
+import type { Progress } from '../../src/delivery/progress.ts';
 import { afterSend, backoffMs, newer } from '../../src/delivery/decide.ts';
 import type { Platform } from '../../src/notification/notification.ts';
 import type { Result } from '../../src/notification/outcome.ts';

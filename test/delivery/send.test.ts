@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, describe, onTestFinished } from 'vitest';
-import { readProgress, type DeliverParts } from '../../src/delivery/context.ts';
+import type { DeliverParts } from '../../src/delivery/parts.ts';
+import { readProgress } from '../../src/delivery/progress.ts';
 import type { Rule } from '../../src/domain/limits.ts';
 import type { Platform } from '../../src/notification/notification.ts';
 import type { Provider } from '../../src/providers/provider.ts';

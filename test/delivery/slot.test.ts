@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { Context, EndTurn } from '../../src/delivery/context.ts';
+import type { Context } from '../../src/delivery/context.ts';
 import { leadMs } from '../../src/delivery/lines.ts';
+import type { EndTurn } from '../../src/delivery/parts.ts';
 import { maxLateMs, createTurns, slotLateMs } from '../../src/delivery/slot.ts';
 import { sleepUntil } from '../../src/domain/time.ts';
 import type { WaitingAsk, WaitingLimiter } from '../../src/limiter/limiter.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { readProgress } from '../../src/delivery/context.ts';
+import { readProgress } from '../../src/delivery/progress.ts';
 import { passOf, recorded, wokenLateMs } from '../../src/delivery/story.ts';
 import { deliver } from '../../src/delivery/deliver.ts';
 import { tokenOf } from '../../src/notification/device.ts';

@@ -1,14 +1,9 @@
 import { onTestFinished } from 'vitest';
 import type { Breakers, TrialEnd } from '../../src/breaker/breaker.ts';
 import { createBreakers } from '../../src/breaker/redis-breakers.ts';
-import {
-  createContext,
-  type Context,
-  type DeliverParts,
-  type ReplyEvent,
-  readProgress,
-  type Progress,
-} from '../../src/delivery/context.ts';
+import { createContext, type Context } from '../../src/delivery/context.ts';
+import type { DeliverParts, ReplyEvent } from '../../src/delivery/parts.ts';
+import { readProgress, type Progress } from '../../src/delivery/progress.ts';
 import { deliver } from '../../src/delivery/deliver.ts';
 import { createMoveUps } from '../../src/delivery/lines.ts';
 import { createTurns } from '../../src/delivery/slot.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readProgress } from '../../src/delivery/context.ts';
+import { readProgress } from '../../src/delivery/progress.ts';
 import type { StoryPass } from '../../src/notification/story.ts';
 import { whySentences, type Facts } from '../../src/operations/why.ts';
 import type { NotificationStatus } from '../../src/queue/status.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { readProgress } from '../../../src/delivery/context.ts';
+import { readProgress } from '../../../src/delivery/progress.ts';
 import type { Notification } from '../../../src/notification/notification.ts';
 import { PRIORITY } from '../../../src/queue/names.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Queue } from 'bullmq';
 import { describe, expect, it, vi } from 'vitest';
-import { readProgress } from '../../../src/delivery/context.ts';
+import { readProgress } from '../../../src/delivery/progress.ts';
 import type { Notification } from '../../../src/notification/notification.ts';
 import type { SeenEntry } from '../../../demo/providers-child.ts';
 import { judge } from '../../../sandbox/judge.ts';

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { it, expect, vi, test } from 'vitest';
 import { FLOOD, runFlood, type FloodFigures } from '../../../bench/pacing/rows.ts';
-import { readProgress } from '../../../src/delivery/context.ts';
+import { readProgress } from '../../../src/delivery/progress.ts';
 import type { Device, Notification } from '../../../src/notification/notification.ts';
 import { dueAtOfScore } from '../../../src/queue/bullmq-internals.ts';
 import { notification, present } from '../../queue/support.ts';

@@ -4,7 +4,7 @@ import type { Notification } from '../../../src/notification/notification.ts';
 import { judge, type Arrival } from '../../../sandbox/judge.ts';
 import { machineChecks } from '../../../demo/verdict.ts';
 import type { SeenEntry } from '../../../demo/providers-child.ts';
-import { readProgress } from '../../../src/delivery/context.ts';
+import { readProgress } from '../../../src/delivery/progress.ts';
 import { measured } from '../../support/measured.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { openRealBench, overtakings } from '../../support/real-bench.ts';
