@@ -4,13 +4,7 @@ import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import { createOutlook } from '../../src/dead-letters/outlook.ts';
 import { createPace, rateText } from '../../src/dead-letters/pace.ts';
 import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
-import {
-  type DeadLetterFilter,
-  isList,
-  takeFromAll,
-  type TakeCounts,
-  type TakeFromAllOptions,
-} from '../../src/dead-letters/take.ts';
+import { takeAll, type DeadLetterFilter, type FoundDeadLetter, type TakeOptions } from '../../src/dead-letters/take.ts';
 import { printable } from '../../src/domain/faults.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { createAudit, type Audit } from '../../src/operations/audit.ts';
@@ -100,32 +94,6 @@ export async function atDeadLetters(advice: string, work: (opened: OpenDeadLette
   await atQueueRedis(redis, open, advice);
 }
 
-/** Goes through the shards one after the other, oldest dead letters first in each, with a progress bar on a terminal. */
-async function takeWithProgress(
-  opened: OpenDeadLetters,
-  { filter, limit }: { readonly filter: DeadLetterFilter; readonly limit: number | undefined },
-  { label, ...options }: LookOptions,
-): Promise<TakeCounts> {
-  const progress = createProgress(label, await opened.count());
-  let shown = 0;
-  const onSeen = (): void => {
-    progress.update(++shown);
-  };
-  try {
-    return await takeFromAll(opened.shards, {
-      ...{ ...options, filter, buriedUntilMs: opened.now, onSeen },
-      ...(limit !== undefined && { limit }),
-    });
-  } finally {
-    progress.stop();
-  }
-}
-
-interface LookOptions extends Pick<TakeFromAllOptions<DeadLetters>, 'take' | 'pace' | 'onMatched'> {
-  /** The label of the progress bar. */
-  readonly label: string;
-}
-
 /* Replay and discard */
 
 /** The flags of a command that takes dead letters away. */
@@ -138,7 +106,9 @@ interface TakeFlags extends FilterFlags {
 }
 
 /** How a command takes dead letters. */
-interface TakeCommand extends Required<Pick<LookOptions, 'take'>> {
+interface TakeCommand {
+  /** Takes one dead letter; false if it was gone. */
+  readonly take: (shard: DeadLetters, stored: StoredDeadLetter) => Promise<boolean>;
   readonly taking: Taking;
   readonly help: string;
   readonly example: string;
@@ -214,13 +184,18 @@ async function takeChosen(
   const { dryRun = false, yes = false, json = false } = flags;
   const { name: verb, past, question } = taking;
   const { perSecond } = wish;
-  const filter = isList(wish.which) ? {} : wish.which; // no flag chooses single dead letters
   const policy = own && ((await opened.workersPolicy()) ?? own);
-  const look = async (label: string, options?: Pick<LookOptions, 'take' | 'pace'>) => {
+  const look = async (label: string, options?: Pick<TakeOptions, 'take' | 'pace'>) => {
     const terms = policy && { perSecond, policy, now: opened.now };
     const outlook = terms && createOutlook(terms);
     const onMatched = (stored: StoredDeadLetter) => outlook?.add(stored);
-    const counts = await takeWithProgress(opened, { filter, limit: flags.limit }, { ...options, label, onMatched });
+    const progress = createProgress(label, await opened.count());
+    let shown = 0;
+    const onSeen = (): void => progress.update(++shown);
+    const choice = { which: wish.which, buriedUntilMs: opened.now, limit: flags.limit };
+    const counts = await takeAll(opened.shards, { ...options, ...choice, onMatched, onSeen }).finally(() =>
+      progress.stop(),
+    );
     const forecast = outlook?.forecast();
     const toWhom = forecast === undefined ? '' : toWhomText(forecast);
     const sentences = forecast === undefined || terms === undefined ? [] : outlookSentences(forecast, terms);
@@ -249,9 +224,10 @@ async function takeChosen(
   // The audit is written before the first one is taken, so that a command that finds none leaves no entry.
   let began: Promise<void> | undefined;
   let done = 0;
-  const counted = async (shard: DeadLetters, stored: StoredDeadLetter): Promise<boolean> => {
+  const counted = async (found: FoundDeadLetter): Promise<boolean> => {
     await (began ??= noteBegin(opened.audit, wish, whoAmI(), facts));
-    const isTaken = await take(shard, stored);
+    const shard = opened.shards[found.shard];
+    const isTaken = shard !== undefined && (await take(shard, found));
     if (isTaken) done++;
     return isTaken;
   };

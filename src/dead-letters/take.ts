@@ -63,6 +63,8 @@ export interface Choice {
 export interface WalkOptions {
   /** The walk ends early when it fires. */
   readonly signal?: AbortSignal;
+  /** Called for each dead letter that was looked at and does not match the filter. */
+  readonly onPassed?: () => void;
   /** Called for each chosen dead letter that is left out because a newer version wrote it. */
   readonly onNewer?: () => void;
 }
@@ -108,14 +110,17 @@ export function isList(which: Choice['which']): which is Exclude<Choice['which']
 export function inOrder(
   shards: DeadLetterShards,
   filter: DeadLetterFilter,
-  options: WalkOptions & Pick<Choice, 'buriedUntilMs'>,
+  { signal, onPassed, buriedUntilMs }: WalkOptions & Pick<Choice, 'buriedUntilMs'>,
 ): Walk<FoundDeadLetter> {
   const walks = shards.map(async function* (deadLetters, shard): Walk<FoundDeadLetter> {
     for await (const page of deadLetters.walk()) {
-      if (options.signal?.aborted === true) return undefined;
-      for (const stored of page) {
-        if (stored.buriedAt <= options.buriedUntilMs && matches(stored, filter)) yield { ...stored, shard };
+      if (signal?.aborted === true) return undefined;
+      const meant = page.filter(({ buriedAt }) => buriedAt <= buriedUntilMs);
+      for (const stored of meant) {
+        if (matches(stored, filter)) yield { ...stored, shard };
+        else onPassed?.();
       }
+      if (meant.length < page.length) return undefined; // those that follow were buried later still
     }
     return undefined;
   });
@@ -141,107 +146,76 @@ export async function* merged<T>(walks: readonly Walk<T>[], rankOf: (item: T) =>
 /** How many dead letters there are of each reason. */
 export type ReasonCounts = Readonly<Partial<Record<DeadLetterReason, number>>>;
 
-export function countIn(counts: Map<DeadLetterReason, number>, reason: DeadLetterReason, count = 1): void {
-  counts.set(reason, (counts.get(reason) ?? 0) + count);
+export function countIn(counts: Map<DeadLetterReason, number>, reason: DeadLetterReason): void {
+  counts.set(reason, (counts.get(reason) ?? 0) + 1);
 }
 
-export interface TakeOptions {
-  readonly filter?: DeadLetterFilter;
-  /**
-   * Dead letters that were buried later are skipped, so that replayed ones that die again do not make an endless loop. Epoch
-   * ms, Redis's clock.
-   */
-  readonly buriedUntilMs: number;
+export interface TakeOptions extends Choice {
   /** How many to take at most. */
-  readonly limit?: number;
+  readonly limit?: number | undefined;
   /** Takes one dead letter; false if it was gone. Absent: they are only counted. */
-  readonly take?: (stored: StoredDeadLetter) => Promise<boolean>;
+  readonly take?: (found: FoundDeadLetter) => Promise<boolean>;
   /** Awaited before each dead letter, to limit the rate. */
   readonly pace?: () => Promise<void>;
-  /** Called for each dead letter that matches, in their order, before it is taken. */
-  readonly onMatched?: (stored: StoredDeadLetter) => void;
-  /** Called for each dead letter that was looked at. */
+  /** Called for each dead letter that is chosen, in their order, before it is taken. */
+  readonly onMatched?: (found: FoundDeadLetter) => void;
+  /** Called for each dead letter that was looked at; if it is taken, after that. */
   readonly onSeen?: () => void;
 }
 
-export interface TakeResult {
+export interface TakeCounts {
   /** How many dead letters were looked at. */
   readonly seen: number;
-  /** How many of them match the filter, by reason. */
-  readonly matched: ReadonlyMap<DeadLetterReason, number>;
+  /** How many of them were chosen. */
+  readonly matched: number;
   /** How many were taken: fewer than matched if another process took some first, and 0 if they were only counted. */
   readonly taken: number;
   /** How many match but were left, because a newer version wrote them. They are not counted in `matched`. */
   readonly newer: number;
-}
-
-/** Replays or removes dead letters, oldest first. If it is ended half-way, start it again: it goes on with the rest. */
-export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: TakeOptions): Promise<TakeResult> {
-  const { filter = {}, buriedUntilMs, limit = Infinity, take, pace, onMatched, onSeen } = options;
-  const matched = new Map<DeadLetterReason, number>();
-  let [seen, chosen, taken, newer] = [0, 0, 0, 0];
-
-  async function takeOne(stored: StoredDeadLetter): Promise<void> {
-    await pace?.();
-    if (await take?.(stored)) taken++;
-    onSeen?.();
-  }
-
-  for await (const all of deadLetters.walk()) {
-    const page = all.filter(({ buriedAt }) => buriedAt <= buriedUntilMs);
-    const matching = page.filter((stored) => matches(stored, filter));
-    const batch = matching.filter((stored) => stored.newer === undefined).slice(0, limit - chosen);
-    newer += matching.filter((stored) => stored.newer !== undefined).length;
-    for (const stored of batch) {
-      countIn(matched, stored.letter.reason);
-      onMatched?.(stored);
-    }
-    chosen += batch.length;
-    const taking = await Promise.allSettled(batch.map(takeOne)); // all takes that began have ended, even if one failed
-    const failed = taking.find((each) => each.status === 'rejected');
-    if (failed !== undefined) throw failed.reason;
-    for (let others = page.length - batch.length; others > 0; others--) onSeen?.();
-    seen += page.length;
-    if (page.length < all.length || chosen >= limit) break;
-  }
-  return { seen, matched, taken, newer };
-}
-
-/** The options to take from the dead letters of all shards, one shard after the other; `take` gets the shard too. */
-export interface TakeFromAllOptions<Shard> extends Omit<TakeOptions, 'take'> {
-  readonly take?: (shard: Shard, stored: StoredDeadLetter) => Promise<boolean>;
-}
-
-/** The counts over all shards. */
-export interface TakeCounts {
-  readonly seen: number;
-  readonly matched: number;
-  readonly taken: number;
-  readonly newer: number;
   readonly byReason: ReasonCounts;
 }
 
-/** As `takeAll`, over all shards: in each shard the oldest first; `limit` counts over all of them. */
-export async function takeFromAll<Shard extends Pick<DeadLetters, 'walk'>>(
-  shards: readonly Shard[],
-  { take, limit = Infinity, ...options }: TakeFromAllOptions<Shard>,
-): Promise<TakeCounts> {
+/** This many are taken at the same time. */
+const AT_ONCE = 100;
+
+/** Replays or removes dead letters, oldest first. If it is ended half-way, start it again: it goes on with the rest. */
+export async function takeAll(shards: DeadLetterShards, options: TakeOptions): Promise<TakeCounts> {
+  const { limit = Infinity, take, pace, onMatched, onSeen } = options;
   const byReason = new Map<DeadLetterReason, number>();
-  let [seen, matched, taken, newer] = [0, 0, 0, 0];
-  for (const shard of shards) {
-    if (matched >= limit) break;
-    const done = await takeAll(shard, {
-      ...options,
-      limit: limit - matched,
-      ...(take && { take: (stored: StoredDeadLetter) => take(shard, stored) }),
-    });
-    seen += done.seen;
-    taken += done.taken;
-    newer += done.newer;
-    for (const [reason, count] of done.matched) {
-      countIn(byReason, reason, count);
-      matched += count;
-    }
+  let [passed, matched, taken, newer] = [0, 0, 0, 0];
+
+  async function takeOne(found: FoundDeadLetter): Promise<void> {
+    await pace?.();
+    if (await take?.(found)) taken++;
+    onSeen?.();
   }
+
+  async function takeBatch(batch: readonly FoundDeadLetter[]): Promise<void> {
+    const taking = await Promise.allSettled(batch.map(takeOne)); // all takes that began have ended, even if one failed
+    const failed = taking.find((each) => each.status === 'rejected');
+    if (failed !== undefined) throw failed.reason;
+  }
+
+  const walk = walkChosen(shards, options, {
+    onPassed() {
+      passed++;
+      onSeen?.();
+    },
+    onNewer() {
+      newer++;
+      onSeen?.();
+    },
+  });
+  const batch: FoundDeadLetter[] = [];
+  for await (const found of walk) {
+    countIn(byReason, found.letter.reason);
+    onMatched?.(found);
+    batch.push(found);
+    matched++;
+    if (batch.length === AT_ONCE) await takeBatch(batch.splice(0));
+    if (matched >= limit) break;
+  }
+  await takeBatch(batch);
+  const seen = passed + matched + newer;
   return { seen, matched, taken, newer, byReason: Object.fromEntries(byReason) };
 }

@@ -172,7 +172,7 @@ test('what is replayed while it grows too old is either replayed or removed', as
   const take = async (stored: Parameters<DeadLetters['replay']>[0]) => (await deadLetters.replay(stored)) !== undefined;
   const [looked, replayed] = await Promise.all([
     look({ maxAgeMs: 10 * DAY }),
-    takeAll(deadLetters, { buriedUntilMs: Date.now() + HOUR, take }),
+    takeAll([deadLetters], { which: {}, buriedUntilMs: Date.now() + HOUR, take }),
   ]);
   const counts = looked?.removals.flatMap(({ byReason }) => [...byReason.values()]) ?? [];
   expect(counts.reduce((sum, count) => sum + count, 0) + replayed.taken).toBe(400);

@@ -357,8 +357,8 @@ test('ids without a job, a page and more of them, are no dead letters, and are t
 test('a filtered replay sees each once while the oldest go', async () => {
   const { deadLetters } = await openWith(300);
   const looked: string[] = [];
-  const { seen, taken } = await takeAll(deadLetters, {
-    filter: { recipientId: 'recipient-n299' },
+  const { seen, taken } = await takeAll([deadLetters], {
+    which: { recipientId: 'recipient-n299' },
     buriedUntilMs: Date.now() + 60_000,
     take: async (stored) => (await deadLetters.replay(stored)) !== undefined,
     onSeen: () => looked.push('one'),
@@ -370,8 +370,16 @@ test('a removal and a replay of the same ones at the same time: each goes one wa
   const { queue, deadLetters } = await openWith(300);
   const buriedUntilMs = Date.now() + 60_000;
   const [replayed, discarded] = await Promise.all([
-    takeAll(deadLetters, { buriedUntilMs, take: async (each) => (await deadLetters.replay(each)) !== undefined }),
-    takeAll(deadLetters, { buriedUntilMs, take: async ({ id }) => (await deadLetters.discard(id)) === 'discarded' }),
+    takeAll([deadLetters], {
+      which: {},
+      buriedUntilMs,
+      take: async (each) => (await deadLetters.replay(each)) !== undefined,
+    }),
+    takeAll([deadLetters], {
+      which: {},
+      buriedUntilMs,
+      take: async ({ id }) => (await deadLetters.discard(id)) === 'discarded',
+    }),
   ]);
   expect(replayed.taken + discarded.taken).toBe(300);
   expect(await queue.getPrioritizedCount()).toBe(replayed.taken);
@@ -400,7 +408,11 @@ test('what a newer version wrote is neither replayed nor discarded, and grows ol
   expect({ chosen, newer }).toEqual({ chosen: ['c'], newer: 2 });
 
   const take = async ({ id }: { id: string }) => (await deadLetters.discard(id)) === 'discarded';
-  expect(await takeAll(deadLetters, { buriedUntilMs, take })).toMatchObject({ seen: 3, taken: 1, newer: 2 });
+  expect(await takeAll([deadLetters], { which: {}, buriedUntilMs, take })).toMatchObject({
+    seen: 3,
+    taken: 1,
+    newer: 2,
+  });
   const [kept] = await deadQueue.getJobs(['wait'], 0, 0, true);
   expect(kept?.data).toEqual(ofNextVersion);
   expect(await deadLetters.count()).toBe(2);

@@ -155,7 +155,7 @@ test('says what it did', async () => {
       'At 50/s, and under 10/1m, gap 3s, the last goes out in about 3s.\n',
   });
   expect(await run(prefix, '--all', '--limit', '1', '--yes')).toMatchObject({
-    stdout: 'replayed 1 of 2 dead letters (1 rejected); 1 there now\n',
+    stdout: 'replayed 1 of 1 dead letter (1 rejected); 1 there now\n',
   });
 });
 
