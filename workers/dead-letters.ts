@@ -9,6 +9,7 @@ import { formatDuration, seldom, within } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createDeadLetterMetrics, type DeadLetterFigures } from '../src/observe/shared-metrics.ts';
 import type { Connection } from '../src/redis/connection.ts';
+import { deadLetters } from '../src/terminal/text.ts';
 import type { ShardQueues } from './redis.ts';
 
 /** How often one of all workers looks; more often if dead letters are kept for minutes only. */
@@ -144,10 +145,6 @@ function logRemoval(removal: Removal, { maxAgeMs, maxCount }: Config['deadLetter
   const byReason = Object.fromEntries(removal.byReason);
   log.warn({ bound: removal.bound, removed, byReason }, `removed ${deadLetters(removed)} for good: ${why}`);
   return removed;
-}
-
-function deadLetters(count: number): string {
-  return count === 1 ? '1 dead letter' : `${count} dead letters`;
 }
 
 /** How often the failed jobs are searched for jobs that a worker left there when it died. */

@@ -193,8 +193,11 @@ async function removeOlder(shard: Shard, until: number, byReason: ByReason, sign
   }
 }
 
-/** How many of the shard's dead letters died until then. A binary search, since they are in the order of arrival. */
-async function countUntil(shard: Shard, until: number): Promise<number> {
+/**
+ * About how many of the shard's dead letters died until then. A binary search: they are in the order of arrival, which is nearly
+ * the order of death.
+ */
+export async function countUntil(shard: Pick<Shard, 'count' | 'page'>, until: number): Promise<number> {
   let [low, high] = [0, await shard.count()];
   while (low < high) {
     const middle = Math.floor((low + high) / 2);

@@ -1,4 +1,5 @@
 import type { DeadLetterReason } from '../notification/outcome.ts';
+import { countUntil } from './keeper.ts';
 import type { DeadLetters } from './store.ts';
 import { matches, merged, type DeadLetterFilter, type FoundDeadLetter, type Walk } from './take.ts';
 
@@ -59,7 +60,9 @@ export async function lookAtNewest(shards: LookShards, options: LookOptions): Pr
   let [matched, lookedAt, lookedBackTo] = [0, 0, now];
   const of = counts.reduce((a, b) => a + b, 0);
   const untilMs = of > most ? (filter.untilMs ?? Infinity) : Infinity;
-  const offsets = shards.map((shard, at) => newerThan(shard, counts[at] ?? 0, untilMs));
+  const offsets = shards.map(async (shard, at) =>
+    untilMs === Infinity ? 0 : (counts[at] ?? 0) - (await countUntil(shard, untilMs)),
+  );
   for await (const each of newestOf(shards, await Promise.all(offsets), most)) {
     if (lookedAt === most) break;
     lookedAt++;
@@ -90,22 +93,6 @@ function newestOf(shards: LookShards, offsets: readonly number[], most: number):
     return undefined;
   });
   return merged(walks, ({ letter }) => -letter.deadAt);
-}
-
-/**
- * About how many died after an instant. A binary search: dead letters are in the order of arrival, which is nearly the order of
- * death.
- */
-async function newerThan(shard: LookShards[number], count: number, untilMs: number): Promise<number> {
-  if (untilMs === Infinity) return 0;
-  let [low, high] = [0, count];
-  while (low < high) {
-    const middle = Math.floor((low + high) / 2);
-    const [stored] = await shard.page(middle, 1);
-    if (stored !== undefined && stored.letter.deadAt <= untilMs) low = middle + 1;
-    else high = middle;
-  }
-  return count - low;
 }
 
 const MINUTE_MS = 60_000;
