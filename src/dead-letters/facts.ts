@@ -1,5 +1,6 @@
 import { PLATFORMS, type Platform } from '../notification/notification.ts';
 import type { DeadLetterReason, FailedAttempt } from '../notification/outcome.ts';
+import { defined, objectOr, valueAt } from '../domain/json.ts';
 import { instantOf } from '../domain/time.ts';
 import { openDevicesOf, statedIdOf, type StoredDeadLetter } from './letter.ts';
 import { notificationIdOf } from '../queue/names.ts';
@@ -51,13 +52,7 @@ export function factsOf({ id, letter }: StoredDeadLetter): Facts {
   const platforms = PLATFORMS.filter((platform) => devices.some((device) => device.platform === platform));
   const apps = [...new Set(devices.flatMap(({ app }) => app ?? []))].sort();
   return {
-    id,
-    reason,
-    message,
-    attempts,
-    deadAt,
-    generation,
-    ...(delivered && { delivered }),
+    ...defined({ id, reason, message, attempts, deadAt, generation, delivered }),
     ...(platforms.length > 0 && { platforms }),
     ...(apps.length > 0 && { apps }),
     notification: notificationFacts(notification, id),
@@ -66,8 +61,7 @@ export function factsOf({ id, letter }: StoredDeadLetter): Facts {
 
 /** The part of any job's data that may be shown. `jobId`: the job's id, used if the data has no id. */
 export function notificationFacts(notification: unknown, jobId: string): NotificationFacts {
-  const isObject = typeof notification === 'object' && notification !== null && !Array.isArray(notification);
-  const fields: Record<string, unknown> = isObject ? { ...notification } : {};
+  const fields = objectOr(notification);
   const names = ['recipientId', 'category', 'priority'] as const;
   const known = names.map((name) => [name, fields[name]] as const).filter(([, value]) => isName(value));
   const expiresAt = instantOf(fields['expiresAt']);
@@ -94,8 +88,8 @@ function isName(value: unknown): value is string {
 function labelsOf(devices: unknown): string[] | undefined {
   if (!Array.isArray(devices)) return undefined;
   return devices.map((device: unknown, index) => {
-    const platform = (device as { readonly platform?: unknown } | null | undefined)?.platform;
-    return `${PLATFORMS.find((known) => known === platform) ?? '?'}#${index}`;
+    const platform = PLATFORMS.find((known) => known === valueAt(device, 'platform'));
+    return `${platform ?? '?'}#${index}`;
   });
 }
 

@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import { targetOf } from '../notification/device.ts';
 import { NewerFormatError } from '../domain/format.ts';
-import { objectOr, valueAt } from '../domain/json.ts';
+import { defined, objectOr, valueAt } from '../domain/json.ts';
 import { outcomeFields, waitOf, DEAD_LETTER_REASONS } from '../notification/outcome.ts';
 import type { DeadLetter, DeviceState, Outcome } from '../notification/outcome.ts';
 import { firstEnqueuedAtOf, originOf } from '../notification/story.ts';
@@ -225,15 +225,12 @@ function partsOf(queue: Queue, jobId: string): string[] {
 function outcomeOf(jobId: string, job: JobFields, { reason, deadAt, generation }: DeadLetter): Outcome {
   const [recipientId, category] = [textAt(job.data, 'recipientId'), textAt(job.data, 'category')];
   const [sentAt, devices] = [valueAt(job.progress, 'sentAt'), valueAt(job.progress, 'devices')];
-  const isSent = typeof sentAt === 'number';
+  const sent = { sentAt: typeof sentAt === 'number' ? sentAt : undefined };
   return {
-    id: textAt(job.data, 'id') ?? notificationIdOf(jobId),
-    ...(recipientId !== undefined && { recipientId }),
-    ...(category !== undefined && { category }),
+    ...defined({ id: textAt(job.data, 'id') ?? notificationIdOf(jobId), recipientId, category, ...sent }),
     ...targetOf(job.data),
     ...{ outcome: 'dead-lettered', reason, generation, enqueuedAt: job.timestamp },
-    ...(isSent && { sentAt }),
-    waitMs: waitOf(waitsFrom(job.timestamp, job.data), isSent ? sentAt : undefined, deadAt),
+    waitMs: waitOf(waitsFrom(job.timestamp, job.data), sent.sentAt, deadAt),
     devices: Object.fromEntries(Object.entries(objectOr(devices)).filter(hasState)),
   };
 }

@@ -1,6 +1,7 @@
 import type { Job, JobType, Queue } from 'bullmq';
 import { findJob } from '../queue/readable.ts';
 import { parseNotification, type Notification } from '../notification/notification.ts';
+import { defined, isObject, valueAt } from '../domain/json.ts';
 import { SEND_AFTER } from '../domain/time.ts';
 import { readProgress } from '../delivery/progress.ts';
 import { dueAtOfScore } from '../queue/bullmq-internals.ts';
@@ -74,7 +75,7 @@ export async function findJobs(
 /** The job in the first queue that has it. A hash without data only keeps an id, and is no job. */
 async function findFirst(queues: readonly Queue<unknown>[], jobId: string): Promise<Job<unknown> | undefined> {
   const jobs = await Promise.all(queues.map((queue) => findJob(queue, jobId)));
-  return jobs.find((job) => recipientOf(job?.data) !== undefined);
+  return jobs.find((job) => valueAt(job?.data, 'recipientId') !== undefined);
 }
 
 /** The jobs that were found in several queues, together. */
@@ -161,11 +162,7 @@ export async function findSending(
     // number.
     const slots = await Promise.all([asks + 1, asks].map((number) => slotOf(job.data, `${job.id ?? ''}/${number}`)));
     const at = slots.find((slot) => slot !== undefined);
-    return {
-      ...facts,
-      ...(at !== undefined && { at }),
-      ...(job.processedOn !== undefined && { takenAt: job.processedOn }),
-    };
+    return { ...facts, ...defined({ at, takenAt: job.processedOn }) };
   });
   return (await Promise.all(found)).filter((job) => job !== undefined);
 }
@@ -184,11 +181,7 @@ async function ofRecipient(
   { recipientId, known }: Asked,
 ): Promise<Job<unknown>[]> {
   const jobs = await Promise.all(ids.filter((id) => !known.has(id)).map((id) => findJob(queue, id)));
-  return jobs.filter((job) => job !== undefined && recipientOf(job.data) === recipientId) as Job<unknown>[];
-}
-
-function recipientOf(data: unknown): unknown {
-  return typeof data === 'object' && data !== null ? (data as { recipientId?: unknown }).recipientId : undefined;
+  return jobs.filter((job) => job !== undefined && valueAt(job.data, 'recipientId') === recipientId) as Job<unknown>[];
 }
 
 function factsOf(job: Job<unknown>): WaitingJob | undefined {
@@ -202,17 +195,11 @@ function factsOf(job: Job<unknown>): WaitingJob | undefined {
 
 /** The facts of a job; undefined if it is not a notification. */
 function readFacts({ id = '', data, timestamp, progress }: Job<unknown>) {
-  const withId = typeof data === 'object' && data !== null ? { id: notificationIdOf(id), ...data } : data;
+  const withId = isObject(data) ? { id: notificationIdOf(id), ...data } : data;
   const parsed = parseNotification(withId);
   if (!parsed.ok) return undefined;
   const { category, priority, sendAfter } = parsed.notification;
   const { tries: attempts, requeues } = readProgress(progress);
-  const replay = replayOf(id);
-  const facts: Omit<WaitingJob, 'waitsFor'> = {
-    id: parsed.notification.id,
-    ...(replay !== undefined && { replay }),
-    ...(category !== undefined && { category }),
-    ...{ priority, enqueuedAt: timestamp, attempts, requeues },
-  };
-  return { facts, sendAfter };
+  const names = { id: parsed.notification.id, replay: replayOf(id), category };
+  return { facts: defined({ ...names, priority, enqueuedAt: timestamp, attempts, requeues }), sendAfter };
 }

@@ -1,4 +1,4 @@
-import { parseObject } from '../domain/json.ts';
+import { defined, parseObject } from '../domain/json.ts';
 import { CANCEL, notificationIdOf } from '../queue/names.ts';
 import { readJobs } from '../queue/readable.ts';
 import type { ShardQueues } from '../queue/shards/shards.ts';
@@ -63,13 +63,7 @@ export async function searchWaiting(
         const isFound =
           [id, recipientId, category].some((value) => value?.startsWith(text)) || cancellationKey === text;
         if (!isFound) continue;
-        found.push({
-          id,
-          ...(recipientId !== undefined && { recipientId }),
-          ...(category !== undefined && { category }),
-          ...(cancellationKey !== undefined && { cancellationKey }),
-          enqueuedAt: Number(timestamp),
-        });
+        found.push(defined({ id, recipientId, category, cancellationKey, enqueuedAt: Number(timestamp) }));
       }
     }
   }

@@ -5,7 +5,7 @@ import { jobIdOfAsk } from '../delivery/lines.ts';
 import { readProgress, type Progress } from '../delivery/progress.ts';
 import { serviceOfDevice } from '../notification/device.ts';
 import { newerThanKnown } from '../domain/format.ts';
-import { isObject, objectOr, valueAt } from '../domain/json.ts';
+import { defined, isObject, objectOr, valueAt } from '../domain/json.ts';
 import { countedAs } from '../domain/limits.ts';
 import { parseNotification } from '../notification/notification.ts';
 import { originOf, readPasses, type StoryPass } from '../notification/story.ts';
@@ -140,8 +140,7 @@ function sourceOfKept(kept: KeptStory): Source {
   const { recipientId, category, enqueuedAt, generation } = kept;
   return {
     names: {
-      ...(recipientId !== undefined && { recipientId }),
-      ...(category !== undefined && { category }),
+      ...defined({ recipientId, category }),
       ...originNames(kept, enqueuedAt, generation > 0 ? enqueuedAt : undefined),
     },
     passes: kept,
@@ -155,18 +154,14 @@ function endOfWait({ sentAt, endedAt }: Pick<KeptStory, 'sentAt' | 'endedAt'>): 
 
 function originNames(holder: object, enqueuedAt: number | undefined, replayedAt?: number) {
   const { enqueuedBy, firstEnqueuedAt = enqueuedAt } = originOf(holder);
-  return {
-    ...(firstEnqueuedAt !== undefined && { enqueuedAt: firstEnqueuedAt }),
-    ...(enqueuedBy !== undefined && { enqueuedBy }),
-    ...(replayedAt !== undefined && { replayedAt }),
-  };
+  return defined({ enqueuedAt: firstEnqueuedAt, enqueuedBy, replayedAt });
 }
 
 /** The ids in the data, which may be anything: a text that is longer than an id may be is left out. */
 function idsIn(data: unknown): Pick<Story, 'recipientId' | 'category'> {
   const [recipientId, category] = [valueAt(data, 'recipientId'), valueAt(data, 'category')];
-  const isShort = (value: unknown): value is string => typeof value === 'string' && value.length <= 256;
-  return { ...(isShort(recipientId) && { recipientId }), ...(isShort(category) && { category }) };
+  const short = (value: unknown) => (typeof value === 'string' && value.length <= 256 ? value : undefined);
+  return defined({ recipientId: short(recipientId), category: short(category) });
 }
 
 async function sourceOfJob(
@@ -203,15 +198,11 @@ async function sourceOfJob(
       ...(slotReason && { slotReason }),
       ...(sentAfter !== undefined && { sentAfter }),
       breakers: breakersOf(data, jobId, progress, workers),
-      job: {
-        progress,
-        ...(newer && { newer }),
-        ...(sendAfter !== undefined && { sendAfter }),
-        ...(expiresAt !== undefined && { expiresAt }),
-        ...(ahead !== null && { ahead: ahead + (await queue.getWaitingCount()) }),
-        ...(worker && { worker }),
-        ...(lock !== null && job.processedOn !== undefined && { takenAt: job.processedOn }),
-      },
+      job: defined({
+        ...{ progress, newer, sendAfter, expiresAt, worker },
+        ahead: ahead === null ? undefined : ahead + (await queue.getWaitingCount()),
+        takenAt: lock === null ? undefined : job.processedOn,
+      }),
     },
   };
 }
@@ -303,10 +294,5 @@ async function nameOf(
 function statusOfKept(kept: KeptStory): NotificationStatus {
   const { outcome, by, silenced, endedAt, sentAt, waitMs, devices } = kept;
   if (outcome === 'dead-lettered') return { state: 'unknown' }; // dead letters have no entry in the history
-  return {
-    ...{ state: 'ended', outcome, endedAt, waitMs, devices },
-    ...(by !== undefined && { by }),
-    ...(silenced && { silenced }),
-    ...(sentAt !== undefined && { sentAt }),
-  };
+  return defined({ state: 'ended' as const, outcome, endedAt, waitMs, devices, by, silenced, sentAt });
 }

@@ -2,6 +2,7 @@ import { preview, type Preview } from '../dead-letters/outlook.ts';
 import { rateText } from '../dead-letters/pace.ts';
 import { createRuns, type Run, type Runs, type RunsOptions, type Started } from '../dead-letters/runs.ts';
 import type { DeadLetters } from '../dead-letters/store.ts';
+import { defined } from '../domain/json.ts';
 import type { Policy } from '../domain/limits.ts';
 import type { Logger } from '../observe/log.ts';
 import { notNowWord } from '../redis/deadline.ts';
@@ -58,13 +59,8 @@ export function openTakeRuns({ open, policy, explain, audit, log }: TakeRunsPart
     const { id, verb, by, state, done, of, gone, error } = run;
     const stopper = stoppedBy.get(id);
     stoppedBy.delete(id);
-    const counts = {
-      done,
-      ...(of !== undefined && { of }),
-      gone,
-      ...(stopper !== undefined && { stoppedBy: stopper }),
-    };
-    log.info({ run: id, verb, by, state, ...counts, ...(error !== undefined && { error }) }, 'dead letters taken');
+    const counts = defined({ done, of, gone, stoppedBy: stopper });
+    log.info(defined({ run: id, verb, by, state, ...counts, error }), 'dead letters taken');
     try {
       await audit.write({ ...takeEntry(run, by), facts: { run: id, state, ...counts } });
     } catch (failed) {

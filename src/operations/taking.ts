@@ -4,6 +4,7 @@ import { parseRate, rateText, REPLAYS_PER_SECOND } from '../dead-letters/pace.ts
 import type { RunRequest, Verb } from '../dead-letters/runs.ts';
 import { isList, type Choice, type DeadLetterFilter } from '../dead-letters/take.ts';
 import { printable, type Fault } from '../domain/faults.ts';
+import { defined } from '../domain/json.ts';
 import { policyText } from '../domain/limits.ts';
 import { INSTANT_FORMAT, parseDuration } from '../domain/time.ts';
 import { PLATFORMS } from '../notification/notification.ts';
@@ -190,35 +191,21 @@ const timeFaults =
   };
 
 function filterOf(fields: z.output<typeof FILTER>, now: number): DeadLetterFilter {
-  const { reason, recipient, platform, app, category, id, since, until } = fields;
-  return {
-    ...(reason !== undefined && { reason }),
-    ...(recipient !== undefined && { recipientId: recipient }),
-    ...(platform !== undefined && { platform }),
-    ...(app !== undefined && { app }),
-    ...(category !== undefined && { category }),
-    ...(id !== undefined && { id }),
-    ...(since !== undefined && { sinceMs: since(now) }),
-    ...(until !== undefined && { untilMs: until(now) }),
-  };
+  const { reason, recipient: recipientId, platform, app, category, id, since, until } = fields;
+  const times = { sinceMs: since?.(now), untilMs: until?.(now) };
+  return defined({ reason, recipientId, platform, app, category, id, ...times });
 }
 
 /* And back */
 
 /** A filter as fields, with fixed times in place of durations. */
 export function filterFields(filter: DeadLetterFilter): Record<string, string> {
-  const { recipientId, app, sinceMs, untilMs, ...same } = filter;
-  const { reason, platform, category, id } = same;
-  return {
-    ...(reason !== undefined && { reason }),
-    ...(recipientId !== undefined && { recipient: recipientId }),
-    ...(platform !== undefined && { platform }),
-    ...(app !== undefined && { app: app === '' ? NO_APP : app }),
-    ...(category !== undefined && { category }),
-    ...(id !== undefined && { id }),
-    ...(sinceMs !== undefined && { since: new Date(sinceMs).toISOString() }),
-    ...(untilMs !== undefined && { until: new Date(untilMs).toISOString() }),
-  };
+  const { reason, recipientId: recipient, platform, category, id } = filter;
+  const app = filter.app === '' ? NO_APP : filter.app;
+  const [since, until] = [filter.sinceMs, filter.untilMs].map((at) =>
+    at === undefined ? undefined : new Date(at).toISOString(),
+  );
+  return defined({ reason, recipient, platform, app, category, id, since, until });
 }
 
 /** `0:msg-1` */
