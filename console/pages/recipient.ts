@@ -1,7 +1,7 @@
 import { html } from 'hono/html';
 import type { Context } from 'hono';
 import { isOverHttp, jobIdOfAsk } from '../../src/delivery/lines.ts';
-import { EXEMPTIONS, policyText, type CategoryPolicy, type CountedApart } from '../../src/domain/limits.ts';
+import { policyText, type CountedApart } from '../../src/domain/limits.ts';
 import { quietHoursText, quietWindows } from '../../src/domain/quiet-hours.ts';
 import type { Cause } from '../../src/limiter/limiter.ts';
 import { GRACE_MS, paceOf } from '../../src/limiter/pace.ts';
@@ -217,9 +217,7 @@ function limitFacts({ inspection, others, categories, limitsOf }: RecipientSeen)
   const longestMs = paceOf(policy).longestMs;
   return facts([
     ['Limits', html`${policyText(policy)}; ${source === 'stored' ? html`of its own, ${until}` : whose(limitsOf)}`],
-    ...Object.entries(categories).map(
-      ([name, own]) => [`Category ${name}`, `${policyText(own)}${exemptText(own)}`] as const,
-    ),
+    ...Object.entries(categories).map(([name, own]) => [`Category ${name}`, policyText(own)] as const),
     [
       'Quiet hours',
       quiet === undefined ? 'none' : `${quietHoursText(quiet.hours)}${quiet.source === 'stored' ? '; its own' : ''}`,
@@ -248,13 +246,6 @@ function whose(limitsOf: RecipientSeen['limitsOf']): string {
     others === 0 ? '' : `; ${counted(others, 'other worker')} ${others === 1 ? 'has' : 'have'} other limits`;
   return `of ${counted(workers, 'worker')}${differ}`;
 }
-
-function exemptText({ exempt = [] }: CategoryPolicy): string {
-  const names = EXEMPTIONS.filter((name) => exempt.includes(name)).map((name) => EXEMPT[name]);
-  return names.length === 0 ? '' : `; not held by ${names.join(' and ')}`;
-}
-
-const EXEMPT = { gap: 'the overall gap', rules: 'the overall rules', quietHours: 'quiet hours' } as const;
 
 function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);

@@ -1,7 +1,7 @@
 import type { Config } from '../../src/config/config.ts';
 import { isOverHttp, jobIdOfAsk } from '../../src/delivery/lines.ts';
 import { printable } from '../../src/domain/faults.ts';
-import { type CountedApart, EXEMPTIONS, policyText, type CategoryPolicy } from '../../src/domain/limits.ts';
+import { policyText, type CountedApart } from '../../src/domain/limits.ts';
 import { quietHoursText } from '../../src/domain/quiet-hours.ts';
 import type { Cause, Inspection, QuietView, ReservedView } from '../../src/limiter/limiter.ts';
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
@@ -61,10 +61,7 @@ export function describe(described: Described): string[] {
   const facts = [
     ...kept.map(({ label, text }) => [label.toLowerCase(), text]),
     ['policy', policyLine(inspection, limitsOf)],
-    ...Object.entries(categories).map(([name, policy]) => [
-      '',
-      `${name}: ${policyText(policy)}${exemptText(policy)}; from LIMITS_FILE`,
-    ]),
+    ...Object.entries(categories).map(([name, policy]) => ['', `${name}: ${policyText(policy)}; from LIMITS_FILE`]),
     ['block', blockLine(inspection)],
     ...(inspection.quiet === undefined ? [] : [['quiet', quietLine(inspection.quiet, inspection.now)]]),
     ['sent', sentLine(inspection, sending)],
@@ -127,14 +124,6 @@ function quietLine({ hours, source, until }: QuietView, now: number): string {
   const from = source === 'stored' ? 'stored' : 'from LIMITS_FILE';
   return `${quietHoursText(hours)}; ${from}${until === undefined ? '' : `; quiet now, until ${instantFrom(now, until)}`}`;
 }
-
-/** `, exempt from the overall gap and rules` */
-function exemptText({ exempt = [] }: CategoryPolicy): string {
-  const names = EXEMPTIONS.filter((name) => exempt.includes(name)).map((name) => EXEMPT_NAMES[name]);
-  return names.length === 0 ? '' : `, exempt from ${names.join(' and ')}`;
-}
-
-const EXEMPT_NAMES = { gap: 'the overall gap', rules: 'the overall rules', quietHours: 'quiet hours' } as const;
 
 /** The sent slots, without those whose notifications are still being sent, although these slots count already. */
 function sentLine({ now, policy, sent: counted }: Inspection, sending: readonly SendingJob[]): string {

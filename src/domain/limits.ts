@@ -236,9 +236,14 @@ export function limitedText(policy: Policy): string {
 
 const NO_LIMITS = 'no limits';
 
-/** `10/1m, 100/1h, gap 3s` */
-export function policyText({ rules, minGapMs }: Policy): string {
-  if (rules.length === 0 && minGapMs === 0) return NO_LIMITS;
+const EXEMPTION_NAMES = { gap: 'the overall gap', rules: 'the overall rules', quietHours: 'quiet hours' } as const;
+
+/** `10/1m, 100/1h, gap 3s`; of a category `5/1h, no gap, exempt from the overall gap and quiet hours` */
+export function policyText({ rules, minGapMs, exempt = [] }: CategoryPolicy): string {
+  if (rules.length === 0 && minGapMs === 0) return NO_LIMITS; // then nothing is exempt
   const gap = minGapMs === 0 ? 'no gap' : `gap ${formatDuration(minGapMs)}`;
-  return [...rules.map(ruleName), gap].join(', ');
+  const names = EXEMPTIONS.filter((name) => exempt.includes(name)).map((name) => EXEMPTION_NAMES[name]);
+  return [...rules.map(ruleName), gap, ...(names.length === 0 ? [] : [`exempt from ${names.join(' and ')}`])].join(
+    ', ',
+  );
 }
