@@ -41,16 +41,16 @@ export interface Backend {
   /** Replays and discards of dead letters. */
   readonly takes: TakeRuns;
   /** Reads everything about a recipient. Writes nothing. */
-  look(recipientId: string, bounds: Pick<LookParts, 'most' | 'mostLookedAt'>): Promise<RecipientSeen>;
+  readonly look: (recipientId: string, bounds: Pick<LookParts, 'most' | 'mostLookedAt'>) => Promise<RecipientSeen>;
   /** What operations on this recipient need. */
-  operating(recipientId: string): Promise<OperationParts & Pick<PreviewParts, 'foresights'>>;
+  readonly operating: (recipientId: string) => Promise<OperationParts & Pick<PreviewParts, 'foresights'>>;
   /** What became of a notification, and why. Rejects with InputError for an id that no notification can have. */
-  tell(id: string): Promise<Told>;
+  readonly tell: (id: string) => Promise<Told>;
   /** An error of Redis's client as RedisAwayError; any other error stays as it is. */
-  explain(error: unknown): unknown;
+  readonly explain: (error: unknown) => unknown;
   /** Resolves when Redis has answered for the first time. Never rejects. */
   readonly reached: Promise<void>;
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
 type Log = Pick<Logger, 'info' | 'warn' | 'error'>;

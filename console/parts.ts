@@ -5,32 +5,13 @@ import type { Sampler } from './samples.ts';
 import type { ConsoleEnv } from './session.ts';
 
 /** What the pages need. */
-export interface ConsoleParts extends Pick<
-  Backend,
-  | 'connection'
-  | 'tell'
-  | 'limiterConnection'
-  | 'producer'
-  | 'shards'
-  | 'own'
-  | 'limiters'
-  | 'look'
-  | 'audit'
-  | 'takes'
-  | 'status'
-  | 'operating'
-  | 'explain'
-> {
-  /** QUEUE_PREFIX and QUEUE_SHARDS. */
-  readonly queue: { readonly prefix: string; readonly shards: number };
+export interface ConsoleParts extends Backend {
   readonly sampler: Pick<Sampler, 'samples'>;
   /** Whether titles, texts and data of notifications may be shown. Tokens never are. */
   readonly showTexts: boolean;
   /** Whether bull-board is installed. */
   readonly hasBoard: boolean;
   readonly log: Logger;
-  /** Aborts when the console stops. */
-  readonly signal: AbortSignal;
 }
 
 export type ConsoleApp = Hono<ConsoleEnv>;

@@ -18,29 +18,21 @@ export async function startConsole(
   log: Logger,
   hasBoard = isBoardInstalled(),
 ): Promise<Program> {
-  const { queue, console: own } = config;
+  const { console: own } = config;
   const { host, login, readOnly, showTexts } = own;
   await using starting = new AsyncDisposableStack();
   const backend = starting.adopt(openBackend(config, 'console', log), (it) => it.close());
-  const { connection, shards } = backend;
+  const { connection, shards, prefix } = backend;
   const quiet = isLoginWanted(own) ? log : log.child({}, { level: 'error' });
   const tokens = starting.adopt(await watchTokens(own.tokensFile, quiet), (it) => it.close());
-  const stopping = new AbortController();
   const refusals = starting.adopt(createRefusals('console', log), (it) => it.close());
   const sessions = createSessions({ tokens, refusals, host, login, readOnly, isSecure: own.tls !== undefined });
-  const sampler = startSampler({ connection, shards: () => shards.open(), prefix: queue.prefix });
+  const sampler = startSampler({ connection, shards: () => shards.open(), prefix });
   starting.defer(() => sampler.stop());
-  const app = createConsoleApp(
-    {
-      ...backend,
-      ...{ queue, showTexts, hasBoard, sampler, log, signal: stopping.signal },
-    },
-    sessions,
-  );
+  const app = createConsoleApp({ ...backend, showTexts, hasBoard, sampler, log }, sessions);
   const served = await listen({ name: 'console', variables: 'CONSOLE' }, app.fetch, own, log);
   starting.defer(() => served.close());
-  starting.defer(() => stopping.abort());
-  stopping.signal.addEventListener('abort', () => void backend.takes.close());
+  starting.defer(() => void backend.takes.close());
   const opened = starting.move();
   return { url: served.url, ready: backend.reached, close: () => opened.disposeAsync() };
 }

@@ -47,7 +47,7 @@ interface UsedQuota {
   readonly used: readonly QuotaUse[];
 }
 
-async function lookAt({ limiterConnection, status: look, queue }: ConsoleParts): Promise<Seen> {
+async function lookAt({ limiterConnection, status: look, prefix }: ConsoleParts): Promise<Seen> {
   const status = await look();
   const rules = new Map(
     status.workers
@@ -57,7 +57,7 @@ async function lookAt({ limiterConnection, status: look, queue }: ConsoleParts):
   const quotas = [...rules].map(async ([account, text]): Promise<UsedQuota[]> => {
     const parsed = parseRules(text, 'quota', MOST_QUOTA);
     if (!parsed.ok) return [];
-    const terms = { redis: limiterConnection, name: account, rules: parsed.rules, prefix: queue.prefix };
+    const terms = { redis: limiterConnection, name: account, rules: parsed.rules, prefix };
     await using quota = createRedisQuota(terms);
     return [{ account, used: await quota.used() }];
   });
