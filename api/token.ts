@@ -44,14 +44,9 @@ export async function main(argv: readonly string[]): Promise<void> {
           printJson({ tokens: tokens.map((token) => ({ ...token, sha256: undefined })) });
           return;
         }
-        const rows = tokens.map(({ name, scopes, maxWaiting, createdAt }) => [
-          ...[
-            name,
-            scopes.join(', '),
-            maxWaiting === undefined ? '' : String(maxWaiting),
-            instant(Date.parse(createdAt)),
-          ],
-        ]);
+        const rows = tokens.map(({ name, scopes, maxWaiting = '', createdAt }) => {
+          return [name, scopes.join(', '), String(maxWaiting), instant(Date.parse(createdAt))];
+        });
         const lines = table([['name', 'scopes', 'max waiting', 'added'], ...rows], { columns: columnsOf() });
         process.stdout.write(tokens.length === 0 ? 'no tokens\n' : `${lines.join('\n')}\n`);
       }),

@@ -30,7 +30,11 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option('--script <file>', 'what requests are answered, as JSON: { "answers": [ … ] } (docs/testing.md)')
     .option('--latency <median,p99>', LATENCY_HELP, latency);
   for (const server of SERVER_NAMES) {
-    command.option(`${portFlag(server)} <port>`, portHelp(nameOf(server)), port(portFlag(server)));
+    command.option(
+      `${portFlag(server)} <port>`,
+      portHelp(nameOf(server)),
+      integer(portFlag(server), 0, 65_535, 'a port'),
+    );
   }
   command
     .option('--host <address>', 'the address that the providers listen on', '127.0.0.1')
@@ -53,14 +57,6 @@ const LATENCY_HELP =
 
 function portHelp(of: string): string {
   return `the port of ${of} (default: that of the last start with --dir, or a free one)`;
-}
-
-function port(flag: string): (text: string) => number {
-  return (text) => {
-    const value = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
-    if (value <= 65_535) return value;
-    throw new UsageError(`${flag}: expected a port from 0 to 65535, found ${JSON.stringify(text)}`);
-  };
 }
 
 /** `40ms,250ms` or `0`. */

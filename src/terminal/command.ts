@@ -219,11 +219,11 @@ export function parseInstant(text: string): number | undefined {
   return checked.success ? Date.parse(checked.data) : undefined;
 }
 
-/** The parser of a flag that takes a whole number from `least` to `most`. */
-export function integer(flag: string, least: number, most: number): (text: string) => number {
+/** The parser of a flag that takes a whole number from `least` to `most`. @param what it is, for the error */
+export function integer(flag: string, least: number, most: number, what = 'an integer'): (text: string) => number {
   return (text) => {
     const value = /^\d{1,10}$/.test(text) ? Number(text) : NaN;
     if (value >= least && value <= most) return value;
-    throw new UsageError(`${flag}: expected an integer from ${least} to ${most}, found ${JSON.stringify(text)}`);
+    throw new UsageError(`${flag}: expected ${what} from ${least} to ${most}, found ${JSON.stringify(text)}`);
   };
 }
