@@ -227,19 +227,12 @@ function policiesOf({ workers, policies }: SeenWorkers): PolicyOfWorkers[] {
  * from different answers.
  */
 function breakersOf(alive: readonly SeenWorker[]): OpenBreaker[] {
-  const found = new Map<string, OpenBreaker>();
-  for (const { service, trouble, code, since, until } of alive.flatMap(({ breakers }) => breakers)) {
-    const name = `${service} ${trouble}`;
-    const known = found.get(name);
-    found.set(name, {
-      ...namesOf(service as Service),
-      ...{ trouble, code: known?.code ?? code },
-      since: Math.min(known?.since ?? Infinity, since),
-      until: Math.max(known?.until ?? 0, until),
-      workers: (known?.workers ?? 0) + 1,
-    });
-  }
-  return [...found.values()];
+  const all = alive.flatMap(({ breakers }) => breakers);
+  return together(all, ({ service, trouble }) => `${service} ${trouble}`).map(([{ service, ...first }, same]) => ({
+    ...{ ...namesOf(service as Service), ...first, workers: same.length },
+    since: Math.min(...same.map(({ since }) => since)),
+    until: Math.max(...same.map(({ until }) => until)),
+  }));
 }
 
 /**
@@ -247,18 +240,18 @@ function breakersOf(alive: readonly SeenWorker[]): OpenBreaker[] {
  * causes.
  */
 function unreachableOf(alive: readonly SeenWorker[]): Unreachable[] {
-  const found = new Map<string, Unreachable>();
-  for (const { service, host, cause, since } of alive.flatMap(({ unreachable }) => unreachable)) {
-    const name = `${service} ${host}`;
-    const known = found.get(name);
-    found.set(name, {
-      ...namesOf(service as Service),
-      ...{ host, cause: known?.cause ?? cause },
-      since: Math.min(known?.since ?? Infinity, since),
-      workers: (known?.workers ?? 0) + 1,
-    });
-  }
-  return [...found.values()];
+  const all = alive.flatMap(({ unreachable }) => unreachable);
+  return together(all, ({ service, host }) => `${service} ${host}`).map(([{ service, ...first }, same]) => ({
+    ...{ ...namesOf(service as Service), ...first, workers: same.length },
+    since: Math.min(...same.map(({ since }) => since)),
+  }));
+}
+
+/** Those of the same name: the first one, and all of them. */
+function together<T>(all: readonly T[], nameOf: (each: T) => string): (readonly [first: T, same: readonly T[]])[] {
+  return [...Map.groupBy(all, nameOf).values()].flatMap((same) =>
+    same.slice(0, 1).map((first) => [first, same] as const),
+  );
 }
 
 type Facts = Omit<StatusResult, 'ok' | 'wrong'>;
