@@ -9,7 +9,7 @@ import {
 } from '../notification/outcome.ts';
 import { describeFound, InputError } from '../domain/faults.ts';
 import { waitsFrom } from '../domain/time.ts';
-import { ID, ID_FORMAT } from '../domain/json.ts';
+import { defined, ID, ID_FORMAT } from '../domain/json.ts';
 import { findJob } from './readable.ts';
 import { dueAtOfScore, readWhy } from './bullmq-internals.ts';
 import { jobIdOf, moveKeys, QUEUE, replayIdsOf } from './names.ts';
@@ -158,28 +158,16 @@ async function delayedStatus(
   const { rule, ruleUntil } = noted ?? {};
   if (typeof rule !== 'string') return { state: 'waiting', until };
   const before = await countBefore(job);
-  return {
-    ...{ state: 'waiting', until, rule },
-    ...(typeof ruleUntil === 'number' && { ruleUntil }),
-    ...(before !== undefined && { before }),
-  };
+  const end = { ruleUntil: typeof ruleUntil === 'number' ? ruleUntil : undefined };
+  return defined({ state: 'waiting' as const, until, rule, ...end, before });
 }
 
 function endedStatus({ data, returnvalue, timestamp, finishedOn = 0 }: Job<unknown, unknown>): NotificationStatus {
   const ended = (returnvalue ?? {}) as Partial<Completion>;
   // A worker of an older version returned only the outcome.
   const { outcome = 'delivered', by, silenced, sentAt, devices = {} } = ended;
-  return {
-    ...{
-      state: 'ended',
-      outcome,
-      ...(by !== undefined && { by }),
-      ...(silenced && { silenced }),
-      endedAt: finishedOn,
-    },
-    ...(sentAt !== undefined && { sentAt }),
-    ...{ waitMs: waitOf(waitsFrom(timestamp, data), sentAt, finishedOn), devices },
-  };
+  const waitMs = waitOf(waitsFrom(timestamp, data), sentAt, finishedOn);
+  return defined({ state: 'ended' as const, outcome, by, silenced, endedAt: finishedOn, sentAt, waitMs, devices });
 }
 
 async function deadLetterStatus(deadQueue: Queue, jobId: string): Promise<NotificationStatus> {
