@@ -1,13 +1,11 @@
 import type { Queue } from 'bullmq';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
-import { findDeadLetter } from '../../src/dead-letters/store.ts';
 import { readProgress } from '../../src/delivery/progress.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { instantOf } from '../../src/domain/time.ts';
 import { isObject } from '../../src/domain/json.ts';
-import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
-import { jobIdOf, notificationIdOf, replayIdsOf } from '../../src/queue/names.ts';
-import type { ShardQueues } from '../../src/queue/shards/shards.ts';
+import { findHolder, findPlace } from '../../src/operations/story.ts';
+import { notificationIdOf } from '../../src/queue/names.ts';
 import type { NotificationStatus } from '../../src/producer/producer.ts';
 import { findJob } from '../../src/queue/readable.ts';
 import { readWorkers, type SeenWorker } from '../../src/queue/workers.ts';
@@ -52,36 +50,18 @@ export async function showNotification(id: string, json: boolean): Promise<void>
     });
     const { now, workers } = await readWorkers(connection, prefix); // its clock too
     if (status.state === 'unknown') return { now, status, facts: {} };
-    const found = await readFacts(id, status.state, await shards.open(), connection, workers);
+    const holder = await findHolder(id, status.state, await shards.open());
+    const found =
+      holder === undefined
+        ? {}
+        : 'letter' in holder
+          ? factsOfLetter(holder)
+          : await factsOfJob(holder, connection, workers);
     const facts = status.state === 'ended' ? { ...found, devices: { ...found.devices, ...status.devices } } : found;
     return { now, status, facts };
   });
   if (json) printJson({ id, now, ...status, ...facts });
   else process.stdout.write(`${describe(id, status, facts, now).join('\n')}\n`);
-}
-
-/** Looks where `status` has found the notification. If its state has changed since then, the facts are left out. */
-async function readFacts(
-  id: string,
-  state: NotificationStatus['state'],
-  shards: readonly ShardQueues[],
-  connection: Connection,
-  workers: readonly SeenWorker[],
-): Promise<JobFacts> {
-  const first = jobIdOf(id);
-  const replays = replayIdsOf(first).toReversed();
-  const jobIds = state === 'dead-lettered' ? [...replays, first] : [first, ...replays];
-  for (const jobId of jobIds) {
-    for (const { queue, deadQueue } of shards) {
-      if (state === 'dead-lettered') {
-        const letter = await findDeadLetter(deadQueue, jobId);
-        if (letter !== undefined) return factsOfLetter(letter);
-      } else if ((await queue.getJobState(jobId)) !== 'unknown') {
-        return factsOfJob(queue, jobId, connection, workers);
-      }
-    }
-  }
-  return {};
 }
 
 function factsOfLetter({ id: jobId, letter }: StoredDeadLetter): JobFacts {
@@ -92,20 +72,17 @@ function factsOfLetter({ id: jobId, letter }: StoredDeadLetter): JobFacts {
 }
 
 async function factsOfJob(
-  queue: Queue,
-  jobId: string,
+  { queue, jobId }: { readonly queue: Queue; readonly jobId: string },
   connection: Connection,
   workers: readonly SeenWorker[],
 ): Promise<JobFacts> {
-  const [job, lock, ahead] = await Promise.all([
+  const [job, { worker, ahead }] = await Promise.all([
     findJob(queue, jobId),
-    connection.get(lockKeyOf(queue, jobId)),
-    connection.zrank(queue.toKey('prioritized'), jobId),
+    findPlace(queue, jobId, connection, workers),
   ]);
   if (job === undefined) return { jobId };
   const { devices: labels = [], ...facts } = shown(job.data, jobId);
   const progress = readProgress(job.progress);
-  const worker = workers.find((each) => lock?.startsWith(`${each.id}:`) === true);
   return {
     ...facts,
     ...sendAfterOf(job.data),
@@ -115,7 +92,7 @@ async function factsOfJob(
     requeues: progress.requeues,
     devices: Object.fromEntries(labels.map((label) => [label, progress.devices[label] ?? 'to do'])),
     failures: progress.attempts,
-    ...(ahead !== null && { ahead: ahead + (await queue.getWaitingCount()) }),
+    ...(ahead !== undefined && { ahead }),
     ...(worker && { worker: nameOf(worker) }),
   };
 }

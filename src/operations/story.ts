@@ -1,4 +1,5 @@
 import type { Job, Queue } from 'bullmq';
+import type { StoredDeadLetter } from '../dead-letters/letter.ts';
 import { findDeadLetter } from '../dead-letters/store.ts';
 import { openDevices } from '../delivery/context.ts';
 import { jobIdOfAsk } from '../delivery/lines.ts';
@@ -19,7 +20,7 @@ import { historyKeys, jobIdOf, notificationIdOf, replayIdsOf } from '../queue/na
 import { findJob } from '../queue/readable.ts';
 import type { ShardQueues } from '../queue/shards/shards.ts';
 import type { NotificationStatus } from '../queue/status.ts';
-import { readWorkers, sharedPolicy, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
+import { readWorkers, sharedPolicy, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
 import type { Connection } from '../redis/connection.ts';
 import { whySentences, type Facts, type NamedReason } from './why.ts';
 
@@ -113,27 +114,54 @@ async function findSource(
   kept: KeptStory | undefined,
 ): Promise<Source> {
   if (state === 'unknown') return kept === undefined ? NOTHING : sourceOfKept(kept);
+  const found = await findHolder(id, state, shards);
+  if (found === undefined) return NOTHING;
+  if ('letter' in found) {
+    const { story, notification } = found.letter;
+    const names = { ...idsIn(notification), ...originNames(story ?? {}, story?.firstEnqueuedAt) };
+    return { names, passes: story ?? {}, facts: {} };
+  }
+  const job = await findJob(found.queue, found.jobId);
+  return job === undefined ? NOTHING : sourceOfJob(job, found.queue, workers, parts, kept);
+}
+
+/** The dead letter or the job of a notification in this state. Undefined if it was found in neither: its state has changed since. */
+export async function findHolder(
+  id: string,
+  state: NotificationStatus['state'],
+  shards: readonly ShardQueues[],
+): Promise<StoredDeadLetter | { readonly queue: Queue; readonly jobId: string } | undefined> {
   const first = jobIdOf(id);
   const replays = replayIdsOf(first).toReversed();
-  const jobIds = state === 'dead-lettered' ? [...replays, first] : [first, ...replays];
-  for (const jobId of jobIds) {
-    for (const shard of shards) {
-      if (state === 'dead-lettered') {
-        const found = await findDeadLetter(shard.deadQueue, jobId);
-        if (found === undefined) continue;
-        const { story, notification } = found.letter;
-        return {
-          names: { ...idsIn(notification), ...originNames(story ?? {}, story?.firstEnqueuedAt) },
-          passes: story ?? {},
-          facts: {},
-        };
+  for (const jobId of state === 'dead-lettered' ? [...replays, first] : [first, ...replays]) {
+    for (const { queue, deadQueue } of shards) {
+      if (state !== 'dead-lettered') {
+        if ((await queue.getJobState(jobId)) !== 'unknown') return { queue, jobId };
+        continue;
       }
-      if ((await shard.queue.getJobState(jobId)) === 'unknown') continue;
-      const job = await findJob(shard.queue, jobId);
-      if (job !== undefined) return sourceOfJob(job, shard.queue, workers, parts, kept);
+      const letter = await findDeadLetter(deadQueue, jobId);
+      if (letter !== undefined) return letter;
     }
   }
-  return NOTHING;
+  return undefined;
+}
+
+/** The worker that has a job; or if no worker has looked at it, and it has a priority, how many jobs are taken before it. */
+export async function findPlace(
+  queue: Queue,
+  jobId: string,
+  connection: Connection,
+  workers: readonly SeenWorker[],
+): Promise<{ readonly isLocked: boolean; readonly worker?: SeenWorker; readonly ahead?: number }> {
+  const [lock, ahead] = await Promise.all([
+    connection.get(lockKeyOf(queue, jobId)),
+    connection.zrank(queue.toKey('prioritized'), jobId),
+  ]);
+  return defined({
+    isLocked: lock !== null,
+    worker: workers.find((each) => lock?.startsWith(`${each.id}:`) === true),
+    ahead: ahead === null ? undefined : ahead + (await queue.getWaitingCount()),
+  });
 }
 
 function sourceOfKept(kept: KeptStory): Source {
@@ -179,11 +207,7 @@ async function sourceOfJob(
   const names = { ...ids, ...originNames(opts, timestamp, isReplay ? timestamp : undefined) };
   // The last pass of a notification that has ended is only in the history.
   const passes = kept?.enqueuedAt === timestamp ? kept : readPasses(progress);
-  const [lock, ahead] = await Promise.all([
-    parts.connection.get(lockKeyOf(queue, jobId)),
-    parts.connection.zrank(queue.toKey('prioritized'), jobId),
-  ]);
-  const worker = workers.workers.find((each) => lock?.startsWith(`${each.id}:`) === true);
+  const { isLocked, ...place } = await findPlace(queue, jobId, parts.connection, workers.workers);
   const [sendAfter, expiresAt] = isObject(data) ? [instantOf(data['sendAfter']), instantOf(data['expiresAt'])] : [];
   const reading = { queue, parts, ...readerOf(data, workers, parts) };
   const unknown = (): undefined => undefined; // the limiter may not answer
@@ -199,9 +223,8 @@ async function sourceOfJob(
       ...(sentAfter !== undefined && { sentAfter }),
       breakers: breakersOf(data, jobId, progress, workers),
       job: defined({
-        ...{ progress, newer, sendAfter, expiresAt, worker },
-        ahead: ahead === null ? undefined : ahead + (await queue.getWaitingCount()),
-        takenAt: lock === null ? undefined : job.processedOn,
+        ...{ progress, newer, sendAfter, expiresAt, ...place },
+        takenAt: isLocked ? job.processedOn : undefined,
       }),
     },
   };
