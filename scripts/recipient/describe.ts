@@ -1,42 +1,17 @@
-import type { Config } from '../../src/config/config.ts';
 import { isOverHttp, jobIdOfAsk } from '../../src/delivery/lines.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { policyText, type CountedApart } from '../../src/domain/limits.ts';
 import { quietHoursText } from '../../src/domain/quiet-hours.ts';
 import type { Cause, Inspection, QuietView, ReservedView } from '../../src/limiter/limiter.ts';
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
-import { table, heading, fromNow, instant, instantFrom, span } from '../../src/terminal/text.ts';
+import { table, heading, fromNow, instant, instantFrom, span, timeNear } from '../../src/terminal/text.ts';
 import type { DelayedJob, DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
-import type { Kept } from '../../src/operations/operation.ts';
-import { orderText, type WaitingSlot } from '../../src/operations/recipient.ts';
+import { orderText, type ApartLook, type WaitingSlot } from '../../src/operations/recipient.ts';
+import type { RecipientSeen } from '../../api/backend.ts';
 import type { OpenLimiters } from '../../api/limiters.ts';
 
-interface Apart {
-  readonly kind: CountedApart;
-  readonly reserved: readonly WaitingSlot[];
-}
-
-interface Described {
+interface Described extends RecipientSeen {
   readonly recipientId: string;
-  readonly inspection: Inspection;
-  /** The reserved slots of the inspection, with their notifications. */
-  readonly waiting: readonly WaitingSlot[];
-  /**
-   * The inspections by the limiters of background pushes and Live Activities, without those that have nothing about the
-   * recipient.
-   */
-  readonly others?: readonly (Inspection & Apart)[];
-  /** Notifications that are delayed without a slot. */
-  readonly delayed: DelayedJobs;
-  /** Notifications that a worker may take now and that none has taken. */
-  readonly notTaken?: FoundJobs<WaitingJob>;
-  /** Notifications that workers have now. */
-  readonly sending?: readonly SendingJob[];
-  /** What operations keep about the recipient. */
-  readonly kept?: readonly Kept[];
-  readonly categories: Config['categories'];
-  /** How many workers have these limits; undefined if the limits are from this command's own variables. */
-  readonly limitsOf?: OpenLimiters['limitsOf'];
   /** How many waiting notifications are listed at most. */
   readonly most: number;
   /** The terminal's width; undefined without a terminal. */
@@ -45,18 +20,8 @@ interface Described {
 
 /** The output of `recipient show`: facts, timeline, and the waiting notifications. */
 export function describe(described: Described): string[] {
-  const {
-    recipientId,
-    inspection,
-    others = [],
-    delayed,
-    notTaken = NONE,
-    sending = [],
-    kept = [],
-    categories,
-    limitsOf,
-    columns,
-  } = described;
+  const { recipientId, inspection, others, delayed, notTaken, sending, kept, categories, limitsOf, columns } =
+    described;
   const { now } = inspection;
   const facts = [
     ...kept.map(({ label, text }) => [label.toLowerCase(), text]),
@@ -86,8 +51,6 @@ export function describe(described: Described): string[] {
   ];
   return parts.filter((lines) => lines.length > 0).flatMap((lines, index) => (index === 0 ? lines : ['', ...lines]));
 }
-
-const NONE: FoundJobs<never> = { found: [], lookedAt: 0, of: 0 };
 
 function strangerLines(
   { sent, reserved, block, source, quiet }: Inspection,
@@ -157,7 +120,7 @@ const APART_NAMES: Readonly<Record<CountedApart, string>> = {
   liveactivity: 'live activity',
 };
 
-function apartFacts(pushes: Inspection & Apart, sending: readonly SendingJob[]): string[][] {
+function apartFacts(pushes: ApartLook, sending: readonly SendingJob[]): string[][] {
   return [
     [APART_NAMES[pushes.kind], `sent ${sentLine(pushes, sending)}`],
     ['', `reserved ${reservedLine(pushes)}`],
@@ -190,7 +153,7 @@ const ESSENTIAL = [0, 2, 7];
 
 /** One line for each waiting notification, the next one first. */
 function waitingLines(described: Described): string[] {
-  const { inspection, waiting, others = [], delayed, notTaken = NONE, sending = [], most, columns } = described;
+  const { inspection, waiting, others, delayed, notTaken, sending, most, columns } = described;
   const { now } = inspection;
   const all = [
     ...sending.map((job) => ({ at: -Infinity, row: inHandRow(now, job, 'being sent') })),
@@ -232,12 +195,9 @@ function inHandRow(now: number, job: SendingJob, why: string): string[] {
 
 /** `quiet until 07:00:00Z; 4 before it` */
 function causeText(now: number, { rule, ruleUntil, before }: Cause): string {
-  const end =
-    ruleUntil === undefined ? '' : ` until ${ruleUntil - now < DAY_MS ? timeOf(ruleUntil) : instant(ruleUntil)}`;
+  const end = ruleUntil === undefined ? '' : ` until ${timeNear(now, ruleUntil)}`;
   return `${rule}${end}${before === 0 ? '' : `; ${before} before it`}`;
 }
-
-const DAY_MS = 86_400_000;
 
 /**
  * The notification's id, by which other commands find it too: `msg-1`; `msg-1 (replay 2)`; `msg-1 (job 17)` if the producer
@@ -251,12 +211,7 @@ function nameOf({ id, replay }: Pick<WaitingJob, 'id' | 'replay'>, jobId?: strin
 }
 
 function when(now: number, at: number): string[] {
-  return [fromNow(now, at), timeOf(at)];
-}
-
-/** `07:00:00Z` */
-function timeOf(at: number): string {
-  return `${new Date(at).toISOString().slice(11, 19)}Z`;
+  return [fromNow(now, at), instant(at).slice(11)];
 }
 
 function facts(now: number, job: Omit<WaitingJob, 'waitsFor'>): string[] {

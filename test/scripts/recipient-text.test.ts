@@ -24,6 +24,11 @@ const JOB: WaitingJob = {
   waitsFor: 'gap',
 };
 const NONE: DelayedJobs = { found: [], lookedAt: 0, of: 0 };
+/** Nothing but what waits for a slot is known of the recipient. */
+const BARE = {
+  ...{ others: [], kept: [], delayed: NONE, notTaken: NONE, sending: [] },
+  ...{ categories: {}, limitsOf: undefined, most: 20 },
+};
 
 /** `count` slots, the first `fromMs` after now and each `stepMs` after the one before. */
 function slots(count: number, fromMs: number, stepMs: number): ReservedView[] {
@@ -55,15 +60,9 @@ function lines(change: Partial<Inspection>, options: Options = {}) {
   }));
   const categories = { messages: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 10_000 } };
   return describeRecipient({
-    recipientId,
-    inspection,
-    waiting,
-    delayed,
-    notTaken,
-    sending,
-    categories,
+    ...BARE,
+    ...{ recipientId, inspection, waiting, delayed, notTaken, sending, categories, most },
     limitsOf: WORKERS,
-    most,
   });
 }
 
@@ -133,14 +132,7 @@ describe('a recipient', () => {
     const reserved = [{ at: NOW + 1_000, id: 'a\u009b31m\u202eb', rule: 'gap', before: 0 }];
     const block = { until: NOW + 1_000, reason: 'x\u001b[2Jy' };
     const inspection = { ...QUIET, reserved, block };
-    const text = describeRecipient({
-      recipientId: 'a\r\nb',
-      inspection,
-      waiting: reserved,
-      delayed: NONE,
-      categories: {},
-      most: 20,
-    }).join('\n');
+    const text = describeRecipient({ ...BARE, recipientId: 'a\r\nb', inspection, waiting: reserved }).join('\n');
     expect(text.replaceAll('\n', '')).not.toMatch(/\p{Cc}|\u202e/u);
     for (const shown of ['a\\u{d}\\u{a}b', 'x\\u{1b}[2Jy', 'a\\u{9b}31m\\u{202e}b', 'no job']) {
       expect(text).toContain(shown);
@@ -234,7 +226,7 @@ describe('notifications without a slot', () => {
 it('a notification is named by its own id, not by that of its job', () => {
   const reserved = [{ at: NOW + 1_000, id: 'msg-1#r2/0', rule: 'gap', before: 0 }];
   expect(lines({ reserved }, { job: { ...JOB, id: 'msg-1', replay: 2 } }).at(-1)).toMatch(/ msg-1 \(replay 2\)$/);
-  const without = { inspection: { ...QUIET, reserved }, waiting: reserved, delayed: NONE, categories: {}, most: 20 };
+  const without = { ...BARE, inspection: { ...QUIET, reserved }, waiting: reserved };
   expect(describeRecipient({ recipientId: 'teacher-42', ...without }).at(-1)).toMatch(/ no job .* msg-1 \(replay 2\)$/);
   const integer = [{ at: NOW + 1_000, id: '#123/0', rule: 'gap', before: 0 }];
   expect(describeRecipient({ recipientId: 'teacher-42', ...without, waiting: integer }).at(-1)).toMatch(/ 123$/);

@@ -99,6 +99,7 @@ it('a recipient is shown on a terminal without what a terminal obeys', () => {
   fc.assert(
     fc.property(hostileText, hostileText, hostileText, (recipientId, reason, id) => {
       const waiting = [{ at: 1, id, rule: reason, before: 0 }];
+      const none = { found: [], lookedAt: 0, of: 0 };
       const described = describeRecipient({
         recipientId,
         inspection: {
@@ -108,10 +109,8 @@ it('a recipient is shown on a terminal without what a terminal obeys', () => {
           remaining: 0,
           resetMs: 0,
         } as never,
-        delayed: { found: [], lookedAt: 0, of: 0 },
-        waiting,
-        categories: {},
-        most: 20,
+        ...{ delayed: none, notTaken: none, others: [], sending: [], kept: [] },
+        ...{ waiting, categories: {}, limitsOf: undefined, most: 20 },
       });
       for (const line of described) expect(line).not.toMatch(UNSAFE);
     }),
