@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import { LATENESS_BOUNDS_MS } from '../src/domain/time.ts';
+import { LATENESS_BOUNDS_MS, repeat } from '../src/domain/time.ts';
 import { readAges, type Overview } from '../src/queue/overview.ts';
 import type { ShardQueues } from '../src/queue/shards/shards.ts';
 import { readWorkers, type SeenWorker } from '../src/queue/workers.ts';
@@ -51,21 +51,15 @@ export function isWedged(
 export function startSampler(parts: SamplerParts): Sampler {
   const kept: Sample[] = [];
   let before: Look | undefined;
-  let taking: Promise<void> | undefined;
   const take = async (): Promise<void> => {
     const now = await look(parts);
     if (before !== undefined && now.at > before.at) kept.push(sampleOf(before, now));
     before = now;
     if (kept.length > KEPT) kept.shift();
   };
-  const tick = (): void => {
-    taking ??= take()
-      .catch(() => undefined) // the pages say that Redis does not answer
-      .finally(() => (taking = undefined));
-  };
-  const timer = setInterval(tick, EVERY_MS).unref();
-  tick();
-  return { samples: () => kept, stop: () => clearInterval(timer) };
+  const takes = repeat(take, EVERY_MS);
+  void takes.now();
+  return { samples: () => kept, stop: () => void takes.stop() };
 }
 
 interface Look {

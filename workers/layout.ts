@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Config } from '../src/config/config.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
-import { within } from '../src/domain/time.ts';
+import { repeat, within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import {
   consumedPrefixes,
@@ -54,7 +54,6 @@ export async function watchLayout(
     log.warn(facts, version === 0 ? NOT_NEW : OTHER_NUMBER);
   }
   const sparing = createSparing(ABANDONED_EVERY_MS);
-  let looking: Promise<void> | undefined;
   let looksWithoutCommand = 0;
   let isStopped = false;
 
@@ -87,14 +86,10 @@ export async function watchLayout(
     log.warn({ from: layout.prefixes.length, to: next?.length }, ABANDONED);
   }
 
-  const timer = setInterval(() => {
-    looking ??= look()
-      .catch(() => undefined) // the connection's owner logs that Redis does not answer
-      .finally(() => (looking = undefined));
-  }, everyMs).unref();
+  const looks = repeat(look, everyMs);
   const stop = (): void => {
     isStopped = true;
-    clearInterval(timer);
+    void looks.stop();
   };
   return { current: () => layout, stop };
 }

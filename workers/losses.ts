@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client';
-import { within } from '../src/domain/time.ts';
+import { repeat, within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import { createLossMetrics } from '../src/observe/shared-metrics.ts';
 import { noteLoss, type NotedLoss, type RedisName } from '../src/queue/losses.ts';
@@ -49,7 +49,6 @@ export function watchLosses(parts: LossParts): LossWatch {
     const stamps = stampKeys(prefix, connection.isCluster).map((key) => createStamp(connection, key, everyMs));
     const sparing = createSparing(TOLD_EVERY_MS);
     let policies: readonly string[] = [];
-    let looking: Promise<void> | undefined;
 
     async function look(): Promise<void> {
       const looks = await Promise.allSettled(stamps.map((stamp) => stamp())); // a master of a cluster may not answer
@@ -73,21 +72,15 @@ export function watchLosses(parts: LossParts): LossWatch {
       await noteLoss(redis, prefix, loss);
     }
 
-    /** One look at a time: while Redis does not answer, a look waits. */
-    const tick = (): void => {
-      looking ??= look()
-        .catch(() => undefined) // the connection's owner logs that Redis does not answer
-        .finally(() => (looking = undefined));
-    };
+    const looking = repeat(look, everyMs);
+    const tick = (): void => void looking.now();
     connection.on('ready', tick);
-    const timer = setInterval(tick, everyMs).unref();
     tick();
     return {
       evicting: (): Evicting[] => policies.map((policy) => ({ redis: name, policy })),
       stop: async (): Promise<void> => {
-        clearInterval(timer);
         connection.off('ready', tick);
-        await looking;
+        await looking.stop();
       },
     };
   }

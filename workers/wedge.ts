@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import { within } from '../src/domain/time.ts';
+import { repeat, within } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { redisNow } from '../src/queue/clock-offset.ts';
 import { readOldestTakeable } from '../src/queue/overview.ts';
@@ -54,7 +54,6 @@ export function watchWedge({ consumers, queues, connection, log, boundMs = WEDGE
   const everyMs = boundMs / LOOKS;
   const states = queues.map((queue) => ({ queue, moves: -1, looks: 0, wedge: undefined as Wedge | undefined }));
   type State = (typeof states)[number];
-  let looking: Promise<unknown> | undefined;
 
   function isStill({ moves }: State, index: number): boolean {
     const consumer = consumers[index];
@@ -79,12 +78,10 @@ export function watchWedge({ consumers, queues, connection, log, boundMs = WEDGE
     state.wedge = wedge;
   }
 
-  const timer = setInterval(() => {
-    looking ??= Promise.all(states.map(look)).finally(() => (looking = undefined));
-  }, everyMs).unref();
+  const looks = repeat(() => Promise.all(states.map(look)), everyMs);
   return {
     wedged: () => states.find((state, index) => state.wedge !== undefined && isStill(state, index))?.wedge,
-    stop: () => clearInterval(timer),
+    stop: () => void looks.stop(),
   };
 }
 

@@ -135,3 +135,28 @@ export function seldom<T>(everyMs: number, read: () => Promise<T>): () => Promis
     return last.answer;
   };
 }
+
+/**
+ * Does `work` every `everyMs` milliseconds and at each call of `now`, until it is stopped, one at a time: while Redis does not
+ * answer, it waits. Work that fails is not repeated before its time; the owner of the connection logs that Redis does not
+ * answer. Keeps no process alive.
+ */
+export function repeat(work: () => Promise<unknown>, everyMs: number) {
+  let underWay: Promise<void> | undefined;
+  const now = (): Promise<void> => {
+    underWay ??= work()
+      .then(
+        () => undefined,
+        () => undefined,
+      )
+      .finally(() => (underWay = undefined));
+    return underWay;
+  };
+  const timer = setInterval(() => void now(), everyMs).unref();
+  /** Resolves when no work is under way. */
+  const stop = async (): Promise<void> => {
+    clearInterval(timer);
+    await underWay;
+  };
+  return { now, stop };
+}

@@ -11,7 +11,7 @@ import {
 } from '../domain/limits.ts';
 import { parseJson } from '../domain/json.ts';
 import { quietFaults, quietText, type QuietHours } from '../domain/quiet-hours.ts';
-import { within } from '../domain/time.ts';
+import { repeat, within } from '../domain/time.ts';
 import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/scripts.ts';
 import { workersKey } from './names.ts';
 
@@ -168,7 +168,6 @@ export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EV
   const digest = isStored ? digestOf(text) : NO_DIGEST;
   let writes = 0;
   let id = '';
-  let writing: Promise<void> | undefined;
 
   async function write(): Promise<void> {
     const line = bounded(facts());
@@ -180,19 +179,11 @@ export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EV
     if (known === 0) await send(true, ''); // the registry was lost, or this process was away for longer than an hour
   }
 
-  /** One write at a time: while Redis does not answer, a write waits. */
-  function tick(): Promise<void> {
-    writing ??= write()
-      .catch(() => undefined) // the connection's owner logs that Redis does not answer
-      .finally(() => (writing = undefined));
-    return writing;
-  }
-
-  const timer = setInterval(() => void tick(), everyMs).unref();
+  const writing = repeat(write, everyMs);
   return {
-    written: tick(),
+    written: writing.now(),
     async close() {
-      clearInterval(timer);
+      void writing.stop();
       if (id === '') return;
       const gone = call(key, 'gone', id).catch(() => undefined); // behind a write that is under way
       await within(gone, CLOSE_MS);
