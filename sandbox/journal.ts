@@ -48,9 +48,15 @@ export interface JournalEntry {
   readonly data: Readonly<Record<string, string>>;
   /**
    * What an Apple device would ignore, because Apple does not know the key or its value has another type than documented:
-   * `aps.relevance-score: expected a number from 0 to 1`. APNs and FCM accept it all the same. Absent if there is nothing.
+   * `aps.relevance-score: expected a number from 0 to 1`. APNs and FCM accept it all the same. Web push: why Safari does not take
+   * the message for a declarative one, although it is marked so. Absent if there is nothing.
    */
   readonly ignored?: readonly string[] | undefined;
+  /**
+   * Web push: who shows it in a browser that knows declarative push messages, as Safari does. `browser`: it is one, and needs no
+   * service worker. `service-worker`: it is none, or `ignored` says why it is not taken for one.
+   */
+  readonly shownBy?: 'browser' | 'service-worker' | undefined;
   /** APNs' whole payload, FCM's whole message, web push's decrypted message; undefined where it could not be read. */
   readonly payload?: unknown;
 }

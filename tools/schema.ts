@@ -128,6 +128,17 @@ const BY_DATA_ONLY = {
   then: { allOf: [withoutAny(NOT_IN_DATA_ONLY), { anyOf: [{ required: ['data'] }, { required: ['fcm'] }] }] },
 };
 
+/** A declarative push needs what a click opens. */
+const BY_DECLARATIVE = {
+  properties: {
+    webpush: {
+      if: { properties: { declarative: { const: true } }, required: ['declarative'] },
+      then: { required: ['navigate'] },
+      else: { properties: { navigate: false } },
+    },
+  },
+};
+
 /** `apns` → `ApnsDevice` */
 const interfaceOf = ({ shape }: (typeof DEVICE_KINDS)[number]['schema']) =>
   `${shape.platform.value.replace(/^./, (letter) => letter.toUpperCase())}Device`;
@@ -162,7 +173,7 @@ function schemaText(types: string): string {
     ...rest,
     properties: Object.fromEntries(described) as object,
     ...BY_PUSH_TYPE,
-    allOf: [...BY_THROTTLE, BY_DATA_ONLY, ...BY_ACTIVITY_TOKEN],
+    allOf: [...BY_THROTTLE, BY_DATA_ONLY, ...BY_ACTIVITY_TOKEN, BY_DECLARATIVE],
   };
   return `${JSON.stringify(schema, null, 2)}\n`;
 }

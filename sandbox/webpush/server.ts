@@ -7,6 +7,7 @@ import { makeSigningKey } from '../loopback/certificates.ts';
 import { Http2Session } from '../loopback/connections.ts';
 import { http2Exchange, parseJsonObject, readBody } from '../loopback/exchange.ts';
 import { LoopbackServer, type Http2Request, type LoopbackOptions, type ServerKind } from '../loopback/server.ts';
+import { shownBy } from './declarative.ts';
 import { webpushRefusal, webpushWording, type WebpushReason } from './reasons.ts';
 import {
   decryptPush,
@@ -89,14 +90,14 @@ export class WebpushServer extends LoopbackServer {
   }
 }
 
-type Shown = Pick<JournalEntry, 'tag' | 'title' | 'body' | 'data' | 'payload'>;
+type Shown = Pick<JournalEntry, 'tag' | 'title' | 'body' | 'data' | 'payload' | 'shownBy' | 'ignored'>;
 
 function bodyFault(body: Buffer, { payload }: Shown): WebpushReason | undefined {
   if (body.length > MAX_BODY_BYTES) return 'BodyTooLarge';
   return payload === undefined ? 'BadEncryption' : undefined;
 }
 
-/** What the service worker gets; `payload` is undefined where the browser cannot read it. */
+/** What the browser gets, and whether it shows that without a service worker; `payload` is undefined where the browser cannot read it. */
 function readPush(headers: IncomingHttpHeaders, body: Buffer): Shown {
   const message = decrypted(subscriptionName(headers), body);
   const { title, body: text, tag, data } = message ?? {};
@@ -106,6 +107,7 @@ function readPush(headers: IncomingHttpHeaders, body: Buffer): Shown {
     body: textOf(text),
     data: isObject(data) ? (data as Record<string, string>) : {},
     payload: message,
+    ...shownBy(message),
   };
 }
 

@@ -68,6 +68,11 @@ const FLAGS: readonly NotificationFlag[] = [
     ['passive', 'active', 'time-sensitive', 'critical'],
   ],
   ['--channel-id <id>', 'android.channelId', 'Android: the notification channel'],
+  [
+    '--navigate <url>',
+    'webpush.navigate',
+    'browsers: a declarative push, shown without a service worker; a click opens this URL',
+  ],
   ['--analytics-label <label>', 'analyticsLabel', "FCM: a label for Google's reports"],
 ];
 
@@ -129,6 +134,7 @@ export function itemOfFlags(flags: NotificationFlags): Item {
     if (field === '' || value === undefined) continue;
     input[field] = part === undefined ? value : { ...(input[field] as object | undefined), [part]: value };
   }
+  if (flags['navigate'] !== undefined) input['webpush'] = { ...(input['webpush'] as object), declarative: true };
   const mayShowNothing = input['pushType'] === 'background' || input['pushType'] === 'liveactivity';
   if (!mayShowNothing) input['alert'] ??= {};
   if (data.length > 0 || dataJson !== undefined) {

@@ -25,7 +25,7 @@ export function togetherFaults(raw: unknown): Fault[] {
   if (raw['pushType'] === 'liveactivity') {
     return [...liveActivityFaults(raw), ...(isObject(alert) ? locArgsFaults(alert) : []), ...waiting];
   }
-  waiting.push(...disguisedFaults(raw), ...dataOnlyFaults(raw));
+  waiting.push(...disguisedFaults(raw), ...dataOnlyFaults(raw), ...declarativeFaults(raw));
   if (alert === undefined) return [faultOf('alert', 'an object', alert), ...waiting];
   return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
 }
@@ -150,6 +150,16 @@ function dataOnlyFaults(raw: Record<string, unknown>): Fault[] {
   const isThere = data.some((each) => isObject(each) && Object.values(each).some((value) => value !== null));
   if (!isThere) faults.push(faultOf('data', 'an object beside android.dataOnly, for the app to draw', undefined));
   return faults;
+}
+
+/** The fault of a declarative push without what a click opens, or of the one without the other: a browser shows no such push. */
+function declarativeFaults(raw: Record<string, unknown>): Fault[] {
+  const [declarative, navigate] = [valueAt(raw, 'webpush.declarative'), valueAt(raw, 'webpush.navigate')];
+  if (declarative === true && navigate === undefined) {
+    return [faultOf('webpush.navigate', 'an https URL beside webpush.declarative', navigate)];
+  }
+  if (declarative === true || navigate === undefined) return [];
+  return [faultOf('webpush.declarative', 'true beside webpush.navigate', declarative)];
 }
 
 /** A fault for each list of arguments without its key: devices use the arguments only with the key. */

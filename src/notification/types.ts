@@ -336,6 +336,16 @@ export interface WebpushFields {
    * `false`.
    */
   requireInteraction?: boolean | undefined;
+  /**
+   * `true`: the push is a declarative one too, which Safari (18.4 and later) shows without a service worker. It needs
+   * `navigate`, and its texts are sent twice, so there is about half the room. Default: `false`.
+   */
+  declarative?: boolean | undefined;
+  /**
+   * What a click on the declarative push opens. An `https` URL of up to 2,048 characters; only with `declarative`. Default:
+   * none. Example: `https://school.example.com/forms`.
+   */
+  navigate?: string | undefined;
 }
 
 /** A notification as a producer writes it, and as the job keeps it: one message to one recipient, for one or more devices. */

@@ -76,6 +76,21 @@ test('the service worker shows what the worker sends', async () => {
   expect(worker.opened).toEqual(['/forms', '/']);
 });
 
+test('the service worker shows a declarative push as any other', async () => {
+  const worker = await startServiceWorker();
+  const push = makePush({ platform: 'webpush', badge: 3, webpush: { icon: '/marin.png' } });
+  worker.push(webpushMessage(push.notification, push));
+  const webpush = { icon: '/marin.png', declarative: true, navigate: 'https://school.example.com/forms' };
+  worker.push(webpushMessage({ ...push.notification, webpush }, push));
+  const [first, second] = worker.shown as [string, Record<string, unknown>][];
+  // `showNotification` reads the options that it knows, and no others.
+  const { web_push: mark, notification, app_badge: count, ...options } = second?.[1] ?? {};
+  expect([second?.[0], options]).toEqual(first);
+  expect([mark, count]).toEqual([8030, 3]);
+  expect(notification).toMatchObject({ title: 'Room 12', navigate: webpush.navigate });
+  expect(worker.badges).toEqual([3, 3]);
+});
+
 test('the service worker shows what is for browsers only, and a button has its own page', async () => {
   const worker = await startServiceWorker();
   const data = { url: '/threads/77', urls: { reply: '/threads/77/reply' } };

@@ -3,7 +3,8 @@ import { encrypt } from 'http_ece';
 import { expect, test } from 'vitest';
 import { tokenOf } from '../../src/notification/device.ts';
 import type { Encoded } from '../../src/providers/provider.ts';
-import { WEBPUSH_MAX_MESSAGE_BYTES } from '../../src/notification/devices/webpush/payload.ts';
+import { WEBPUSH_MAX_MESSAGE_BYTES, webpushMessage } from '../../src/notification/devices/webpush/payload.ts';
+import { payloadFaults } from '../../src/notification/rules.ts';
 import { encodeWebpush, topicOf } from '../../src/providers/webpush/webpush.ts';
 import { browserKeys, decryptPush, sandboxSubscription } from '../../sandbox/webpush/subscription.ts';
 import { startProcess } from '../support/process.ts';
@@ -160,6 +161,105 @@ test('the largest message fits into 4,096 bytes, one byte more is refused before
       detail: 'payload: expected at most 3993 bytes, found 3994',
     },
   });
+});
+
+const NAVIGATE = 'https://school.example.com/forms';
+const DECLARATIVE = { declarative: true, navigate: NAVIGATE };
+
+test('a declarative push has what a browser shows by itself beside what a service worker gets', () => {
+  const webpush = { ...DECLARATIVE, icon: '/icon.png', badge: '/badge.png', requireInteraction: true, renotify: true };
+  const { navigate, declarative, ...others } = webpush;
+  const fields = { badge: 3, data: { threadId: '77' }, imageUrl: 'https://example.com/a.jpg' };
+  const encoded = encode({ ...fields, webpush });
+  const { push, headers } = encoded;
+  const [own, plain] = [messageOf(encoded), messageOf(encode({ ...fields, webpush: others }))];
+  const { id, tag } = own as Record<string, unknown>;
+  expect(own).toEqual({
+    ...(plain as object),
+    id,
+    tag,
+    web_push: 8030,
+    notification: {
+      title: 'Room 12',
+      body: 'Field trip forms are due',
+      navigate,
+      tag: push.pushId,
+      silent: false,
+      icon: 'https://school.example.com/icon.png',
+      requireInteraction: true,
+      app_badge: 3,
+    },
+    app_badge: 3,
+  });
+  expect(declarative).toBe(true);
+  expect(plain).not.toHaveProperty('web_push');
+  expect(headers['content-type']).toBe('application/octet-stream');
+});
+
+test('a silent declarative push is silent in both forms, and a body alone is the title', () => {
+  const push = makePush({
+    devices: [device('ana')],
+    badge: 3,
+    alert: { title: '', body: 'Now' },
+    collapseId: 'thread-77',
+    webpush: { ...DECLARATIVE, requireInteraction: true },
+  });
+  const prepared = encodeWebpush({ ...push, silent: true }, { isAllowed: () => true, nowMs: NOW });
+  if (prepared.kind === 'refused') throw new Error(prepared.reply.detail);
+  const { web_push: mark, notification, ...rest } = messageOf(prepared.encoded) as Record<string, unknown>;
+  expect(mark).toBe(8030);
+  expect(notification).toEqual({ title: 'Now', navigate: NAVIGATE, tag: 'thread-77', silent: true });
+  expect(rest).toMatchObject({ title: '', body: 'Now', silent: true });
+  expect(rest).not.toHaveProperty('app_badge');
+});
+
+test('both forms together fit into 4,096 bytes, and more is a fault before anything is enqueued', () => {
+  const fields = { ...makeNotification(), devices: [device('ana')], webpush: DECLARATIVE };
+  const sized = (size: number) => ({ ...fields, id: 'm', alert: { title: 'x'.repeat(size) } });
+  const { notification: empty, ...one } = makePush(sized(1));
+  const room = WEBPUSH_MAX_MESSAGE_BYTES - Buffer.byteLength(JSON.stringify(webpushMessage(empty, one)));
+  const fit = 1 + Math.floor(room / 2);
+  expect(payloadFaults(makePush(sized(fit)).notification)).toEqual([]);
+  expect(encodeWebpush(makePush(sized(fit)), { isAllowed: () => true, nowMs: NOW }).kind).toBe('ready');
+  const [fault] = payloadFaults(makePush(sized(fit + 1)).notification);
+  expect(fault?.expected).toBe('a payload of at most 3993 bytes for webpush');
+  expect(encodeWebpush(makePush(sized(fit + 1)), { isAllowed: () => true, nowMs: NOW }).kind).toBe('refused');
+});
+
+test.each([
+  [
+    'no navigate',
+    { declarative: true },
+    'webpush.navigate: expected an https URL beside webpush.declarative, found nothing',
+  ],
+  [
+    'navigate alone',
+    { navigate: NAVIGATE },
+    'webpush.declarative: expected true beside webpush.navigate, found nothing',
+  ],
+  [
+    'navigate without it',
+    { declarative: false, navigate: NAVIGATE },
+    'webpush.declarative: expected true beside webpush.navigate, found false',
+  ],
+  [
+    'a path',
+    { declarative: true, navigate: '/forms' },
+    'webpush.navigate: expected an https URL of up to 2048 characters, found a string of 6 characters',
+  ],
+  [
+    'http',
+    { declarative: true, navigate: 'http://school.example.com' },
+    'webpush.navigate: expected an https URL of up to 2048 characters, found a string of 25 characters',
+  ],
+])('a declarative push with %s is a fault with its path', (_name, webpush, fault) => {
+  expect(faultsOf({ ...makeNotification(), webpush })).toEqual([fault]);
+});
+
+test('a declarative push is a fault where nothing is shown, and none with declarative false alone', () => {
+  expect(faultsOf({ ...makeNotification(), webpush: { declarative: false } })).toEqual([]);
+  const background = { ...makeNotification(), alert: undefined, pushType: 'background', webpush: DECLARATIVE };
+  expect(faultsOf(background)).toContain('webpush: expected none in a background push, which shows nothing, found one');
 });
 
 test('a push service that is not allowed gets nothing, and the reply says how to allow it', () => {

@@ -9,6 +9,7 @@ import {
   readVapidKey,
   type VapidKey,
 } from '../../src/providers/webpush/webpush.ts';
+import { shownBy } from '../../sandbox/webpush/declarative.ts';
 import { startSandbox, type Sandbox } from '../../sandbox/sandbox.ts';
 import { makePush, type PushFields } from '../support/push.ts';
 import { openSandbox } from '../support/sandbox.ts';
@@ -117,6 +118,43 @@ test('a VAPID token is for this server, in time, with a subject, and by the key 
   if (other === undefined) throw new Error('expected a key');
   expect(await statusWith(good, other)).toBe('{"reason":"VapidPkHashMismatch"}');
   expect(await statusWith(good, { privateKey: createPrivateKey(pem as string), publicKey: key.publicKey })).toBe(bad);
+});
+
+test('the journal says who shows a push in a browser that knows declarative messages', async () => {
+  const { sandbox, send } = await open();
+  const webpush = { declarative: true, navigate: 'https://school.example.com/forms', icon: '/icon.png' };
+  await send();
+  await send({}, { fields: { webpush, badge: 3 } });
+  expect(sandbox.journal.accepted.map(({ shownBy: by, ignored }) => [by, ignored])).toEqual([
+    ['service-worker', undefined],
+    ['browser', undefined],
+  ]);
+});
+
+const GOOD = { title: 'Room 12', navigate: 'https://school.example.com/forms' };
+test.each<[fault: string, message: Record<string, unknown>]>([
+  ['notification: expected an object', {}],
+  ['notification.navigate: expected an absolute URL', { notification: { title: 'Room 12' } }],
+  ['notification.navigate: expected an absolute URL', { notification: { ...GOOD, navigate: '/forms' } }],
+  ['notification.title: expected a text that is not empty', { notification: { ...GOOD, title: '' } }],
+  ['notification.body: expected a text', { notification: { ...GOOD, body: 7 } }],
+  ['notification.dir: expected auto, ltr or rtl', { notification: { ...GOOD, dir: 'up' } }],
+  ['notification.icon: expected an absolute URL', { notification: { ...GOOD, icon: '/icon.png' } }],
+  ['notification.silent: expected true or false', { notification: { ...GOOD, silent: 1 } }],
+  ['notification.app_badge: expected a whole number from 0 on', { notification: { ...GOOD, app_badge: -1 } }],
+  ['app_badge: expected a whole number from 0 on', { notification: GOOD, app_badge: {} }],
+  ['mutable: expected true or false', { notification: GOOD, mutable: 'true' }],
+])('a declarative message that Safari does not show: %s', (fault, message) => {
+  expect(shownBy({ web_push: 8_030, ...message })).toEqual({ shownBy: 'service-worker', ignored: [fault] });
+});
+
+test('a declarative message as the standard has it is shown, and one without the mark is none', () => {
+  expect(shownBy({ web_push: 8_030, notification: { ...GOOD, silent: true, dir: 'rtl' }, app_badge: 3 })).toEqual({
+    shownBy: 'browser',
+  });
+  for (const mark of [undefined, '8030', 8_031])
+    expect(shownBy({ web_push: mark, notification: GOOD })).toEqual({ shownBy: 'service-worker' });
+  expect(shownBy(undefined)).toEqual({ shownBy: 'service-worker' });
 });
 
 test('a revoked key is refused until it is restored, and a device may have a quota', async () => {

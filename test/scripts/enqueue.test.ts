@@ -136,7 +136,7 @@ test.each([
     'the fields for each platform too',
     '--apns abab --fcm tok:en --title Room --subtitle 7b --image-url https://example.com/a.jpg --data a=1 ' +
       '--data-json {"form":{"id":7}} --thread-id class-7b --action-category FORM --interruption-level time-sensitive --channel-id homework ' +
-      '--analytics-label forms',
+      '--analytics-label forms --navigate https://school.example.com/forms',
     {
       devices: [ABAB, TOKEN],
       alert: { title: 'Room', subtitle: '7b' },
@@ -144,6 +144,7 @@ test.each([
       data: { a: '1', form: { id: 7 } },
       apns: { threadId: 'class-7b', actionCategory: 'FORM', interruptionLevel: 'time-sensitive' },
       android: { channelId: 'homework' },
+      webpush: { declarative: true, navigate: 'https://school.example.com/forms' },
       analyticsLabel: 'forms',
     },
   ],

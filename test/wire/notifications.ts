@@ -266,6 +266,15 @@ const waiting = fc.oneof(
   },
 );
 
+const image = fc.oneof(url, fc.constantFrom('/icon.png', '/a/../b.png?c=d'));
+/** For browsers; the half of them declarative. */
+const webpush = fc
+  .tuple(
+    some({ icon: image, badge: image, renotify: fc.boolean(), requireInteraction: fc.boolean() }),
+    fc.option(fc.record({ declarative: fc.constant(true), navigate: url }), { freq: 2 }),
+  )
+  .map(([fields, declarative]) => ({ ...fields, ...declarative }));
+
 /** JSON as a producer would send it: without fields that are undefined. */
 const asJson = (value: unknown): Record<string, unknown> =>
   JSON.parse(JSON.stringify(value)) as Record<string, unknown>;
@@ -289,6 +298,7 @@ const alerts = (server: string) =>
         apns,
         android,
         fcm: some({ message }),
+        webpush,
       }),
       waiting,
     )

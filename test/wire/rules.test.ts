@@ -337,7 +337,16 @@ const GOOD: WebpushRequest = {
 const headed = (headers: object): Pick<WebpushRequest, 'headers'> => withHeaders(GOOD, headers);
 const shown = (text: string): Pick<WebpushRequest, 'message'> => ({ message: Buffer.from(text) });
 
-test('a push service takes a message', () => expect(webpushFaults(GOOD)).toEqual([]));
+/** A declarative message with these changes in `notification`, and beside it. */
+const declared = (change: object, beside: object = {}): Pick<WebpushRequest, 'message'> => {
+  const notification = { title: 'Room 12', navigate: 'https://example.com/forms', app_badge: 3, ...change };
+  return shown(JSON.stringify({ ...SHOWN, web_push: 8_030, notification, app_badge: 3, ...beside }));
+};
+
+test('a push service takes a message', () => {
+  expect(webpushFaults(GOOD)).toEqual([]);
+  expect(webpushFaults({ ...GOOD, ...declared({}) })).toEqual([]);
+});
 
 test.each<[fault: string, Partial<WebpushRequest>]>([
   ['path: expected', { path: 'push/ana' }],
@@ -366,6 +375,18 @@ test.each<[fault: string, Partial<WebpushRequest>]>([
   ['nothing to show', shown('{"tag":"a"}')],
   ['vibrate: not beside silent', shown('{"body":"a","silent":true,"vibrate":[1]}')],
   ['renotify: expected a tag', shown('{"body":"a","renotify":true}')],
+  ['web_push: expected 8030', declared({}, { web_push: '8030' })],
+  ['notification: without web_push', shown('{"body":"a","notification":{}}')],
+  ['message.notification: expected an object', declared({}, { notification: undefined })],
+  ['notification.navigate: expected a value', declared({ navigate: undefined })],
+  ['notification.navigate: expected an https URL', declared({ navigate: '/forms' })],
+  ['notification.title: expected a value', declared({ title: undefined })],
+  ['notification.title: empty', declared({ title: '' })],
+  ['notification.icon: expected an https URL', declared({ icon: '/icon.png' })],
+  ['notification.image: no such field', declared({ image: 'https://example.com/a.jpg' })],
+  ['notification.app_badge: expected a whole number', declared({ app_badge: '3' })],
+  ['message.app_badge: expected a whole number', declared({}, { app_badge: '3' })],
+  ['message.mutable: expected', declared({}, { mutable: 'true' })],
   ['expected vapid, t and k', headed({ authorization: 'Bearer a' })],
   ['alg: expected ES256', headed(vapid({}, 'RS256'))],
   ['aud: expected', headed(vapid({ aud: 'https://a.example' }))],
@@ -408,4 +429,6 @@ test('what is loud is found: a sound, a badge, a level, a priority, and what vib
 
   expect(webpushLoudFaults(GOOD)).toHaveLength(3);
   expect(webpushLoudFaults({ headers: { urgency: 'low' }, ...shown('{"silent":true}') })).toEqual([]);
+  const both = declared({ requireInteraction: true }, { silent: true, badge: undefined });
+  expect(webpushLoudFaults({ headers: { urgency: 'low' }, ...both })).toHaveLength(4);
 });

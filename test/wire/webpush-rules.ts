@@ -6,6 +6,7 @@ import {
   readJson,
   shapeFaults,
   type Fields,
+  type Json,
   type Shape,
   type WireRequest,
 } from './table.ts';
@@ -59,6 +60,45 @@ const SHOWN: Fields = {
   },
 };
 
+/**
+ * What makes a message a declarative one, and shows without a service worker. w3.org/TR/push-api, "Declarative push message"
+ * (Working Draft of 2025-09-10, and w3c/push-api #385 and #402), WebKit's NotificationJSONParser.cpp and "Meet Declarative Web
+ * Push" (webkit.org/blog/16535, 2025-03-27), Firefox's dom/push/declarative (all read on 2026-11-26). URLs are absolute, since
+ * Safari takes no others; `app_badge` is in `notification` for Safari 18.4 and 18.5 (WebKit #45798 moved it). None of the pages
+ * asks for a header. What no browser reads there (image, badge, renotify, actions) is not sent twice.
+ */
+const DECLARATIVE: Shape = {
+  is: 'object',
+  fields: {
+    title: { is: 'text' },
+    navigate: { is: 'text', form: 'https' },
+    body: { is: 'text' },
+    tag: { is: 'text' },
+    lang: { is: 'text' },
+    dir: { is: 'text', oneOf: ['auto', 'ltr', 'rtl'] },
+    icon: { is: 'text', form: 'https' },
+    silent: { is: 'flag' },
+    requireInteraction: { is: 'flag' },
+    app_badge: { is: 'number', from: 0, whole: true },
+    data: { is: 'any' },
+  },
+  required: ['title', 'navigate'],
+};
+
+/** Everything that keeps a browser from showing a declarative message by itself. */
+function declarativeFaults(json: Json): string[] {
+  const { web_push: mark, notification, app_badge: badge, mutable } = json;
+  if (mark === undefined) return notification === undefined ? [] : ['message.notification: without web_push'];
+  const { title } = isJson(notification) ? notification : {};
+  return [
+    ...(mark === 8_030 ? [] : ['message.web_push: expected 8030']),
+    ...shapeFaults(notification ?? '', DECLARATIVE, 'message.notification'),
+    ...(title === '' ? ['message.notification.title: empty'] : []),
+    ...(badge === undefined ? [] : shapeFaults(badge, { is: 'number', from: 0, whole: true }, 'message.app_badge')),
+    ...(mutable === undefined ? [] : shapeFaults(mutable, { is: 'flag' }, 'message.mutable')),
+  ];
+}
+
 /** A request to a push service, and what only its sender and its browser know. */
 export interface WebpushRequest extends WireRequest {
   /** `https://push.example.com` */
@@ -110,6 +150,7 @@ function messageFaults(message: Buffer): string[] {
     ...jsonFaults(shown, 'message'),
     ...jsonFaults(data, 'message.data').filter((fault) => !fault.endsWith(': null')), // JavaScript knows null
     ...shapeFaults(json, { is: 'object', fields: SHOWN, others: 'any' }, 'message'),
+    ...declarativeFaults(json),
     ...(title === '' && body === '' ? ['message: nothing to show'] : []),
     // With these `showNotification` throws.
     ...(silent === true && vibrate !== undefined ? ['message.vibrate: not beside silent'] : []),
@@ -163,6 +204,19 @@ export function webpushLoudFaults({ headers, message }: Pick<WebpushRequest, 'he
   return [
     ...(['low', 'very-low'].includes(headerText(headers['urgency'])) ? [] : ['headers.urgency: expected low']),
     ...(isJson(json) && json['silent'] === true ? [] : ['message.silent: expected true']),
-    ...(isJson(json) && json['badge'] !== undefined ? ['message.badge: in a silent push'] : []),
+    ...(isJson(json) ? ['badge', 'app_badge'] : []).flatMap((name) =>
+      (json as Json)[name] === undefined ? [] : [`message.${name}: in a silent push`],
+    ),
+    ...declarativeLoudFaults(isJson(json) ? json['notification'] : undefined),
+  ];
+}
+
+function declarativeLoudFaults(shown: unknown): string[] {
+  if (!isJson(shown)) return [];
+  return [
+    ...(shown['silent'] === true ? [] : ['message.notification.silent: expected true']),
+    ...['app_badge', 'requireInteraction'].flatMap((name) =>
+      shown[name] === undefined ? [] : [`message.notification.${name}: in a silent push`],
+    ),
   ];
 }

@@ -15,6 +15,13 @@ const imageSchema = z
   })
   .meta({ pattern: IMAGE.source });
 
+/** What a click opens: absolute, since Safari takes no path here. */
+const NAVIGATE = /^https:\/\/[\x21-\x7e]{1,2040}$/;
+const navigateSchema = z
+  .string()
+  .refine((url) => NAVIGATE.test(url) && URL.canParse(url), { error: 'an https URL of up to 2048 characters' })
+  .meta({ pattern: NAVIGATE.source });
+
 export const webpushActionSchema = z.strictObject({
   action: printable(128),
   title: printable(256),
@@ -27,4 +34,6 @@ export const webpushFieldsSchema = z.strictObject({
   actions: z.array(webpushActionSchema).max(10).optional(),
   renotify: z.boolean().optional(),
   requireInteraction: z.boolean().optional(),
+  declarative: z.boolean().optional(),
+  navigate: navigateSchema.optional(),
 });
