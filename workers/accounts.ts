@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import { accountsOf, type AccountConfig, type Credentials } from '../src/config/apps-file.ts';
+import { accountsOf, quotasOf, type AccountConfig, type Credentials } from '../src/config/apps-file.ts';
 import { reloadCredentials } from '../src/config/config.ts';
-import { namesOf, type Account } from '../src/notification/device.ts';
+import { accountIn, namesOf, quotaNameOf, type Account, type Service } from '../src/notification/device.ts';
 import { InputError, type Fault, formatFault } from '../src/domain/faults.ts';
 import type { Platform } from '../src/notification/notification.ts';
 import { watchFiles } from '../src/environment/files.ts';
@@ -35,10 +35,10 @@ export interface AccountChange {
 /** The provider and the quota of each account. Each pass looks them up again, and keeps what it got until its end. */
 export interface Accounts {
   readonly providers: { get(account: Account): Provider | undefined };
-  readonly quotas: { get(account: Account): Quota | undefined };
+  readonly quotas: { get(service: Service): Quota | undefined };
   names(): Account[];
-  /** The rules of the quotas, of the accounts that have one. */
-  quotaRules(): readonly (readonly [account: Account, rules: readonly Rule[]])[];
+  /** The rules of the quotas, of the accounts and servers that have one. */
+  quotaRules(): readonly (readonly [service: Service, rules: readonly Rule[]])[];
   /**
    * Puts these credentials into force. A provider that was replaced is closed a minute later, so that passes under way end with
    * it. Accounts that `isFaulty` or cannot be created stay as they are. Sends nothing, and connects only the environment's app.
@@ -64,7 +64,7 @@ export interface AccountReach extends Reach {
 interface Open {
   readonly config: AccountConfig;
   readonly provider: Provider;
-  readonly quota: Quota | undefined;
+  readonly quotas: ReadonlyMap<Service, Quota>;
   /** How many checks have found the account unused since its last use; undefined if it was not used at all. */
   unusedChecks: number | undefined;
 }
@@ -87,10 +87,11 @@ export function createAccounts(options: AccountsOptions): Accounts {
 
   function create(account: Account, config: AccountConfig): Open {
     const { platform } = namesOf(account);
-    const { quota: rules } = config;
-    const terms = rules && { redis, name: account, rules, prefix, timeoutMs };
     const provider = createProvider(platform, config.options as OptionsOf<Platform>);
-    return { config, provider, quota: terms && createRedisQuota(terms), unusedChecks: undefined };
+    const quotas = quotasOf(account, config.quota).map(([service, rules]) => {
+      return [service, createRedisQuota({ redis, name: quotaNameOf(service), rules, prefix, timeoutMs })] as const;
+    });
+    return { config, provider, quotas: new Map(quotas), unusedChecks: undefined };
   }
 
   function use(account: Account): Open | undefined {
@@ -107,7 +108,7 @@ export function createAccounts(options: AccountsOptions): Accounts {
   async function closeNow(old: Open): Promise<void> {
     clearTimeout(retired.get(old));
     retired.delete(old);
-    await Promise.all([old.provider.close(), old.quota?.close()]);
+    await Promise.all([old.provider.close(), ...[...old.quotas.values()].map((quota) => quota.close())]);
   }
 
   /** Closes accounts that are idle. An app that is used again later connects again. */
@@ -136,10 +137,9 @@ export function createAccounts(options: AccountsOptions): Accounts {
 
   return {
     providers: { get: (account) => use(account)?.provider },
-    quotas: { get: (account) => open.get(account)?.quota },
+    quotas: { get: (service) => open.get(accountIn(service))?.quotas.get(service) },
     names: () => [...open.keys()],
-    quotaRules: () =>
-      [...open].flatMap(([account, { config }]) => (config.quota ? [[account, config.quota] as const] : [])),
+    quotaRules: () => [...open].flatMap(([account, { config }]) => quotasOf(account, config.quota)),
     apply(credentials, isFaulty = () => false) {
       const changes: AccountChange[] = [];
       const faults: Fault[] = [];

@@ -3,7 +3,7 @@ import type { Queue } from 'bullmq';
 import type { Registry } from 'prom-client';
 import type { OpenBreaker, Breakers } from '../src/breaker/breaker.ts';
 import type { Config } from '../src/config/config.ts';
-import { type Service, accountIn, namesOf } from '../src/notification/device.ts';
+import { type Service, accountIn, namesOf, quotaNameOf } from '../src/notification/device.ts';
 import { ruleName } from '../src/domain/limits.ts';
 import { within } from '../src/domain/time.ts';
 import { listenError } from '../src/environment/listening.ts';
@@ -171,9 +171,9 @@ export function showShared({ redis, limiterRedis, queues, prefix, accounts, regi
     const read = accounts
       .quotaRules()
       .slice(0, MOST_QUOTAS)
-      .map(async ([account]) => {
-        const uses = await inTime(accounts.quotas.get(account)?.used() ?? Promise.resolve([]));
-        return (uses ?? []).map(({ rule, used, max }) => ({ account, rule, ratio: used / max }));
+      .map(async ([service]) => {
+        const uses = await inTime(accounts.quotas.get(service)?.used() ?? Promise.resolve([]));
+        return (uses ?? []).map(({ rule, used, max }) => ({ service, rule, ratio: used / max }));
       });
     return (await Promise.all(read)).flat();
   });
@@ -223,7 +223,9 @@ function factsOf(
       asleep: inHand.reduce((sum, { asleep }) => sum + asleep, 0),
       stopping: consumers.some((consumer) => !consumer.isRunning()),
       tally: { ...tally, ...(tally.lastPassAt !== undefined && { lastPassAt: onRedis(tally.lastPassAt) }) },
-      quotas: accounts.quotaRules().map(([account, rules]) => ({ account, rules: rules.map(ruleName).join(',') })),
+      quotas: accounts.quotaRules().map(([service, rules]) => {
+        return { account: quotaNameOf(service), rules: rules.map(ruleName).join(',') };
+      }),
       platforms: names.flatMap(({ platform, app }) => (app === undefined ? platform : [])),
       apps,
       appCount: apps.length,

@@ -1,5 +1,5 @@
 import type { Breakers } from '../src/breaker/breaker.ts';
-import { accountsOf } from '../src/config/apps-file.ts';
+import { accountsOf, quotasOf } from '../src/config/apps-file.ts';
 import { hasOwnLimiter, type Config } from '../src/config/config.ts';
 import { accountIn, type Account } from '../src/notification/device.ts';
 import { InputError } from '../src/domain/faults.ts';
@@ -191,9 +191,9 @@ function rulesOf({ policy, categories, apartRules, ...credentials }: Config): st
   const ofCategories = Object.entries(categories).flatMap(([name, each]) => limitsOf(each, name));
   const apart = Object.values(apartRules).flatMap((rules) => limitsOf({ rules, minGapMs: 0 }, undefined));
   const limits = [...limitsOf(policy, undefined), ...ofCategories, ...apart].map(({ name }) => name);
-  const quotas = [...accountsOf(credentials)].flatMap(([account, { quota = [] }]) =>
-    quota.map((rule) => `${account}:${ruleName(rule)}`),
-  );
+  const quotas = [...accountsOf(credentials)]
+    .flatMap(([account, { quota }]) => quotasOf(account, quota))
+    .flatMap(([service, rules]) => rules.map((rule) => `${service}:${ruleName(rule)}`));
   return [...new Set(['quiet', 'block', SEND_AFTER, ...limits, ...quotas])];
 }
 

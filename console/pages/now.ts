@@ -1,6 +1,5 @@
 import { html } from 'hono/html';
-import type { Account, Service } from '../../src/notification/device.ts';
-import { namesOf } from '../../src/notification/device.ts';
+import { namesOf, serviceOfQuota } from '../../src/notification/device.ts';
 import { parseRules } from '../../src/domain/limits.ts';
 import { seldom } from '../../src/domain/time.ts';
 import { breakerText, unreachableText, type StatusResult } from '../../src/operations/status.ts';
@@ -226,8 +225,9 @@ function providers(seen: Seen): Html {
       used.map((use) => {
         const share = use.used / use.max;
         const tone = share >= 0.8 ? 'warn' : 'ok';
-        const { platform, app } = namesOf(account as Account & Service);
-        const name = `quota of ${platform}${app === undefined ? '' : ` (${app})`}: ${count(use.used)} of ${use.rule}`;
+        const { platform, app, server } = namesOf(serviceOfQuota(account));
+        const more = [app, server].flatMap((each) => (each === undefined ? [] : ` (${each})`)).join('');
+        const name = `quota of ${platform}${more}: ${count(use.used)} of ${use.rule}`;
         return [badge(`${Math.round(share * 100)} %`, tone), name];
       }),
     ),

@@ -1,12 +1,12 @@
 import { resolve, dirname } from 'node:path';
 import type { z } from 'zod';
-import { accountOf, type Account, namesOf } from '../notification/device.ts';
+import { accountOf, type Account, namesOf, type Service, serviceOf } from '../notification/device.ts';
 import { type Fault, formatPath, zodFaults } from '../domain/faults.ts';
 import { isObject } from '../domain/json.ts';
 import type { Rule } from '../domain/limits.ts';
 import { PLATFORMS, type Platform } from '../notification/notification.ts';
 import { reporter, type Report, readJsonFile, shapeOf } from '../environment/files.ts';
-import { type Environment, rules } from '../environment/values.ts';
+import { type Environment, LARGEST_QUOTA, type QuotaRule, rules, serverRules } from '../environment/values.ts';
 import { appNameSchema } from '../notification/devices/device-kind.ts';
 import { PROVIDERS, type OptionsOf } from '../providers/registry.ts';
 
@@ -47,7 +47,7 @@ function filesOf(platform: Platform, given: Environment): string[] {
 export interface AccountConfig {
   readonly options: NonNullable<ProviderConfigs[Platform]>;
   /** Undefined: no bound. */
-  readonly quota: readonly Rule[] | undefined;
+  readonly quota: readonly QuotaRule[] | undefined;
 }
 
 /** The accounts that have credentials, those of the environment's app first. */
@@ -165,7 +165,7 @@ function objectAt(value: unknown, known: readonly string[] | undefined, report: 
 /** What a platform's block in APPS_FILE contains. */
 interface AppBlock {
   readonly options: ProviderConfigs[Platform];
-  readonly quota: readonly Rule[] | undefined;
+  readonly quota: readonly QuotaRule[] | undefined;
   /** The files that the block names, as absolute paths. */
   readonly files: readonly string[];
 }
@@ -189,7 +189,7 @@ function readAppBlock(platform: Platform, block: object, folder: string, report:
   const given = givenOf(block, fields, folder, reportOnce);
 
   const { variable } = settings.quota;
-  const schema = settings.variables.extend({ [variable]: quotaSchema(variable) });
+  const schema = settings.variables.extend({ [variable]: quotaSchema(settings.quota) });
   const checked = schema.safeParse(given);
   const faults = checked.success
     ? []
@@ -201,7 +201,7 @@ function readAppBlock(platform: Platform, block: object, folder: string, report:
   const byField: Report = (name, expected, found) => reportOnce(inFields(name, fields), expected, found);
   const options = settings.read(wellFormed, byField, 'apps-file');
   if (options === undefined && faulty.size === 0) report('', 'credentials', 'none');
-  return { options, quota: quotaSchema(variable).parse(wellFormed[variable]), files: filesOf(platform, given) };
+  return { options, quota: quotaSchema(settings.quota).parse(wellFormed[variable]), files: filesOf(platform, given) };
 }
 
 /** The block's fields as variables. Reports fields that do not exist, and values that are not texts. */
@@ -249,13 +249,7 @@ function isFileField(field: string): boolean {
 /** The options of each provider; an absent platform is off. */
 type ProviderConfigs = { readonly [P in Platform]?: OptionsOf<P> };
 /** The quota of each provider, which all workers share. A provider that is absent has no bound. */
-type QuotaConfigs = { readonly [P in Platform]?: readonly Rule[] };
-
-/**
- * A quota stores a number for each bucket of time, not an entry for each send, so it may be larger than a recipient's rule. Its
- * window is at most an hour, since a notification that finds no room may have to wait that long.
- */
-const LARGEST_QUOTA: Rule = { max: 1_000_000_000, perMs: 3_600_000 };
+type QuotaConfigs = { readonly [P in Platform]?: readonly QuotaRule[] };
 
 /** The variables of all providers, in the README's order: those of each provider, then its quota. */
 export function providerVariables(): Readonly<Record<string, z.ZodType>> {
@@ -263,7 +257,7 @@ export function providerVariables(): Readonly<Record<string, z.ZodType>> {
   for (const platform of PLATFORMS) {
     const { settings } = PROVIDERS[platform];
     const { variable, meaning } = settings.quota;
-    Object.assign(variables, settings.variables.shape, { [variable]: quotaSchema(variable).describe(meaning) });
+    Object.assign(variables, settings.variables.shape, { [variable]: quotaSchema(settings.quota).describe(meaning) });
   }
   return variables;
 }
@@ -291,16 +285,23 @@ function readProviders(
 
 /** The quotas that are set, from variables that are well-formed. */
 function readQuotas(given: Environment): QuotaConfigs {
-  const quotas: { [P in Platform]?: readonly Rule[] } = {};
+  const quotas: { [P in Platform]?: readonly QuotaRule[] } = {};
   for (const platform of PLATFORMS) {
-    const { variable } = PROVIDERS[platform].settings.quota;
-    const quota = quotaSchema(variable).parse(given[variable]);
+    const { quota: settings } = PROVIDERS[platform].settings;
+    const quota = quotaSchema(settings).parse(given[settings.variable]);
     if (quota !== undefined) quotas[platform] = quota;
   }
   return quotas;
 }
 
-/** @param variable the variable's name, for the faults */
-function quotaSchema(variable: string) {
-  return rules(variable, LARGEST_QUOTA).optional();
+function quotaSchema({ variable, hasServers }: (typeof PROVIDERS)[Platform]['settings']['quota']) {
+  const schema: z.ZodType<readonly QuotaRule[], string> =
+    hasServers === true ? serverRules(variable, LARGEST_QUOTA) : rules(variable, LARGEST_QUOTA);
+  return schema.optional();
+}
+
+/** The rules of an account's quotas: its own, and those of single servers. */
+export function quotasOf(account: Account, rules: readonly QuotaRule[] = []): [Service, Rule[]][] {
+  const byServer = Map.groupBy(rules, ({ server }) => serviceOf(account, server));
+  return [...byServer].map(([service, own]) => [service, own.map(({ max, perMs }) => ({ max, perMs }))]);
 }

@@ -95,7 +95,7 @@ export interface Context extends Given {
 export interface ReadyDevice {
   readonly label: string;
   readonly device: Device;
-  /** Whose credentials and quota it takes. */
+  /** Whose credentials it takes, and whose quota if its server has none of its own. */
   readonly account: Account;
   /** Whose circuit breaker decides. */
   readonly service: Service;

@@ -2,7 +2,7 @@ import type { Breakers } from '../breaker/breaker.ts';
 import type { CountedApart, PlaceInLimits } from '../domain/limits.ts';
 import type { WaitingLimiter } from '../limiter/limiter.ts';
 import type { EndLook } from '../limiter/redis/canceller.ts';
-import type { Account } from '../notification/device.ts';
+import type { Account, Service } from '../notification/device.ts';
 import type { Device, Notification } from '../notification/notification.ts';
 import type { Provider, Reply } from '../providers/provider.ts';
 import type { Due } from '../queue/job-lock.ts';
@@ -24,8 +24,11 @@ export interface DeliverParts {
   readonly overallGapMs: number;
   /** The tolerance of the overall policy, milliseconds. */
   readonly toleranceMs: number;
-  /** The quotas of whole projects, for the accounts that have one. They may change from one pass to the next. */
-  readonly quotas: { get(account: Account): Pick<Quota, 'take'> | undefined };
+  /**
+   * The quotas of whole projects, for the accounts that have one, and of single servers, which count apart. They may change from
+   * one pass to the next.
+   */
+  readonly quotas: { get(service: Service): Pick<Quota, 'take'> | undefined };
   /** What other workers have credentials for. */
   readonly others: OtherWorkers;
   /** How long a device waits for a worker with credentials for it, while no such worker is alive. Milliseconds. */

@@ -47,7 +47,7 @@ const progressSchema = z.object({
   ruleUntil: z.number().optional(),
   /** When it is due, epoch milliseconds. The lateness of wake-ups is measured against it. */
   dueAt: z.number().optional(),
-  /** By account, for each quota that had no room: the instant for which the quota promised room; epoch milliseconds. */
+  /** By account or service, for each quota that had no room: the instant for which the quota promised room; epoch milliseconds. */
   quotaAt: z.record(z.string(), z.number()).optional(),
   /**
    * Since when the job has been deferred: a breaker is open, a provider cannot be reached, or no worker has the credentials.

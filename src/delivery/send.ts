@@ -1,4 +1,4 @@
-import type { Account } from '../notification/device.ts';
+import type { Service } from '../notification/device.ts';
 import type { FailedAttempt } from '../notification/outcome.ts';
 import { errorChain, redact } from '../notification/redact.ts';
 import type { Reply } from '../providers/provider.ts';
@@ -56,17 +56,20 @@ async function takeTokens(
   { quotas }: DeliverParts,
 ): Promise<Prepared> {
   const { progress } = context;
-  const accounts = [...new Set(ready.map(({ account }) => account))];
-  const isUnlimited = accounts.every((account) => quotas.get(account) === undefined);
+  /** A server with a quota of its own counts in that alone, so that no device needs two tokens. */
+  const quotaOf = ({ account, service }: ReadyDevice): Service =>
+    service !== account && quotas.get(service) !== undefined ? service : account;
+  const names = [...new Set(ready.map(quotaOf))];
+  const isUnlimited = names.every((name) => quotas.get(name) === undefined);
   if (isUnlimited) return { ready, tokensUntil: Infinity, quotaWait: undefined };
   const answers = await Promise.all(
-    accounts.map((account) => {
-      const devices = ready.filter((device) => device.account === account);
-      return takeFor(account, devices, quotas.get(account), progress.quotaAt?.[account]);
+    names.map((name) => {
+      const devices = ready.filter((device) => quotaOf(device) === name);
+      return takeFor(name, devices, quotas.get(name), progress.quotaAt?.[name]);
     }),
   );
   const waits = answers.flatMap(({ wait }) => wait ?? []);
-  const quotaAt = Object.fromEntries(waits.map(({ account, at }) => [account, at]));
+  const quotaAt = Object.fromEntries(waits.map(({ name, at }) => [name, at]));
   context.progress = { ...progress, quotaAt: waits.length > 0 ? quotaAt : undefined };
   return {
     ready: answers.flatMap(({ withToken }) => withToken),
@@ -75,11 +78,11 @@ async function takeTokens(
   };
 }
 
-/** What the quota of one account answered. `useBy`: as `tokensUntil`. `at`: the promised instant. */
-interface TokensOfAccount {
+/** What one quota answered. `useBy`: as `tokensUntil`. `at`: the promised instant. */
+interface TokensOfQuota {
   readonly withToken: readonly ReadyDevice[];
   readonly useBy: number;
-  readonly wait?: QuotaWait & { readonly account: Account; readonly at: Over['at'] };
+  readonly wait?: QuotaWait & { readonly name: Service; readonly at: Over['at'] };
 }
 
 /**
@@ -87,18 +90,18 @@ interface TokensOfAccount {
  * without a token.
  */
 async function takeFor(
-  account: Account,
+  name: Service,
   devices: readonly ReadyDevice[],
   quota: Pick<Quota, 'take'> | undefined,
   promisedAt: number | undefined,
-): Promise<TokensOfAccount> {
+): Promise<TokensOfQuota> {
   let useBy = Infinity;
   if (quota === undefined) return { withToken: devices, useBy };
   for (const index of devices.keys()) {
     const answer = await quota.take(index === 0 ? promisedAt : undefined);
     if (answer.kind === 'over') {
       const { waitMs, at } = answer;
-      const wait = { account, at, waitMs, rule: `${account}:${answer.rule}`, dueAt: performance.now() + waitMs };
+      const wait = { name, at, waitMs, rule: `${name}:${answer.rule}`, dueAt: performance.now() + waitMs };
       return { withToken: devices.slice(0, index), useBy, wait };
     }
     useBy = Math.min(useBy, answer.useBy);

@@ -70,6 +70,42 @@ function httpsOrigin(text: string): string | undefined {
   return url.protocol === 'https:' && isBare ? url.origin : undefined;
 }
 
+/**
+ * A quota stores a number for each bucket of time, not an entry for each send, so it may be larger than a recipient's rule. Its
+ * window is at most an hour, since a notification that finds no room may have to wait that long.
+ */
+export const LARGEST_QUOTA: Rule = { max: 1_000_000_000, perMs: 3_600_000 };
+
+/** A rule of a quota. */
+export interface QuotaRule extends Rule {
+  /** The host of the server that it is for: `fcm.googleapis.com`. Absent: all servers without a rule of their own, together. */
+  readonly server?: string;
+}
+
+const SERVER_RULE = /^\s*([A-Za-z0-9.-]{1,100}(?::\d{1,5})?)\s*=(.*)$/s;
+
+/** A variable that contains rules, some of them for one server: `5000/1m,fcm.googleapis.com=1000/1m`. */
+export function serverRules(name: string, largest?: Rule) {
+  return z.string().transform((value, context): readonly QuotaRule[] => {
+    const parts = value.split(',').map((part) => SERVER_RULE.exec(part) ?? [part, undefined, part]);
+    const result = parseRules(parts.map(([, , rule]) => rule).join(','), name, largest);
+    if (result.ok) {
+      return result.rules.map((rule, index): QuotaRule => {
+        const server = parts[index]?.[1];
+        return server === undefined ? rule : { ...rule, server: hostOf(server) };
+      });
+    }
+    const expected = 'rules as max/per, or as host=max/per for one push service, such as fcm.googleapis.com=1000/1m';
+    context.addIssue({ code: 'custom', message: `${expected} (${result.faults.map(formatFault).join('; ')})` });
+    return z.NEVER;
+  });
+}
+
+/** As devices name it: in lower case, and without the port of https. */
+function hostOf(server: string): string {
+  return URL.canParse(`https://${server}`) ? new URL(`https://${server}`).host : server;
+}
+
 /** A variable that contains rules: `10/1m,200/1h`. */
 export function rules(name: string, largest?: Rule) {
   return z.string().transform((value, context): readonly Rule[] => {

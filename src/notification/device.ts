@@ -123,6 +123,20 @@ export function accountIn(service: Service): Account {
   return service.split('@')[0] as Account;
 }
 
+/**
+ * The name of a service's quota in Redis, which has no `@` and no `:`: `webpush~~fcm.googleapis.com`. An app's name is not empty,
+ * so no account has two `~` in a row. A host of a quota has no `_`.
+ */
+export function quotaNameOf(service: Service): string {
+  return service.replace('@', '~~').replace(':', '_');
+}
+
+/** `webpush~~127.0.0.1_8443` → `webpush@127.0.0.1:8443` */
+export function serviceOfQuota(name: string): Service {
+  const [account, server] = name.split('~~');
+  return serviceOf(account as Account, server?.replace('_', ':'));
+}
+
 /** The namespace of push ids: an arbitrary UUID that must never change. */
 const NAMESPACE = Buffer.from('5f1c7a0e9b5d4e0c8d3a6c2f7be41d90', 'hex');
 

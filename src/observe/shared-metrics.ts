@@ -1,5 +1,5 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
-import { namesOf, type Account } from '../notification/device.ts';
+import { namesOf, type Service } from '../notification/device.ts';
 import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../notification/outcome.ts';
 
 // What every worker reads from Redis at each scrape, and what is between Redis and the worker. All workers show the same
@@ -101,7 +101,7 @@ export function createDeadLetterMetrics(
 
 /** How much of one rule of a provider's quota is used. */
 export interface QuotaFigure {
-  readonly account: Account;
+  readonly service: Service;
   /** `600000/1m` */
   readonly rule: string;
   /** The used share, from 0 to 1. */
@@ -112,12 +112,12 @@ export function createQuotaMetrics(registry: Registry, read: () => Promise<reado
   new Gauge({
     name: 'pushpacer_quota_used_ratio',
     help: "How much of a provider's quota is used in the window of the rule: 0 to 1. Every replica shows the same.",
-    labelNames: ['platform', 'app', 'rule'],
+    labelNames: ['platform', 'app', 'server', 'rule'],
     registers: [registry],
     async collect() {
       const found = await read();
       this.reset();
-      for (const { account, rule, ratio } of found) this.set({ ...namesOf(account), rule }, ratio);
+      for (const { service, rule, ratio } of found) this.set({ ...namesOf(service), rule }, ratio);
     },
   });
 }

@@ -181,7 +181,12 @@ interface ProviderSettings<Options> {
   /** Variables whose value an error must not repeat. */
   readonly secrets: readonly string[];
   /** The variable of the quota that all workers share, and the README's text for it; src/config reads it. */
-  readonly quota: { readonly variable: string; readonly meaning: string };
+  readonly quota: {
+    readonly variable: string;
+    readonly meaning: string;
+    /** For a platform whose devices name their servers: true if rules may be for one of these alone. */
+    readonly hasServers?: true;
+  };
   /**
    * The names in APPS_FILE of variables that do not begin with the platform's name. The other names follow from the variable:
    * `APNS_KEY_FILE` is `keyFile`. The value of a field that ends in `File` is the path of a file, which is watched.

@@ -88,7 +88,7 @@ const factsSchema = z.object({
       late: z.array(z.number()).readonly(),
     })
     .optional(),
-  /** The quotas that the worker shares with others: the account is the quota's name, the rules are written as `600000/1m`. */
+  /** The quotas that the worker shares with others: the account is the quota's name (`quotaNameOf`), the rules are written as `600000/1m`. */
   quotas: z.array(z.object({ account: z.string(), rules: z.string() })).optional(),
   /** The platforms for which the environment's app has credentials. */
   platforms: z.array(z.string()),

@@ -144,6 +144,17 @@ it('the bounds of one recipient and of a whole project are taken', () => {
   ]);
 });
 
+it('a quota of web push may have rules for one push service, which stand beside those for all others', () => {
+  const quotaOf = (text: string) => loadConfig({ ...NONE, WEBPUSH_QUOTA: text }).quotas.webpush;
+  expect(quotaOf('5000/1m, FCM.googleapis.com:443 = 1000/1m,fcm.googleapis.com=200/10s,127.0.0.1:8443=5/1s')).toEqual([
+    { max: 5_000, perMs: 60_000 },
+    { max: 1_000, perMs: 60_000, server: 'fcm.googleapis.com' },
+    { max: 200, perMs: 10_000, server: 'fcm.googleapis.com' },
+    { max: 5, perMs: 1_000, server: '127.0.0.1:8443' },
+  ]);
+  expect(() => loadConfig({ ...NONE, FCM_QUOTA: 'fcm.googleapis.com=1000/1m' })).toThrow(/FCM_QUOTA: expected rules/);
+});
+
 describe('faults', () => {
   it('are shown all at once, files included', () => {
     const faults = faultsOf({ LIMIT_RULES: 'ten', ATTEMPTS: '0', METRICS_PORT: '99999', APNS_KEY_FILE: '/nowhere.p8' });

@@ -50,11 +50,16 @@ describe('the page Now', () => {
 
   it('shows version, places in use, clock and how much of a quota is used', async () => {
     const bench = await openConsole();
-    await enter(bench, { quotas: [{ account: 'fcm', rules: '600000/1m' }], clockOffsetMs: -7 });
+    const quotas = [
+      { account: 'fcm', rules: '600000/1m' },
+      { account: 'webpush~teacher~~fcm.googleapis.com', rules: '1000/1m' },
+    ];
+    await enter(bench, { quotas, clockOffsetMs: -7 });
     const { text } = await bench.get('/');
     for (const shown of ['1.2.3', '2 of 50, 1 asleep', '-7 ms', 'quota of fcm: 0 of 600000/1m', 'All is well']) {
       expect(text).toContain(shown);
     }
+    expect(text).toContain('quota of webpush (teacher) (fcm.googleapis.com): 0 of 1000/1m');
   });
 
   it('reads a worker of an older version, which says less', async () => {

@@ -1,12 +1,15 @@
+import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, describe, onTestFinished } from 'vitest';
 import type { DeliverParts } from '../../src/delivery/parts.ts';
 import { readProgress } from '../../src/delivery/progress.ts';
 import type { Rule } from '../../src/domain/limits.ts';
+import { quotaNameOf, type Service } from '../../src/notification/device.ts';
 import type { Platform } from '../../src/notification/notification.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import type { Quota } from '../../src/quota/quota.ts';
 import { createRedisQuota } from '../../src/quota/redis-quota.ts';
+import { openSandbox, openWebpush } from '../support/providers.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { lockOf, openBench, none, POLICY } from './support.ts';
@@ -187,6 +190,35 @@ describe('a provider that is over its quota', () => {
     const silenced = { ...toFcm('a'), onThrottle: 'silence' };
     expect((await run(silenced, none, { quotas })).outcome).toMatchObject({ kind: 'requeued', rule: 'fcm:1/1m' });
     expect(sandbox.journal.accepted).toHaveLength(1);
+  });
+});
+
+describe('a push service with a quota of its own', () => {
+  it('counts in that alone, and lets the other push services go on', async () => {
+    const { run, sandbox } = await openBench({ platforms: [] });
+    const other = await openSandbox({ dir: dirname(sandbox.caFile) }); // with the same key and authority
+    const origins = [sandbox.webpush.url, other.webpush.url];
+    const providers = new Map([['webpush' as const, await openWebpush(other, { origins })]]);
+    const limited = `webpush@${new URL(sandbox.webpush.url).host}` as const;
+    const [redis, prefix] = [connectRedis(), testPrefix()];
+    const rules = (max: number) => [{ max, perMs: 60_000 }];
+    const ofAll = createRedisQuota({ redis, prefix, name: 'webpush', rules: rules(5) });
+    const ofOne = createRedisQuota({ redis, prefix, name: quotaNameOf(limited), rules: rules(1) });
+    onTestFinished(() => Promise.all([ofAll.close(), ofOne.close()]).then(() => undefined));
+    const quotas = new Map<Service, Quota>([
+      ['webpush', ofAll],
+      [limited, ofOne],
+    ]);
+    await ofOne.take(); // as for a send to somebody else
+    const devices = [sandbox, other].map(({ webpush }) => makeDevice('webpush', webpush.url));
+    const both = makeNotification({ devices });
+    const { outcome, progress } = await run(both, none, { quotas, providers });
+    expect(outcome).toMatchObject({ kind: 'requeued', rule: `${limited}:1/1m` });
+    expect(progress.devices).toEqual({ 'webpush#1': 'delivered' });
+    expect(Object.keys(progress.quotaAt ?? {})).toEqual([limited]);
+    expect([sandbox.webpush.counts.requests, other.webpush.counts.accepted]).toEqual([0, 1]);
+    expect((await ofAll.used()).map(({ used }) => used)).toEqual([1]);
+    expect((await ofOne.used()).map(({ used }) => used)).toEqual([1]);
   });
 });
 

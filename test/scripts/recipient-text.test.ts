@@ -234,7 +234,7 @@ it('a notification is named by its own id, not by that of its job', () => {
 
 it('what another program asked for over HTTP has no job, but a rule that makes it wait', () => {
   const reserved = [{ at: NOW + 1_000, id: 'http:email:msg-1', rule: 'email:1/1h', before: 0 }];
-  const known = { inspection: { ...QUIET, reserved }, waiting: reserved, delayed: NONE, categories: {}, most: 20 };
+  const known = { ...BARE, inspection: { ...QUIET, reserved }, waiting: reserved };
   expect(describeRecipient({ recipientId: 'teacher-42', ...known }).at(-1)).toMatch(
     / email:1\/1h .* http:email:msg-1$/,
   );

@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest';
 import type { Credentials } from '../../src/config/apps-file.ts';
-import { accountOf, namesOf } from '../../src/notification/device.ts';
+import { accountOf, namesOf, quotaNameOf, serviceOfQuota } from '../../src/notification/device.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { createAccounts, type Accounts, type AccountsOptions } from '../../workers/accounts.ts';
 import { apnsOptions, fcmOptions, openSandbox, sendPush } from '../support/providers.ts';
@@ -112,6 +112,36 @@ it('only what changed is replaced, and sends under way end with the old credenti
   if (prepared.kind !== 'ready') throw new Error('expected a request');
   expect(await before.send(prepared.encoded, { permit: reserved.permit })).toMatchObject({ meaning: 'accepted' });
   expect(sandbox.journal.accepted.at(-1)?.topic).toBe(providers.apns?.topic);
+});
+
+it('a server of an account may have a quota of its own, which all workers know by its name', async () => {
+  const { sandbox, accounts, credentials } = await openBench();
+  const server = 'fcm.googleapis.com';
+  const quotas = {
+    fcm: [
+      { max: 5, perMs: 1_000 },
+      { max: 2, perMs: 1_000, server },
+      { max: 9, perMs: 60_000, server },
+    ],
+  };
+  accounts.apply({ ...credentials, apps: new Map(), providers: { fcm: await fcmOptions(sandbox) }, quotas });
+  expect(accounts.quotaRules()).toEqual([
+    ['fcm', [{ max: 5, perMs: 1_000 }]],
+    [
+      'fcm@fcm.googleapis.com',
+      [
+        { max: 2, perMs: 1_000 },
+        { max: 9, perMs: 60_000 },
+      ],
+    ],
+  ]);
+  expect(await accounts.quotas.get('fcm@fcm.googleapis.com')?.take()).toMatchObject({ kind: 'taken' });
+  expect((await accounts.quotas.get('fcm')?.used())?.map(({ used }) => used)).toEqual([0]);
+  expect(accounts.quotas.get('fcm@other.example')).toBeUndefined();
+  for (const service of ['webpush', 'webpush~a_b', 'webpush@a.b', 'webpush~a_b@127.0.0.1:8443'] as const) {
+    expect(quotaNameOf(service)).toMatch(/^[\w.~-]{1,128}$/);
+    expect(serviceOfQuota(quotaNameOf(service))).toBe(service);
+  }
 });
 
 it('accounts with faults stay as they are, and those that cannot be created are logged', async () => {

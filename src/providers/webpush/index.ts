@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { readCertificate, readKey, type Report } from '../../environment/files.ts';
-import { anyText, httpsOrigins, text, type Environment } from '../../environment/values.ts';
+import { anyText, httpsOrigins, LARGEST_QUOTA, serverRules, text, type Environment } from '../../environment/values.ts';
 import type { ProviderDescriptor } from '../provider.ts';
 import { WEBPUSH_ANSWERS } from './answers.ts';
+import { createAllowed } from './origins.ts';
 import { webpushDevice } from '../../notification/devices/webpush/payload.ts';
 import { type WebpushOptions, readVapidKey, createWebpushProvider } from './webpush.ts';
 
@@ -26,6 +27,8 @@ const variables = z.object({
   WEBPUSH_CA_FILE: anyText().optional().describe("a CA to trust beside the system's"),
 });
 
+const QUOTA = 'WEBPUSH_QUOTA';
+
 export const WEBPUSH: ProviderDescriptor<'webpush', WebpushOptions> = {
   platform: 'webpush',
   name: 'web push',
@@ -33,7 +36,13 @@ export const WEBPUSH: ProviderDescriptor<'webpush', WebpushOptions> = {
   settings: {
     variables,
     secrets: ['WEBPUSH_VAPID_PRIVATE_KEY', 'WEBPUSH_ORIGINS'], // an origin may be written with a password
-    quota: { variable: 'WEBPUSH_QUOTA', meaning: 'the same for web push, all push services together' },
+    quota: {
+      variable: QUOTA,
+      meaning:
+        'the same for web push, all push services together; `fcm.googleapis.com=1000/1m` is for one alone, which then does not ' +
+        'count in the others (docs/webpush.md)',
+      hasServers: true,
+    },
     read,
   },
   create: createWebpushProvider,
@@ -69,6 +78,9 @@ function read(env: Environment, report: Report): WebpushOptions | undefined {
   if (WEBPUSH_SUBJECT === undefined) {
     report('WEBPUSH_SUBJECT', 'a mailto: or https: URL, since web push is configured', 'nothing');
   }
+  for (const host of unknownServers(env[QUOTA], WEBPUSH_ORIGINS ?? [])) {
+    report(QUOTA, 'hosts of push services that are known or in WEBPUSH_ORIGINS', JSON.stringify(host));
+  }
   const ca = readCertificate('WEBPUSH_CA_FILE', WEBPUSH_CA_FILE, report);
   return {
     vapidKey: found?.key ?? '',
@@ -76,4 +88,12 @@ function read(env: Environment, report: Report): WebpushOptions | undefined {
     origins: WEBPUSH_ORIGINS ?? [],
     ...(ca !== undefined && { ca }),
   };
+}
+
+/** The hosts in the quota that no subscription may have, such as a misspelt one: its rule would bound nothing. */
+function unknownServers(quota: string | undefined, origins: readonly string[]): string[] {
+  const { data: rules = [] } = serverRules(QUOTA, LARGEST_QUOTA).safeParse(quota ?? '');
+  const allowed = createAllowed(origins);
+  const servers = new Set(rules.flatMap(({ server }) => server ?? []));
+  return [...servers].filter((server) => !URL.canParse(`https://${server}`) || !allowed(`https://${server}`));
 }
