@@ -46,6 +46,11 @@ export interface SandboxWebpush extends SandboxServer {
    * @param name 1 to 256 of `A-Z a-z 0-9 _ -`
    */
   subscription(name: string): SandboxSubscription;
+  /**
+   * At most `max` pushes of a website (its VAPID key) in any window of `perMs` milliseconds, the rest is answered with 429 and
+   * `Retry-After`: what Chrome's push service does with a website that people find disruptive. Undefined ends it.
+   */
+  limitSite(rule: { readonly max: number; readonly perMs: number } | undefined): void;
 }
 
 /**

@@ -8,6 +8,7 @@ import type { Counts } from '../sandbox/loopback/server.ts';
 import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../sandbox/loopback/timing.ts';
 import { startSandbox, type Sandbox, writePrivateFile, SERVER_KINDS, WILDCARDS } from '../sandbox/sandbox.ts';
 import { PLATFORMS, type Platform } from '../src/notification/notification.ts';
+import { parseRules, type Rule } from '../src/domain/limits.ts';
 import { parseDuration } from '../src/domain/time.ts';
 import { listenError, type ListenAt } from '../src/environment/listening.ts';
 import { createCommand, runCommand, UsageError, integer, CommandError, printJson } from '../src/terminal/command.ts';
@@ -45,6 +46,11 @@ export async function main(argv: readonly string[]): Promise<void> {
     )
     .option('--name <host>', 'the host name that workers reach it by, such as a compose service (default: the address)')
     .option('--keep <n>', 'how many of the latest requests the journal keeps', integer('--keep', 1, 1_000_000), KEEP)
+    .option(
+      '--webpush-limit <max/per>',
+      'web push: the most pushes of one website, as 1000/1m; the rest is 429 with Retry-After',
+      siteLimit,
+    )
     .option('--quiet', 'no line for each request')
     .option('--json', 'JSON lines on standard output: the environment, each request (not with --quiet), the summary')
     .action((flags: Flags) => serve(flags));
@@ -71,6 +77,14 @@ function latency(text: string): Latency {
   return { medianMs, p99Ms };
 }
 
+/** `1000/1m` */
+function siteLimit(text: string): Rule {
+  const parsed = parseRules(text, '--webpush-limit');
+  const [rule, ...more] = parsed.ok ? parsed.rules : [];
+  if (rule !== undefined && more.length === 0) return rule;
+  throw new UsageError(`--webpush-limit: expected one rule as max/per, such as 1000/1m, found ${JSON.stringify(text)}`);
+}
+
 /** `apnsPort` and so on: the ports that the flags ask for. */
 type PortFlags = { readonly [Name in `${ServerName}Port`]?: number };
 
@@ -82,6 +96,7 @@ export interface Flags extends PortFlags {
   readonly script?: string;
   readonly latency?: Latency;
   readonly keep: number;
+  readonly webpushLimit?: Rule;
   readonly json?: true;
   readonly quiet?: true;
 }
@@ -94,6 +109,7 @@ export async function serve(flags: Flags): Promise<void> {
   const sandbox = await start(flags, ports, answers).catch((error: unknown) =>
     explain(error, ports, flags, ['--host', flags.host]),
   );
+  sandbox.webpush.limitSite(flags.webpushLimit);
   let control: ControlServer | undefined;
   try {
     const { controlHost, name } = flags;

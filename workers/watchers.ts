@@ -112,6 +112,7 @@ export function createReplyListener(
   return ({ notification, device, label, reply, tookMs }) => {
     metrics.reply(accountOf(device), reply.meaning, tookMs);
     if (reply.meaning === 'accepted') return;
+    if (reply.isLimit === true) metrics.limited(serviceOfDevice(device));
     const { code, detail } = reply;
     const app = device.app !== undefined && { app: device.app };
     const names = { id: notification.id, recipientId: notification.recipientId, device: label, ...app };
@@ -147,8 +148,9 @@ function levelOf({ meaning, trouble, setUp }: Reply): 'error' | 'warn' | 'info' 
 }
 
 /** Says what happens next for the device. The line of the pass says what happens next for the notification. */
-function messageOf({ meaning, trouble, unsent, setUp }: Reply): string {
+function messageOf({ meaning, trouble, unsent, setUp, isLimit }: Reply): string {
   if (setUp === true) return SET_UP;
+  if (isLimit === true) return 'the push service takes no more for now: sent later, at no attempt';
   if (needsOperator(trouble))
     return 'the provider refuses the credentials or the app: deferred; the line of its circuit breaker tells what to do';
   if (unsent === true) return 'not sent to the device: tried again at no attempt';

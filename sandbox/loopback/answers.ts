@@ -127,7 +127,7 @@ export class AnswerQueue {
   }
 }
 
-/** A provider's own limit of alerts per device; rolling windows. */
+/** A provider's own limit of alerts per device, or per sender; rolling windows. */
 export class DeviceQuota {
   readonly #rule: Rule;
   readonly #taken = new Map<string, number[]>();
@@ -143,6 +143,12 @@ export class DeviceQuota {
     if (hasRoom) recent.push(at);
     this.#taken.set(token, recent);
     return hasRoom;
+  }
+
+  /** When there is room again after `take` found none, in milliseconds from `at`. */
+  roomInMs(token: string, at: number): number {
+    const [oldest = at] = this.#taken.get(token) ?? [];
+    return Math.max(0, oldest + this.#rule.perMs - at);
   }
 }
 

@@ -1,8 +1,10 @@
 import { isObject } from '../../src/domain/json.ts';
+import type { Rule as Limit } from '../../src/domain/limits.ts';
 import { type KeyObject, createPublicKey } from 'node:crypto';
 import { createSecureServer, type IncomingHttpHeaders, type ServerHttp2Session } from 'node:http2';
 import { jwtVerify } from 'jose';
 import type { JournalEntry } from '../journal.ts';
+import { DeviceQuota, type Refuse } from '../loopback/answers.ts';
 import { makeSigningKey } from '../loopback/certificates.ts';
 import { Http2Session } from '../loopback/connections.ts';
 import { http2Exchange, parseJsonObject, readBody } from '../loopback/exchange.ts';
@@ -40,6 +42,7 @@ export class WebpushServer extends LoopbackServer {
   protected override readonly debugData = 'server_shutting_down';
   readonly #judge: VapidJudge;
   #messages = 0;
+  #site: DeviceQuota | undefined;
 
   constructor(options: WebpushServerOptions) {
     const server = createSecureServer({
@@ -65,6 +68,14 @@ export class WebpushServer extends LoopbackServer {
     this.#judge.setRevoked(false);
   }
 
+  /**
+   * At most this many pushes of a website (its VAPID key) in any such window, as Chrome's push service has it for one that people
+   * find disruptive; the rest is 429 with a `Retry-After`. Undefined ends it.
+   */
+  limitSite(rule: Limit | undefined): void {
+    this.#site = rule && new DeviceQuota(rule);
+  }
+
   protected override openSession(session: ServerHttp2Session): Http2Session {
     return new Http2Session(session, { idleMs: this.timing.drawIdleMs(), debugData: this.idleDebugData });
   }
@@ -85,8 +96,18 @@ export class WebpushServer extends LoopbackServer {
       (await this.#judge.fault(headers.authorization, `https://${headers[':authority'] ?? ''}`)) ??
       headerFault(headers) ??
       bodyFault(body, push);
+    const overLimit = reason === undefined ? this.#overLimit(headers, at) : undefined;
     if (reason) this.refuse(received, exchange, webpushRefusal(reason));
+    else if (overLimit) this.refuse(received, exchange, overLimit);
     else this.answer(received, exchange);
+  }
+
+  /** The refusal of a push over the limit of its website; undefined if there is room. */
+  #overLimit({ authorization = '' }: IncomingHttpHeaders, at: number): Refuse | undefined {
+    const key = authorization.slice(authorization.lastIndexOf('k=') + 2);
+    if (this.#site === undefined || this.#site.take(key, at)) return undefined;
+    const seconds = Math.max(1, Math.ceil(this.#site.roomInMs(key, at) / 1_000));
+    return { ...webpushRefusal('TooManyPushes'), retryAfter: String(seconds) };
   }
 }
 

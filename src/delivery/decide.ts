@@ -240,7 +240,9 @@ export function afterSend(context: Context, parts: DeliverParts, quotaWait?: Quo
 
   const later = tried.filter(({ label }) => open.includes(label));
   const failed = later.filter((each) => isAttempt(each, parts));
-  const result = failed.length > 0 ? retryOrGiveUp(context, failed, parts) : deferOrGiveUp(context, later, parts);
+  const others = later.filter((each) => !failed.includes(each));
+  const result =
+    failed.length > 0 ? retryOrGiveUp(context, failed, others, parts) : deferOrGiveUp(context, later, parts);
   return result.kind === 'deferred' && quotaWait !== undefined ? overQuota(context, quotaWait, parts) : result;
 }
 
@@ -262,23 +264,34 @@ function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
 
 /**
  * Whether a try that failed counts as an attempt. It does not if the notification is not the cause: the request did not reach
- * the provider, the provider refuses everything that this app sends, or its breaker is open because it is down. A try that may
+ * the provider, the provider refuses everything that this app sends or takes no more for now, or its breaker is open because it
+ * is down. A try that may
  * have alerted always counts, since it may be repeated only a few times.
  */
 function isAttempt({ service, reply }: Tried, { breakers }: DeliverParts): boolean {
   if (reply.alerted === 'maybe') return true;
-  if (reply.unsent === true || reply.setUp === true || reply.trouble !== undefined) return false;
+  if (reply.unsent === true || reply.setUp === true || reply.isLimit === true) return false;
+  if (reply.trouble !== undefined) return false;
   return !(reply.suspect === 'outage' && breakers.current(service) !== undefined);
 }
 
-/** An attempt failed. After the last one, the devices that failed are given up; the others stay open. */
-function retryOrGiveUp(context: Context, failed: readonly Tried[], parts: DeliverParts): Result {
+/**
+ * An attempt failed. After the last one, the devices that failed are given up; the others stay open.
+ *
+ * @param others tries of this pass that failed too, but are no attempts
+ */
+function retryOrGiveUp(
+  context: Context,
+  failed: readonly Tried[],
+  others: readonly Tried[],
+  parts: DeliverParts,
+): Result {
   const { progress } = context;
   const isAmbiguous = failed.some(({ reply }) => reply.ambiguous);
   const tries = progress.tries + 1;
   const ambiguous = progress.ambiguous + (isAmbiguous ? 1 : 0);
   // The provider replied, so the time for which the job may be deferred begins anew.
-  context.progress = { ...progress, tries, ambiguous, unreached: 0, heldSince: undefined, rule: undefined };
+  context.progress = { ...progress, tries, ambiguous, unreached: 0, ...NOT_HELD, rule: undefined };
   const isLast = ({ reply }: Tried) =>
     tries >= parts.retry.attempts || (reply.ambiguous && ambiguous > MAX_AMBIGUOUS_RETRIES);
   const lost = failed.filter(isLast).map(({ label }) => label);
@@ -286,7 +299,7 @@ function retryOrGiveUp(context: Context, failed: readonly Tried[], parts: Delive
   if (openLabels(context).length === 0) return finished(context);
 
   const again = failed.filter(({ label }) => !lost.includes(label));
-  if (again.length === 0) return deferOrGiveUp(context, [], parts);
+  if (again.length === 0) return deferOrGiveUp(context, others, parts);
   const backoff = backoffMs(tries, parts.retry, longestRetryAfterMs(again), parts.random());
   const services = again.map(({ service }) => service);
   const breaker = isNoneClosed(services, parts) ? soonestBreaker(services, parts) : undefined;
@@ -306,7 +319,16 @@ function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: Deliver
   const heldSince = heldSinceOf(progress, now);
   const wasSent = tried.some(({ reply }) => reply.unsent !== true);
   const unreached = tried.length > 0 && !wasSent ? progress.unreached + 1 : progress.unreached;
-  context.progress = { ...progress, heldSince, heldAt: now, unreached, rule: undefined };
+  const limited = tried.some(({ reply }) => reply.isLimit === true) ? (progress.limited ?? 0) + 1 : undefined;
+  context.progress = {
+    ...progress,
+    heldSince,
+    heldBefore: undefined,
+    heldAt: now,
+    unreached,
+    limited,
+    rule: undefined,
+  };
   const breaker = soonestBreaker(openServices(context), parts);
   if (now - heldSince > MAX_DEFERRED_MS) {
     const isSetUp = needsOperator(breaker?.trouble) || tried.some(({ reply }) => reply.setUp === true);
@@ -314,21 +336,29 @@ function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: Deliver
     return finished(context);
   }
   const code = tried[0]?.reply.code ?? breaker?.code ?? 'provider-open';
+  const leftMs = Math.max(0, Math.ceil(timeLeftMs(context, parts))); // a Retry-After may ask for more, up to a day
   const services = tried.map(({ service }) => service);
   if (breaker !== undefined && isNoneClosed(services, parts)) {
     const { enqueuedAt, notification } = context;
-    const dueAt = parts.breakers.deferUntil(breaker.service, { recipientId: notification.recipientId, enqueuedAt });
+    const freeAt = parts.breakers.deferUntil(breaker.service, { recipientId: notification.recipientId, enqueuedAt });
+    const dueAt = Math.min(freeAt, now + leftMs);
     context.progress = { ...context.progress, dueAt }; // an instant, not a wait, so that the deferred jobs keep their order
     return deferred(Math.max(0, dueAt - now), code);
   }
   const backoff = tried.every(({ reply }) => OWN_FAULT_CODES.has(reply.code)) ? OWN_FAULT : UNREACHED;
-  return deferred(backoffMs(Math.max(1, unreached), backoff, longestRetryAfterMs(tried), parts.random()), code);
+  const times = Math.max(1, unreached, limited ?? 0);
+  const waitMs = backoffMs(times, backoff, longestRetryAfterMs(tried), parts.random());
+  return deferred(Math.min(waitMs, leftMs), code);
 }
 
 /** Since when it is deferred, in epoch milliseconds, moved to later by the time in which no worker tried it. */
-function heldSinceOf({ heldSince, heldAt }: Context['progress'], now: number): number {
-  return heldSince === undefined ? now : heldSince + Math.max(0, now - (heldAt ?? now) - MAX_BETWEEN_TRIES_MS);
+function heldSinceOf({ heldSince, heldBefore, heldAt }: Context['progress'], now: number): number {
+  const since = heldSince ?? heldBefore;
+  return since === undefined ? now : since + Math.max(0, now - (heldAt ?? now) - MAX_BETWEEN_TRIES_MS);
 }
+
+/** The progress of a job that is not deferred, and whose time in which it was has no more effect. */
+const NOT_HELD = { heldSince: undefined, heldBefore: undefined, limited: undefined } as const;
 
 /**
  * This worker has no credentials for the devices that are left, so the job is put back for a worker that has them, without an
@@ -337,7 +367,7 @@ function heldSinceOf({ heldSince, heldAt }: Context['progress'], now: number): n
 export function withoutCredentials(context: Context, parts: DeliverParts): Result {
   const { progress, lacking, isElsewhere } = context;
   const now = parts.now();
-  const heldSince = heldSinceOf(progress, now);
+  const heldSince = heldSinceOf({ ...progress, heldBefore: undefined }, now);
   const leftMs = heldSince + (isElsewhere ? MAX_DEFERRED_MS : parts.credentialsWaitMs) - now;
   if (leftMs <= 0) {
     const failures = lacking.map(({ label, account }) => ({ at: now, device: label, error: lackText(account) }));
@@ -357,7 +387,11 @@ export function lackText(account: Account): string {
   return `no credentials for ${platform}${app === undefined ? '' : ` of the app "${app}"`}`;
 }
 
-/** Puts the job back until an instant (until a slot, or until a quota has room), and counts it as requeued. */
+/**
+ * Puts the job back until an instant (until a slot, or until a quota has room), and counts it as requeued. If its provider put
+ * it off before, that is remembered: else a notification that is put off and requeued in turn would have no end. Missing
+ * credentials are not: a worker that has them took it since.
+ */
 function untilDue(
   context: Context,
   { waitMs, rule, ruleUntil, before }: Waited,
@@ -371,7 +405,8 @@ function untilDue(
     dueAt: now() + delayMs,
     rule,
     ruleUntil,
-    heldSince: undefined,
+    ...NOT_HELD,
+    heldBefore: progress.rule === CREDENTIALS ? undefined : (progress.heldSince ?? progress.heldBefore),
     unreached: 0,
   };
   return { kind: 'requeued', waitMs, delayMs, rule, ruleUntil, before };

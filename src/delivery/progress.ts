@@ -23,6 +23,8 @@ const progressSchema = z.object({
   ambiguous: z.number().default(0),
   /** Passes in a row that were to send and certainly sent nothing (no connection, a missed slot). They are no attempts. */
   unreached: z.number().default(0),
+  /** Tries in a row that a server refused because it takes no more for now. They are no attempts. */
+  limited: z.number().optional(),
   /** Under AT_MOST_ONCE: the devices that are being sent to. Those that the next pass still finds here may have been alerted. */
   trying: z.array(z.string()).readonly().optional(),
   /** BullMQ's count of the job's stalls at the time when the job last waited because of stalls. */
@@ -55,6 +57,8 @@ const progressSchema = z.object({
    * moves to later by the rest.
    */
   heldSince: z.number().optional(),
+  /** `heldSince` of the time before the job was requeued; it counts on if a provider puts the job off again. */
+  heldBefore: z.number().optional(),
   /** When it was last deferred for one of those reasons; epoch milliseconds. */
   heldAt: z.number().optional(),
   /** The span of its last pass that was traced, as W3C Trace Context. */

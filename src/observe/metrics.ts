@@ -31,6 +31,8 @@ export interface Metrics {
   diedUnseen(dead: Target & { readonly reason?: DeadLetterReason }): void;
   /** A provider answered. */
   reply(account: Account, meaning: string, tookMs: number): void;
+  /** A server refused a push because it takes no more for now. */
+  limited(service: Service): void;
   /** A deferred job reached a worker this long after it was due. */
   woken(lateMs: number): void;
   /** One ask to the limiter took this long, whether it was answered or not. */
@@ -225,6 +227,11 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
     FAST_SECONDS,
     ['platform', 'app', 'meaning'],
   );
+  const limited = counter(
+    'pushpacer_provider_limits_total',
+    'Pushes that a push service refused because it takes no more for now (429): they are sent later, at no attempt.',
+    ['platform', 'app', 'server'],
+  );
   const unprioritised = counter(
     'pushpacer_unprioritised_jobs_total',
     'Jobs added without a priority: BullMQ takes them before all jobs that are due.',
@@ -299,6 +306,7 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
       const known = [...platformsOf].slice(0, MOST_APPS);
       for (const labels of firstSeries(known)) outcomes.inc(labels, 0);
       for (const names of [...ofEnvironment, ...known.flatMap(([, ofApp]) => ofApp)]) {
+        limited.inc(names, 0); // that of a server begins with its first refusal
         for (const trouble of TROUBLES) breakersOpened.inc({ ...names, trouble }, 0);
         for (const result of TRIAL_RESULTS) breakerTrials.inc({ ...names, result }, 0);
       }
@@ -330,6 +338,7 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
       }
     },
     reply: (account, meaning, tookMs) => provider.observe({ ...namesOf(account), meaning }, tookMs / 1000),
+    limited: (service) => limited.inc(namesOf(service)),
     woken(lateMs) {
       lateness.observe(Math.max(0, lateMs) / 1000);
       const place = LATENESS_BOUNDS_MS.findIndex((bound) => lateMs <= bound);

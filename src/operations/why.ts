@@ -168,7 +168,7 @@ function otherCause(
     const text = `: a newer version of pushpacer wrote it, and only a worker of that version can send it`;
     return { text, more: [`Found: ${newerText(job.newer)}.`] };
   }
-  const { heldSince, quotaAt, unreached = 0, tries = 0, attempts = [] } = job?.progress ?? {};
+  const { heldSince, limited, quotaAt, unreached = 0, tries = 0, attempts = [] } = job?.progress ?? {};
   if (heldSince !== undefined && rule === CREDENTIALS) {
     const text = ', for a worker with credentials for its platform and app';
     return { text, more: [`The workers that took it lack them; it is put back since ${when(now, heldSince)}.`] };
@@ -180,7 +180,8 @@ function otherCause(
     );
     const code = attempts.at(-1)?.error ?? last?.code;
     const said = open.length > 0 || code === undefined ? [] : [`The last answer: ${printable(code)}.`];
-    const trouble = breakers[0]?.trouble ?? (unreached > 0 ? 'outage' : undefined);
+    const suspected = limited !== undefined ? 'quota' : unreached > 0 ? 'outage' : undefined;
+    const trouble = breakers[0]?.trouble ?? suspected;
     const because = HELD[trouble ?? ''] ?? 'its provider took nothing at the last try';
     return { text: `, because ${because}; it is put back since ${when(now, heldSince)}`, more: [...open, ...said] };
   }

@@ -75,6 +75,11 @@ export interface Reply {
    * breaker opens.
    */
   readonly setUp?: boolean;
+  /**
+   * The server takes no more from this sender for now: the notification is not the cause, so the try is no attempt. Only many
+   * such answers open a breaker (`suspect`).
+   */
+  readonly isLimit?: boolean;
   /** When the token became invalid, in epoch milliseconds. Only APNs says this. */
   readonly goneSince?: number;
   /** More text for a person to read; tokens are redacted. */
@@ -84,7 +89,7 @@ export interface Reply {
 /** What a kind of answer means: a Reply without the texts of one particular answer. */
 export type ReplyRow = Pick<
   Reply,
-  'meaning' | 'alerted' | 'retryAfterMs' | 'ambiguous' | 'unsent' | 'trouble' | 'suspect' | 'setUp'
+  'meaning' | 'alerted' | 'retryAfterMs' | 'ambiguous' | 'unsent' | 'trouble' | 'suspect' | 'setUp' | 'isLimit'
 >;
 
 /** What each answer of a provider means, by its code or the HTTP status. */

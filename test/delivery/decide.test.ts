@@ -1,16 +1,18 @@
 import { describe, expect, it } from 'vitest';
-import type { Tried } from '../../src/delivery/context.ts';
+import type { QuotaWait, Tried } from '../../src/delivery/context.ts';
 import type { Progress } from '../../src/delivery/progress.ts';
 import { afterSend, backoffMs, newer } from '../../src/delivery/decide.ts';
 import type { Platform } from '../../src/notification/notification.ts';
 import type { Result } from '../../src/notification/outcome.ts';
 import { APNS_ANSWERS } from '../../src/providers/apns/answers.ts';
 import type { Reply } from '../../src/providers/provider.ts';
+import { WEBPUSH_ANSWERS } from '../../src/providers/webpush/answers.ts';
 import { transportReply } from '../../src/providers/replies.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { contextOf, none, openBench, openBreaker } from './support.ts';
 
 const NOW = 1_795_284_000_000;
+const DAY_MS = 86_400_000;
 const { accepted, words } = APNS_ANSWERS;
 const gone: Reply = { ...words.Unregistered, code: 'Unregistered' };
 const badToken: Reply = { ...words.BadDeviceToken, code: 'BadDeviceToken' };
@@ -25,6 +27,10 @@ interface Round {
   readonly platforms?: readonly Platform[];
   readonly attempts?: number;
   readonly atMostOnce?: boolean;
+  /** More fields of the notification. */
+  readonly fields?: object;
+  /** Some devices were not tried, because a quota has no room. */
+  readonly quotaWait?: QuotaWait;
 }
 
 /** Decides rounds of replies over real breakers; a device for which there is no reply was not tried. */
@@ -34,9 +40,9 @@ async function openDecisions() {
     replies: readonly (Reply | undefined)[],
     round: Round = {},
   ): { outcome: Result; progress: Progress } => {
-    const { progress = none, platforms = [], attempts = 3, atMostOnce = false } = round;
+    const { progress = none, platforms = [], attempts = 3, atMostOnce = false, quotaWait, fields } = round;
     const devices = replies.map((_, index) => makeDevice(platforms[index]));
-    const context = contextOf(makeNotification({ devices }), progress);
+    const context = contextOf(makeNotification({ devices, ...fields }), progress);
     const tried = replies.flatMap((reply, index): Tried[] => {
       const platform = devices[index]?.platform ?? 'apns';
       const times = { at: NOW, handedOverAt: 0, tookMs: 0 };
@@ -45,7 +51,7 @@ async function openDecisions() {
     const retry = { ...parts.retry, attempts };
     const decided = { ...parts, retry, atMostOnce, now: () => NOW, random: () => 1 };
     context.tried.push(...tried);
-    return { outcome: afterSend(context, decided), progress: context.progress };
+    return { outcome: afterSend(context, decided, quotaWait), progress: context.progress };
   };
   return { decide, breakers };
 }
@@ -155,7 +161,6 @@ it.each([
 it('does not count the days in which no worker tried it', async () => {
   const { decide, breakers } = await openDecisions();
   openBreaker(breakers, 'apns', 'outage');
-  const DAY_MS = 86_400_000;
   const held = { ...none, heldSince: NOW - 2 * DAY_MS - 60_000, heldAt: NOW - 2 * DAY_MS };
   const { outcome, progress } = decide([undefined], { progress: held });
   expect(outcome.kind).toBe('deferred');
@@ -163,6 +168,70 @@ it('does not count the days in which no worker tried it', async () => {
   expect(progress).toMatchObject({ heldSince: NOW - 60_000 - 3_600_000, heldAt: NOW });
   const tried = { ...none, heldSince: NOW - DAY_MS - 60_000, heldAt: NOW - 60_000 };
   expect(decide([undefined], { progress: tried }).outcome.kind).toBe('dead-letter');
+});
+
+describe('a push service that takes no more for now', () => {
+  const LIMIT: Reply = { ...WEBPUSH_ANSWERS.statuses['429'], meaning: 'later', alerted: 'no', code: 'http-429' };
+  const browser = ['webpush'] as const;
+
+  it('costs no attempt, however often it answers so, and is asked less often the longer it lasts', async () => {
+    const { decide } = await openDecisions();
+    let progress = none;
+    const waits = Array.from({ length: 8 }, () => {
+      const decided = decide([{ ...LIMIT, retryAfterMs: 1_000 }], { progress, platforms: browser, attempts: 2 });
+      progress = decided.progress;
+      return decided.outcome.kind === 'deferred' ? decided.outcome.waitMs : decided.outcome.kind;
+    });
+    expect(waits).toEqual([1_100, 1_100, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
+    expect(progress).toMatchObject({ tries: 0, unreached: 0, limited: 8, heldSince: NOW });
+    expect(decide([accepted, busy], { progress, platforms: ['webpush', 'webpush'] }).progress.limited).toBeUndefined();
+    expect(decide([LIMIT], { platforms: browser }).outcome).toMatchObject({ kind: 'deferred', waitMs: 66_000 });
+  });
+
+  it('is not waited for past the end of the notification', async () => {
+    const { decide, breakers } = await openDecisions();
+    const endless = { ...LIMIT, retryAfterMs: DAY_MS };
+    const round: Round = { platforms: browser, fields: { expiresAt: NOW + 90_000 } };
+    expect(decide([endless], round).outcome).toMatchObject({ kind: 'deferred', waitMs: 90_000 });
+    openBreaker(breakers, 'apns', 'quota');
+    expect(decide([undefined], { ...round, platforms: ['apns'] }).progress.dueAt).toBe(NOW + 90_000);
+  });
+
+  it('is waited for a day at most', async () => {
+    const { decide } = await openDecisions();
+    const held = { ...none, heldSince: NOW - DAY_MS - 1, heldAt: NOW - 60_000 };
+    expect(decide([LIMIT], { progress: held, platforms: browser }).outcome).toMatchObject({
+      kind: 'dead-letter',
+      reason: 'attempts-exhausted',
+      message: 'http-429',
+    });
+  });
+
+  it('ends so too where a quota or a slot puts the notification off in turn', async () => {
+    const { decide } = await openDecisions();
+    const wait = { waitMs: 1_000, rule: 'webpush:1/1m', dueAt: performance.now() + 1_000 };
+    let progress: Progress = { ...none, heldSince: NOW - DAY_MS + 60_000, heldAt: NOW - 60_000 };
+    const requeue = () => decide([undefined], { progress, platforms: browser, quotaWait: wait });
+    progress = requeue().progress;
+    expect(progress).toMatchObject({ heldSince: undefined, heldBefore: NOW - DAY_MS + 60_000, heldAt: NOW - 60_000 });
+    progress = requeue().progress;
+    const again = decide([LIMIT], { progress, platforms: browser });
+    expect(again.progress).toMatchObject({ heldSince: NOW - DAY_MS + 60_000, heldBefore: undefined, heldAt: NOW });
+    progress = { ...progress, heldBefore: NOW - DAY_MS - 1 };
+    expect(decide([LIMIT], { progress, platforms: browser }).outcome).toMatchObject({ kind: 'dead-letter' });
+    // A worker that had the credentials took it since: the next time without them begins anew.
+    const lacked = { ...none, heldSince: NOW - DAY_MS, heldAt: NOW, rule: 'credentials' };
+    progress = decide([undefined], { progress: lacked, platforms: browser, quotaWait: wait }).progress;
+    expect(progress.heldBefore).toBeUndefined();
+  });
+
+  it('does not hurry because another device is given up', async () => {
+    const { decide } = await openDecisions();
+    const round: Round = { progress: { ...none, tries: 2 }, platforms: ['apns', 'webpush'] };
+    const { outcome, progress } = decide([busy, LIMIT], round);
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'http-429', waitMs: 66_000 });
+    expect(progress.devices).toEqual({ 'apns#0': 'attempts-exhausted' });
+  });
 });
 
 describe('at most once', () => {

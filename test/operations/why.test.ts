@@ -82,6 +82,12 @@ test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Fac
     /, because its provider is down, or cannot be reached; .* The last answer: ENOTFOUND\.$/,
   ],
   [
+    'a push service that takes no more, without a breaker',
+    waits(),
+    { job: { progress: { ...held, limited: 2 } }, passes: [passAt(1, { result: 'deferred', code: 'http-429' })] },
+    /, because its provider asks for fewer sends; .* The last answer: http-429\.$/,
+  ],
+  [
     'a refusal, when the breaker has closed since',
     waits(),
     { job: { progress: held }, passes: [passAt(1, { result: 'deferred', code: 'TooManyRequests' })] },

@@ -52,9 +52,9 @@ function outcomeOf({ meaning, retryAfterMs, ambiguous, trouble }: ReplyRow): str
   return retryAfterMs === undefined ? 'later' : `later, from ${retryAfterMs / 1_000} s on`;
 }
 
-function attemptOf({ meaning, trouble, unsent }: ReplyRow): string {
+function attemptOf({ meaning, trouble, unsent, isLimit }: ReplyRow): string {
   if (meaning !== 'later') return 'the last';
-  return trouble !== undefined || unsent === true ? 'none' : 'one';
+  return trouble !== undefined || unsent === true || isLimit === true ? 'none' : 'one';
 }
 
 function slotOf({ alerted }: ReplyRow): string {

@@ -41,7 +41,8 @@ async function open() {
     stream.once('response', (received) => (head = received));
     const chunks: Buffer[] = [];
     for await (const chunk of stream as AsyncIterable<Buffer>) chunks.push(chunk);
-    return { status: head[':status'], text: Buffer.concat(chunks).toString(), location: head['location'] };
+    const { ':status': status, location, 'retry-after': retryAfter } = head;
+    return { status, text: Buffer.concat(chunks).toString(), location, retryAfter };
   }
   return { sandbox, key, send };
 }
@@ -165,6 +166,19 @@ test('a revoked key is refused until it is restored, and a device may have a quo
   expect((await send()).status).toBe(201);
   sandbox.webpush.limitDevices({ max: 0, perMs: 1_000 });
   expect((await send()).status).toBe(429);
+});
+
+test('a website has a limit of all its pushes, and a refusal says when there is room again', async () => {
+  const { sandbox, send } = await open();
+  sandbox.webpush.limitSite({ max: 2, perMs: 60_000 });
+  const answers = [await send(), await send(), await send()];
+  expect(answers.map(({ status }) => status)).toEqual([201, 201, 429]);
+  const [first, , last] = answers;
+  expect(first?.retryAfter).toBeUndefined();
+  expect(Number(last?.retryAfter)).toBeGreaterThan(50);
+  expect(Number(last?.retryAfter)).toBeLessThanOrEqual(60);
+  sandbox.webpush.limitSite(undefined);
+  expect((await send()).status).toBe(201);
 });
 
 test('a subscription of a name has the same keys in every sandbox', async () => {

@@ -1,8 +1,15 @@
 import { parseObject } from '../../domain/json.ts';
 import { redact } from '../../notification/redact.ts';
-import type { AnswerTables, Push, Reply } from '../provider.ts';
+import type { AnswerTables, Push, Reply, ReplyRow } from '../provider.ts';
 import { BAD_TOKEN, FORBIDDEN, GONE, REJECTED, SERVER_ERROR, tableReply, TOO_MANY } from '../replies.ts';
 import type { Answered } from '../sender/result.ts';
+
+/**
+ * The push service takes no more from this sender for now. Chrome's does so for days with a website that people find disruptive:
+ * it then takes 1,000 a minute, or more (developer.chrome.com/blog/web-push-rate-limits, of 2026-01-06, read on 2026-11-26). One
+ * answer may be about one subscription (RFC 8030), so the breaker opens only if 20 recipients get it.
+ */
+const LIMIT: ReplyRow = { ...TOO_MANY, suspect: 'quota', isLimit: true };
 
 /** What the answers of push services mean. */
 export const WEBPUSH_ANSWERS: AnswerTables = {
@@ -25,10 +32,10 @@ export const WEBPUSH_ANSWERS: AnswerTables = {
     404: GONE,
     405: REJECTED,
     /** Microsoft's status for what is 429 elsewhere. */
-    406: TOO_MANY,
+    406: LIMIT,
     410: GONE,
     413: REJECTED,
-    429: TOO_MANY,
+    429: LIMIT,
     500: SERVER_ERROR,
     502: SERVER_ERROR,
     503: SERVER_ERROR,

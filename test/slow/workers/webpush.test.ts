@@ -69,6 +69,33 @@ it('a VAPID key that is refused for 20 recipients opens the breaker; none is los
   expect(await deadQueue.getWaitingCount()).toBe(0);
 });
 
+it('a push service that limits the website for a while gets all in the end: no attempt is spent, and nothing is dead', async () => {
+  const { queue, deadQueue, sandbox, worker, device } = await open({ ATTEMPTS: '2', HISTORY_MAX: '100' });
+  sandbox.webpush.limitSite({ max: 30, perMs: 3_000 });
+  const all = Array.from({ length: 90 }, (_, n) => makeNotification({ recipientId: `r${n}`, devices: [device()] }));
+  await queue.addBulk(all.map((data) => ({ name: 'push', data })));
+  await worker.waitForLine(/"trouble":"quota"/);
+  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(90), { timeout: 60_000 });
+  expect(new Set(sandbox.journal.accepted.map(({ token }) => token)).size).toBe(90);
+  expect(await deadQueue.getWaitingCount()).toBe(0);
+  const metrics = await (await fetch(`${worker.url}/metrics`)).text();
+  expect(metrics).toMatch(/pushpacer_provider_limits_total\{platform="webpush",server="127\.0\.0\.1:\d+"\} \d/);
+  expect(metrics).toMatch(/pushpacer_retries_total\{kind="retried"\} 0/);
+}, 90_000);
+
+it('with its limit as WEBPUSH_QUOTA, a push service refuses nothing', async () => {
+  const bench = await openWorkerBench();
+  const { host } = new URL(bench.sandbox.webpush.url);
+  await bench.startWorker({ ...FAST, LIMIT_MIN_GAP: '100ms', WEBPUSH_QUOTA: `1/1h,${host}=30/4s` });
+  bench.sandbox.webpush.limitSite({ max: 30, perMs: 3_000 });
+  const all = Array.from({ length: 90 }, (_, n) => {
+    return makeNotification({ recipientId: `r${n}`, devices: [makeDevice('webpush', bench.sandbox.webpush.url)] });
+  });
+  await bench.queue.addBulk(all.map((data) => ({ name: 'push', data })));
+  await vi.waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(90), { timeout: 60_000 });
+  expect(bench.sandbox.journal.all).toHaveLength(90);
+}, 90_000);
+
 it('what is too large, or for a push service that is not allowed, is a dead letter and no request', async () => {
   const { queue, deadQueue, sandbox, worker, device } = await open();
   await queue.add(
