@@ -70,7 +70,7 @@ export function createMoveUps(): MoveUps {
     while (own.next !== undefined) {
       const { resolve, reject } = own.next;
       own.next = undefined;
-      await work().then(resolve, reject);
+      await work().then(() => resolve(undefined), reject);
     }
     underWay.delete(line);
   }
@@ -79,7 +79,7 @@ export function createMoveUps(): MoveUps {
     moved: new Map(),
     run(line, work) {
       const before = underWay.get(line);
-      const next = before?.next ?? Promise.withResolvers<void>();
+      const next = before?.next ?? Promise.withResolvers<undefined>();
       if (before !== undefined) {
         before.next = next;
         return { ended: next.promise };
@@ -92,7 +92,7 @@ export function createMoveUps(): MoveUps {
 }
 
 interface Line {
-  next: PromiseWithResolvers<void> | undefined;
+  next: PromiseWithResolvers<undefined> | undefined;
 }
 
 /**
@@ -114,8 +114,8 @@ export async function goFirst(context: Context, askId: string, parts: DeliverPar
   const { moved } = parts.moveUps;
   const { signal } = context;
   const place = `${lineOf(context)} ${askId}`;
-  const own = Promise.withResolvers<void>();
-  const resolve = (): void => own.resolve();
+  const own = Promise.withResolvers<undefined>();
+  const resolve = (): void => own.resolve(undefined);
   moved.set(place, resolve);
   signal.addEventListener('abort', resolve, { once: true });
   startMoveUp(context, parts).ended.then(resolve, resolve);

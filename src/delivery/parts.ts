@@ -112,7 +112,7 @@ export interface MoveUps {
    * `ended`: a move-up that began after this call has ended; rejects if it failed. `allEnded`: so have those that others wanted
    * meanwhile; only for the call with which they began. Never rejects.
    */
-  run(line: string, work: () => Promise<void>): { readonly ended: Promise<void>; readonly allEnded?: Promise<void> };
+  run(line: string, work: () => Promise<void>): { readonly ended: Promise<unknown>; readonly allEnded?: Promise<void> };
   /** To be called when the slot of an ask has moved, by its line and id. Those that wait for that enter themselves. */
   readonly moved: Map<string, () => void>;
 }

@@ -138,7 +138,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
  */
 async function beforeOthers(context: Context, ask: WaitingAsk, answer: Answer, parts: DeliverParts): Promise<Answer> {
   const limiter = limiterOf(context, parts);
-  const { maxWaitMs, expiresInMs, maxQuietMs, ...unbounded } = ask;
+  const unbounded = { ...ask, maxWaitMs: Infinity, expiresInMs: Infinity, maxQuietMs: Infinity };
   if (answer.kind === 'refused') {
     if (answer.because !== 'max-wait' || !mayWait(context)) return answer;
     if (!(await wouldBeInTime(context, ask, answer, parts))) return answer;

@@ -414,15 +414,8 @@ test('what is loud is found: a sound, a badge, a level, a priority, and what vib
     apns: onPhone,
   };
   expect(fcmLoudFaults(toFcm(quiet))).toEqual([]);
-  const loud = [
-    'sound',
-    'default_sound',
-    'vibrate_timings',
-    'default_vibrate_timings',
-    'light_settings',
-    'default_light_settings',
-    'notification_count',
-  ];
+  const lights = 'light_settings default_light_settings notification_count';
+  const loud = `sound default_sound vibrate_timings default_vibrate_timings ${lights}`.split(' ');
   const android = { notification: Object.fromEntries(loud.map((name) => [name, true])) };
   expect(fcmLoudFaults(toFcm({ android, apns: onPhone }))).toHaveLength(loud.length + 2); // and both priorities
   expect(fcmLoudFaults(changed({ android: quiet.android }))).toHaveLength(3); // the badge, the level and the priority of an iPhone
