@@ -91,7 +91,7 @@ export type {
   SlotView,
   Standing,
 } from './limiter/limiter.ts';
-export type { Overtaking } from './limiter/overtaking.ts';
+export type { Overtaking } from './domain/limits.ts';
 export { createMemoryLimiter, type MemoryLimiter, type MemoryLimiterOptions } from './limiter/memory/memory-limiter.ts';
 export type { Over, Quota, QuotaAnswer, QuotaTerms, QuotaUse, Taken } from './quota/quota.ts';
 export { createRedisQuota, type RedisQuotaOptions } from './quota/redis-quota.ts';

@@ -1,12 +1,11 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import type { z } from 'zod';
 import { InputError, zodFaults, type Fault } from '../domain/faults.ts';
-import type { CountedApart, CategoryPolicy, Policy, Rule } from '../domain/limits.ts';
+import type { CountedApart, CategoryPolicy, Policy, Rule, Overtaking } from '../domain/limits.ts';
 import type { QuietHours } from '../domain/quiet-hours.ts';
 import { formatDuration } from '../domain/time.ts';
 import { readCertificate, readPrivateKey, reporter } from '../environment/files.ts';
 import type { Environment } from '../environment/values.ts';
-import type { Overtaking } from '../limiter/overtaking.ts';
 import { accountsOf, readCredentials, type Credentials, type CredentialsRead } from './apps-file.ts';
 import { readLimitsFile } from './limits-file.ts';
 import {

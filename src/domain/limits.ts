@@ -247,3 +247,14 @@ export function policyText({ rules, minGapMs, exempt = [] }: CategoryPolicy): st
     ', ',
   );
 }
+
+/** How far reservations that go first may be moved before others. */
+export interface Overtaking {
+  /** No reservation is overtaken more often than this. 0: none is overtaken. */
+  readonly mostTimes: number;
+  /**
+   * A reservation that is later by this much, by all overtakings together, is not overtaken any more. Quiet time does not count.
+   * Milliseconds.
+   */
+  readonly mostMs: number;
+}

@@ -1,9 +1,15 @@
 import { describeFound, InputError, optionFaults, type Fault, type OptionNames } from '../domain/faults.ts';
 import { isObject } from '../domain/json.ts';
-import { categoryFaults, MAX_WINDOW_MS, policyFaults, type CategoryPolicy, type Policy } from '../domain/limits.ts';
+import {
+  categoryFaults,
+  MAX_WINDOW_MS,
+  policyFaults,
+  type CategoryPolicy,
+  type Policy,
+  type Overtaking,
+} from '../domain/limits.ts';
 import { quietFaults, type QuietHours } from '../domain/quiet-hours.ts';
 import type { Block, Follow, SlotId, WaitingAsk } from './limiter.ts';
-import type { Overtaking } from './overtaking.ts';
 
 /** The longest block: 366 days. */
 export const MAX_BLOCK_MS = 366 * 86_400_000;

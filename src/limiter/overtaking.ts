@@ -1,13 +1,4 @@
-/** How far reservations that go first may be moved before others. */
-export interface Overtaking {
-  /** No reservation is overtaken more often than this. 0: none is overtaken. */
-  readonly mostTimes: number;
-  /**
-   * A reservation that is later by this much, by all overtakings together, is not overtaken any more. Quiet time does not count.
-   * Milliseconds.
-   */
-  readonly mostMs: number;
-}
+import type { Overtaking } from '../domain/limits.ts';
 
 export const DEFAULT_OVERTAKING: Overtaking = { mostTimes: 20, mostMs: 600_000 };
 /** None is overtaken: an operator's commands keep the order, since they do not know how far the workers may change it. */

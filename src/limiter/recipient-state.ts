@@ -1,7 +1,7 @@
-import { isUrgent, type Exemption, type Policy } from '../domain/limits.ts';
+import { isUrgent, type Exemption, type Policy, type Overtaking } from '../domain/limits.ts';
 import type { QuietHours } from '../domain/quiet-hours.ts';
 import type { Admission, Block, Cause, Inspection, Moved, OrderView, SlotView } from './limiter.ts';
-import { inOrder, type OrderNotes, type Overtaking } from './overtaking.ts';
+import { inOrder, type OrderNotes } from './overtaking.ts';
 import { awake, causeOf, GRACE_MS, paceOf, QUIET_EDGE_MS, quietMsBetween, type Limit, type Moment } from './pace.ts';
 
 // What both limiters do with everything that is stored about a recipient: plan its reservations anew, say why each waits, and

@@ -1,8 +1,7 @@
 import { expect } from 'vitest';
-import type { CategoryPolicy, Policy } from '../../src/domain/limits.ts';
+import type { CategoryPolicy, Policy, Overtaking } from '../../src/domain/limits.ts';
 import type { QuietHours } from '../../src/domain/quiet-hours.ts';
 import type { Admission, Ask, Cause, Follow, Inspection, Limiter, SlotView } from '../../src/limiter/limiter.ts';
-import type { Overtaking } from '../../src/limiter/overtaking.ts';
 
 /** A limiter on a clock that stands still until the test moves it. */
 export interface LimiterUnderTest {

@@ -1,5 +1,5 @@
 import type { OptionNames } from '../../domain/faults.ts';
-import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
+import type { CategoryPolicy, Policy, Overtaking } from '../../domain/limits.ts';
 import { quietText, type QuietHours } from '../../domain/quiet-hours.ts';
 import {
   checkAsk,
@@ -15,7 +15,7 @@ import {
   MEANT_IN_OPTIONS,
 } from '../checks.ts';
 import type { Admission, Ask, Follow, SlotId, Inspection, Limiter } from '../limiter.ts';
-import { DEFAULT_OVERTAKING, type Overtaking } from '../overtaking.ts';
+import { DEFAULT_OVERTAKING } from '../overtaking.ts';
 import { inspectionOf, movedOf, replan, type Replanned, type Slot, type Slots } from '../recipient-state.ts';
 import { decide, type Decision } from './decide.ts';
 import {

@@ -1,9 +1,9 @@
-import { isUrgent, withoutExempt, type CategoryPolicy, type Policy } from '../../domain/limits.ts';
+import { isUrgent, withoutExempt, type CategoryPolicy, type Policy, type Overtaking } from '../../domain/limits.ts';
 import type { QuietHours } from '../../domain/quiet-hours.ts';
 import { checkCategories, checkQuietHours } from '../checks.ts';
 import type { Block } from '../limiter.ts';
 import { CLOCK_STEP_MS, createQuietClock, limitsOf, NO_SHOW_MS, paceOf, QUIET_EDGE_MS, type Limit } from '../pace.ts';
-import type { OrderNote, OrderNotes, Overtaking } from '../overtaking.ts';
+import type { OrderNote, OrderNotes } from '../overtaking.ts';
 import type { RecipientState, Scope as StoredScope, Slot, Slots, StoredPolicy } from '../recipient-state.ts';
 
 /** Everything that is stored about one recipient. */

@@ -1,5 +1,5 @@
-import type { CategoryPolicy } from '../../domain/limits.ts';
-import type { OrderNote, OrderNotes, Overtaking } from '../overtaking.ts';
+import type { CategoryPolicy, Overtaking } from '../../domain/limits.ts';
+import type { OrderNote, OrderNotes } from '../overtaking.ts';
 import { limitsOf, MAX_EARLY_MS, NO_SHOW_MS } from '../pace.ts';
 import { waitingIn, type RecipientState, type Replanned, type Scope, type Slot } from '../recipient-state.ts';
 import { allKeys, defineInspect, orderField, recipientKeys, type LimiterRedis } from './keys.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { OptionNames } from '../../domain/faults.ts';
-import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
+import type { CategoryPolicy, Policy, Overtaking } from '../../domain/limits.ts';
 import { quietText, type QuietHours } from '../../domain/quiet-hours.ts';
 import { createDeadline } from '../../redis/deadline.ts';
 import {
@@ -31,7 +31,7 @@ import type {
   WaitingAsk,
   WaitingLimiter,
 } from '../limiter.ts';
-import { DEFAULT_OVERTAKING, type Overtaking } from '../overtaking.ts';
+import { DEFAULT_OVERTAKING } from '../overtaking.ts';
 import { FIRST_LEAD_MS, foreseeFirst, inspectionOf, movedOf, replan, type Replanned } from '../recipient-state.ts';
 import { createClock, type Clock } from './clock.ts';
 import {
