@@ -6,7 +6,7 @@ import { quietNow } from '../demo/morning.ts';
 import type { StoredDeadLetter } from '../src/dead-letters/letter.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
 import { readProgress, type Progress } from '../src/delivery/progress.ts';
-import type { NotificationInput } from '../src/notification/notification.ts';
+import type { ToDevices } from '../src/notification/notification.ts';
 import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { lockKeyOf } from '../src/queue/bullmq-internals.ts';
 import { DEAD_LETTERS, notificationIdOf, QUEUE, JOB, PRIORITY, shardOf, shardPrefixes } from '../src/queue/names.ts';
@@ -211,7 +211,7 @@ export async function drain(
 export interface Enqueued {
   readonly id: string;
   /** The input of `createProducer`; absent for a malformed one. */
-  readonly input?: NotificationInput;
+  readonly input?: ToDevices;
   /** When Redis acknowledged it for the last time; a few are enqueued twice. Epoch milliseconds. */
   readonly acknowledgedAt?: number;
 }
@@ -299,7 +299,7 @@ function countDue(bursts: readonly Burst[], nowMs: number): number {
   return next < 0 ? bursts.length : next;
 }
 
-function withExpiry({ input, expiresInMs }: Burst['items'][number], now: number): NotificationInput {
+function withExpiry({ input, expiresInMs }: Burst['items'][number], now: number): ToDevices {
   return expiresInMs === undefined ? input : { ...input, expiresAt: now + expiresInMs };
 }
 

@@ -1,13 +1,13 @@
 import { sandboxSubscription } from '../sandbox/webpush/subscription.ts';
 import { tokenOf } from '../src/notification/device.ts';
 import { ruleName, type Policy } from '../src/domain/limits.ts';
-import type { Device, NotificationInput } from '../src/notification/notification.ts';
+import type { Device, ToDevices } from '../src/notification/notification.ts';
 import { formatDuration } from '../src/domain/time.ts';
 import { createDice, type Dice, LOCK_MS } from './faults.ts';
 
 /** One notification as it is enqueued. */
 interface Item {
-  readonly input: NotificationInput;
+  readonly input: ToDevices;
   /** It expires so long after it was planned to be enqueued. */
   readonly expiresInMs?: number;
   /** It is canceled so long after it was enqueued. */
@@ -148,7 +148,7 @@ function waitTogether(
   dice: Dice,
   key: string,
   marker: string,
-): Pick<NotificationInput, 'onThrottle' | 'collapseId' | 'digest'> {
+): Pick<ToDevices, 'onThrottle' | 'collapseId' | 'digest'> {
   if (dice.chance(0.4)) return { onThrottle: 'latest', collapseId: key };
   const digest = { key, title: `Digest ${marker}`, body: DIGEST_BODY, maxSize: dice.pick([2, 100]) };
   return { onThrottle: 'digest', digest };
@@ -159,11 +159,11 @@ function itemOf(
   id: string,
   { recipientId, devices, kind }: Recipient,
   marker: string,
-  together: Partial<NotificationInput>,
+  together: Partial<ToDevices>,
 ): Item {
   const phones = devices.filter(({ platform }) => platform !== 'webpush');
   const isBackground = phones.length > 0 && dice.chance(0.1);
-  const input: NotificationInput = {
+  const input: ToDevices = {
     id,
     recipientId,
     devices: isBackground ? phones : devices,

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { parseScriptText, type ScriptedAnswer } from '../sandbox/answers.ts';
 import { tokenOf } from '../src/notification/device.ts';
-import { parseNotification, type NotificationInput } from '../src/notification/notification.ts';
+import { parseNotification, type ToDevices } from '../src/notification/notification.ts';
 import type { QuietHours } from '../src/domain/quiet-hours.ts';
 import type { ProvidersProcess } from './providers-process.ts';
 
@@ -12,7 +12,7 @@ type Scripted = Pick<ProvidersProcess, 'order'>;
 
 export interface Morning {
   /** Those that `createProducer` accepts. */
-  readonly valid: readonly (NotificationInput & { id: string })[];
+  readonly valid: readonly (ToDevices & { id: string })[];
   /** Those that only a producer in another language would add. */
   readonly malformed: readonly { readonly id: string }[];
   /** The providers' answers: tokens that are gone, a short overload, a wrong configuration of the app. */
@@ -35,7 +35,7 @@ export const BUSIEST = 'teacher-abara';
 const HOUR_MS = 3_600_000;
 
 /** What is canceled in the demo was to be sent in an hour. */
-export function withSendAfter<Input extends NotificationInput>(input: Input, now: number): Input {
+export function withSendAfter<Input extends ToDevices>(input: Input, now: number): Input {
   return input.cancellationKey === undefined ? input : { ...input, sendAfter: now + HOUR_MS };
 }
 
@@ -44,7 +44,7 @@ export function readMorning(pushService = PUSH_SERVICE): Morning {
   const read = (name: string): string =>
     readFileSync(new URL(name, EXAMPLES), 'utf8').replaceAll(`${PUSH_SERVICE}/`, `${pushService}/`);
   const lines = read('school-morning.ndjson').trimEnd().split('\n');
-  const all = lines.map((line) => JSON.parse(line) as NotificationInput & { id: string });
+  const all = lines.map((line) => JSON.parse(line) as ToDevices & { id: string });
   const valid = all.filter((line) => parseNotification(line).ok);
   return {
     valid,

@@ -2,7 +2,7 @@ import { shownOf } from '../sandbox/journal.ts';
 import { idealMakespan } from '../sandbox/judge.ts';
 import { tokenOf } from '../src/notification/device.ts';
 import type { Policy } from '../src/domain/limits.ts';
-import type { NotificationInput } from '../src/notification/notification.ts';
+import type { ToDevices } from '../src/notification/notification.ts';
 import type { DeadLetterReason } from '../src/notification/outcome.ts';
 import type { Canceled } from '../src/producer/producer.ts';
 import type { DemoResult, WaitingCounts } from './counts.ts';
@@ -89,7 +89,7 @@ interface WaitingParts {
   readonly entries: readonly SeenEntry[];
   /** Token → recipient. */
   readonly recipientOf: ReadonlyMap<string, string>;
-  readonly valid: readonly NotificationInput[];
+  readonly valid: readonly ToDevices[];
   readonly counts: WaitingCounts;
   /** The answer to the cancel. */
   readonly canceled: Canceled;

@@ -12,7 +12,7 @@ import { startSandbox as startServers } from './sandbox.ts';
 const OPTIONS: OptionNames<SandboxOptions> = {
   ...{ ports: true, answers: true, latency: true, seed: true, keep: true, dir: true, host: true, name: true },
 };
-const PORTS = Object.fromEntries(PLATFORMS.map((platform) => [platform, true as const]));
+const PORTS = Object.fromEntries([...PLATFORMS, 'channels'].map((name) => [name, true as const]));
 const LATENCY: OptionNames<Latency> = { medianMs: true, p99Ms: true };
 const MEANT = { port: 'ports', script: 'answers', directory: 'dir', latencyMs: 'latency', handshakeMs: 'latency' };
 
@@ -45,7 +45,15 @@ function checkOptions(options: SandboxOptions): void {
 export type { ScriptedAnswer } from './answers.ts';
 export type { ApnsReason } from './apns/reasons.ts';
 export type { FcmReason } from './fcm/reasons.ts';
-export type { Sandbox, SandboxOptions, SandboxServer, SandboxWebpush } from './interface.ts';
+export type {
+  Sandbox,
+  SandboxApns,
+  SandboxOptions,
+  SandboxPhone,
+  SandboxServer,
+  SandboxWebpush,
+  ShownState,
+} from './interface.ts';
 export type { JournalEntry, SandboxJournal, WaitOptions } from './journal.ts';
 export { NO_LATENCY, type Latency } from './loopback/timing.ts';
 export {

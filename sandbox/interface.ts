@@ -1,4 +1,4 @@
-import type { Platform } from '../src/notification/notification.ts';
+import type { JsonObject, Platform } from '../src/notification/notification.ts';
 import type { ScriptedAnswer } from './answers.ts';
 import type { SandboxJournal } from './journal.ts';
 import type { Latency } from './loopback/timing.ts';
@@ -6,8 +6,8 @@ import type { SandboxSubscription } from './webpush/subscription.ts';
 
 /** How a sandbox is started. Every option may be left out. */
 export interface SandboxOptions {
-  /** Where each provider listens. 0, the default, takes any free port. */
-  readonly ports?: Readonly<Partial<Record<Platform, number | undefined>>> | undefined;
+  /** Where each provider listens, and APNs' management of channels. 0, the default, takes any free port. */
+  readonly ports?: Readonly<Partial<Record<Platform | 'channels', number | undefined>>> | undefined;
   /** What requests are answered, in order: `setAnswers` changes it. Default: every valid request is accepted. */
   readonly answers?: readonly ScriptedAnswer[] | undefined;
   /**
@@ -37,6 +37,38 @@ export interface SandboxServer {
   up(): Promise<void>;
 }
 
+/** The sandbox's APNs. */
+export interface SandboxApns extends SandboxServer {
+  /** Where channels are made, listed and deleted, for `pushpacer channel`: `https://127.0.0.1:41874`. */
+  readonly channelsUrl: string;
+  /**
+   * A pretended iPhone whose Live Activity listens to a channel of the sandbox's app.
+   *
+   * @throws RangeError if there is no such channel.
+   */
+  subscribe(channelId: string): SandboxPhone;
+}
+
+/** A pretended iPhone with a Live Activity. */
+export interface SandboxPhone {
+  /** The states that it has shown, the newest last. A state that is older than the one it shows is not shown. */
+  readonly shown: readonly ShownState[];
+  /** Offline, it gets nothing. Online again, it gets the push that the channel has kept, if the channel keeps one. */
+  setOnline(isOnline: boolean): void;
+}
+
+/** A state of a Live Activity as a phone shows it. */
+export interface ShownState {
+  /** After `end` the phone shows nothing new. */
+  readonly event: 'update' | 'end';
+  /** The instant of the state, in seconds since 1970. */
+  readonly timestamp: number;
+  /** What the app shows. */
+  readonly contentState: JsonObject;
+  /** Whether it came with an alert. */
+  readonly isAlert: boolean;
+}
+
 /** The sandbox's push service for browsers. */
 export interface SandboxWebpush extends SandboxServer {
   /**
@@ -59,7 +91,7 @@ export interface SandboxWebpush extends SandboxServer {
  */
 export interface Sandbox extends AsyncDisposable {
   /** APNs. */
-  readonly apns: SandboxServer;
+  readonly apns: SandboxApns;
   /** FCM. */
   readonly fcm: SandboxServer;
   /** Web push. */
@@ -70,7 +102,7 @@ export interface Sandbox extends AsyncDisposable {
   readonly caFile: string;
   /**
    * The environment variables that point a worker at this sandbox: `APNS_ENDPOINT`, `FCM_ENDPOINT`, `WEBPUSH_ORIGINS`, keys
-   * and certificates.
+   * and certificates; and `APNS_CHANNELS_ENDPOINT` for `pushpacer channel`.
    */
   env(): Record<string, string>;
   /**

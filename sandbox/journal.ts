@@ -10,6 +10,8 @@ export interface JournalEntry {
   readonly token: string;
   /** FCM: the token of the Live Activity, beside that of the device. */
   readonly liveActivityToken?: string | undefined;
+  /** APNs: the channel to which it was sent; `token` is the same in lower case. Absent for a device. */
+  readonly channel?: string | undefined;
   /** When the request's headers arrived: epoch milliseconds with a fraction, on a clock that is never set. */
   readonly at: number;
   /** Whether the device was alerted; the answer may have said otherwise. */
@@ -18,7 +20,7 @@ export interface JournalEntry {
   readonly status?: number | undefined;
   /** The provider's word for a refusal, where its answer had one; `hang` or `reset` if there was no answer. */
   readonly reason?: string | undefined;
-  /** APNs: the `apns-id` that was sent or made. */
+  /** APNs: the `apns-id` that was sent or made; of a push to a channel the `apns-request-id`. */
   readonly apnsId?: string | undefined;
   /** FCM: the message's name; answered where the message was accepted. */
   readonly messageName?: string | undefined;
@@ -32,7 +34,7 @@ export interface JournalEntry {
   readonly expiration?: number | undefined;
   /** APNs: the `apns-push-type`. */
   readonly pushType?: string | undefined;
-  /** APNs: the `apns-topic`, which names the app. */
+  /** APNs: the `apns-topic`, which names the app; of a push to a channel the bundle id in the path. */
   readonly topic?: string | undefined;
   /** APNs: the key that signed the request's provider token, where that was valid. */
   readonly keyId?: string | undefined;

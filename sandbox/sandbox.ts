@@ -83,6 +83,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
       await server.listen(options.ports?.[platform] ?? 0, host, name);
       await writeKey(directory.path, kind.key, { key, url: server.url });
     }
+    await servers.apns.listenForChannels(options.ports?.channels ?? 0, host, name);
   } catch (error) {
     await close();
     throw error;
@@ -92,7 +93,8 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
       [kind.urlVariable]: server.url,
       ...kind.env({ ca: caFile, key: join(directory.path, kind.key.file) }),
     }));
-  const env = () => Object.assign({}, ...variables()) as Record<string, string>;
+  const env = () =>
+    Object.assign({}, ...variables(), { [CHANNELS_VARIABLE]: servers.apns.channelsUrl }) as Record<string, string>;
   return {
     ...servers,
     journal,
@@ -115,6 +117,9 @@ export const SERVER_KINDS = {
 
 /** The server of each platform. */
 export type Servers = { readonly [P in Platform]: ReturnType<(typeof SERVER_KINDS)[P]['create']> };
+
+/** The variable with the URL of APNs' management of channels. */
+export const CHANNELS_VARIABLE = 'APNS_CHANNELS_ENDPOINT';
 
 /** An authority that is valid for less than this is replaced. */
 const LEAST_LEFT_MS = 86_400_000;

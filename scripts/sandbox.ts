@@ -6,7 +6,14 @@ import { serveControl, type ControlServer } from '../sandbox/control.ts';
 import { type JournalEntry, entryText, tokenStart } from '../sandbox/journal.ts';
 import type { Counts } from '../sandbox/loopback/server.ts';
 import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../sandbox/loopback/timing.ts';
-import { startSandbox, type Sandbox, writePrivateFile, SERVER_KINDS, WILDCARDS } from '../sandbox/sandbox.ts';
+import {
+  CHANNELS_VARIABLE,
+  SERVER_KINDS,
+  startSandbox,
+  type Sandbox,
+  WILDCARDS,
+  writePrivateFile,
+} from '../sandbox/sandbox.ts';
 import { PLATFORMS, type Platform } from '../src/notification/notification.ts';
 import { parseRules, type Rule } from '../src/domain/limits.ts';
 import { parseDuration } from '../src/domain/time.ts';
@@ -213,8 +220,9 @@ const ENV_FILE = 'sandbox.env';
 /** The variable with the URL of the control endpoint. The other variables are those of a worker. */
 const CONTROL_VARIABLE = 'SANDBOX_URL';
 
-type ServerName = Platform | 'control';
-export const SERVER_NAMES: readonly ServerName[] = [...PLATFORMS, 'control'];
+/** `channels`: APNs' management of channels. */
+type ServerName = Platform | 'channels' | 'control';
+export const SERVER_NAMES: readonly ServerName[] = [...PLATFORMS, 'channels', 'control'];
 type Ports = Readonly<Record<ServerName, number>>;
 
 /** The flag of a server's port. */
@@ -224,11 +232,13 @@ export function portFlag(server: ServerName): string {
 
 /** The name of a server as people write it. */
 export function nameOf(server: ServerName): string {
+  if (server === 'channels') return "APNs' management of channels";
   return server === 'control' ? 'the control endpoint' : WORDS[server].name;
 }
 
 /** The name of the variable with the server's URL. */
 export function variableOf(server: ServerName): string {
+  if (server === 'channels') return CHANNELS_VARIABLE;
   return server === 'control' ? CONTROL_VARIABLE : SERVER_KINDS[server].urlVariable;
 }
 

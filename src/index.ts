@@ -18,6 +18,7 @@ export {
   type ApnsDevice,
   type ApnsFields,
   type ApnsSound,
+  type Channel,
   type DigestFields,
   type Device,
   type FcmDevice,

@@ -18,7 +18,7 @@ import {
   NOT_IN_LIVE_ACTIVITY,
   ONLY_WITH_START,
 } from '../src/notification/rules.ts';
-import { apnsFieldsSchema, apnsSoundSchema } from '../src/notification/devices/apns/fields.ts';
+import { apnsFieldsSchema, apnsSoundSchema, channelSchema } from '../src/notification/devices/apns/fields.ts';
 import { DEVICE_KINDS } from '../src/notification/devices/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../src/notification/devices/fcm/fields.ts';
 import { webpushActionSchema, webpushFieldsSchema } from '../src/notification/devices/webpush/fields.ts';
@@ -108,6 +108,16 @@ const BY_ACTIVITY_TOKEN = [...LIVE_ACTIVITY_FIELDS].map(([platform, field]) => (
   else: { properties: { devices: { items: { properties: { [field]: false } } } } },
 }));
 
+/** Devices, or a channel in their place. That the recipient is the channel cannot be said here. */
+const BY_TARGET = {
+  if: { required: ['channel'] },
+  then: {
+    ...ofType('liveactivity'),
+    allOf: [withoutAny(['devices']), inLiveActivity({ properties: { event: { enum: ['update', 'end'] } } })],
+  },
+  else: { required: ['devices'] },
+};
+
 const throttled = (by: string) => ({ properties: { onThrottle: { const: by } }, required: ['onThrottle'] });
 /** With whom it waits. */
 const BY_THROTTLE = [
@@ -147,6 +157,7 @@ const interfaceOf = ({ shape }: (typeof DEVICE_KINDS)[number]['schema']) =>
 function schemaText(types: string): string {
   describeFields(types, {
     NotificationInput: notificationSchema,
+    Channel: channelSchema,
     Alert: alertSchema,
     DigestFields: digestSchema,
     LiveActivityFields: liveActivitySchema,
@@ -169,11 +180,11 @@ function schemaText(types: string): string {
     $schema,
     title: 'Notification',
     description:
-      'The data of a job named push: one message to one recipient, for one or more devices. Made from src/notification/schema.ts by npm run schema.',
+      'The data of a job named push: one message to one recipient, for one or more devices, or for a channel. Made from src/notification/schema.ts by npm run schema.',
     ...rest,
     properties: Object.fromEntries(described) as object,
     ...BY_PUSH_TYPE,
-    allOf: [...BY_THROTTLE, BY_DATA_ONLY, ...BY_ACTIVITY_TOKEN, BY_DECLARATIVE],
+    allOf: [BY_TARGET, ...BY_THROTTLE, BY_DATA_ONLY, ...BY_ACTIVITY_TOKEN, BY_DECLARATIVE],
   };
   return `${JSON.stringify(schema, null, 2)}\n`;
 }

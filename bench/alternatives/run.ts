@@ -9,13 +9,13 @@ import { arrivalInstant } from '../../sandbox/journal.ts';
 import type { Arrival } from '../../sandbox/judge.ts';
 import { tokenOf } from '../../src/notification/device.ts';
 import { ruleName } from '../../src/domain/limits.ts';
-import type { NotificationInput } from '../../src/notification/notification.ts';
+import type { ToDevices } from '../../src/notification/notification.ts';
 import { formatDuration } from '../../src/domain/time.ts';
 import { openBenchQueue, PREFIX } from '../redis.ts';
 import { deviceOf } from '../throughput/run.ts';
 import { CONCURRENCY, POLICY, WORKERS, type Alternative } from './alternative.ts';
 
-type Push = NotificationInput & { readonly id: string };
+type Push = ToDevices & { readonly id: string };
 
 /** What every alternative has to deliver. The title of each alert is its notification's id: so the providers see which it is. */
 export interface Burst {

@@ -1,6 +1,6 @@
 import { DelayedError, Worker, type Job, type WorkerOptions } from 'bullmq';
 import { Redis } from 'ioredis';
-import type { NotificationInput } from '../../src/notification/notification.ts';
+import type { ToDevices } from '../../src/notification/notification.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { createRolling, installRivals } from '../rivals.ts';
 import { endWithParent, openPlainSession, variable, type Send } from '../throughput/plain-worker.ts';
@@ -16,7 +16,7 @@ async function main(alternative: Alternative): Promise<void> {
   const sessions = { apns: await openPlainSession('apns'), fcm: await openPlainSession('fcm') };
   const send: Send = (notification) =>
     sessions[notification.devices[0]?.platform === 'fcm' ? 'fcm' : 'apns'](notification);
-  const plain: Processor = ({ data }) => send(data as NotificationInput);
+  const plain: Processor = ({ data }) => send(data as ToDevices);
   const connection = new Redis(variable('REDIS_URL'), { maxRetriesPerRequest: null });
   const worker = new Worker(QUEUE, alternative === 'rolling' ? await rolling(send, connection) : plain, {
     connection,
@@ -51,7 +51,7 @@ async function rolling(send: Send, redis: Redis): Promise<Processor> {
     throw new DelayedError();
   };
   return async (job, token) => {
-    const notification = job.data as NotificationInput;
+    const notification = job.data as ToDevices;
     const { recipientId } = notification;
     const would = await limiter.wouldLimitWithInfo(recipientId);
     if (would.blocked) await delay(job, token, would.millisecondsUntilAllowed);

@@ -6,7 +6,7 @@ import { Worker } from 'bullmq';
 import { Redis } from 'ioredis';
 import { SignJWT } from 'jose';
 import { tokenOf } from '../../src/notification/device.ts';
-import type { NotificationInput } from '../../src/notification/notification.ts';
+import type { ToDevices } from '../../src/notification/notification.ts';
 import { KEEP_ALL, KEEP_COMPLETED, QUEUE } from '../../src/queue/names.ts';
 import type { BenchPlatform } from './run.ts';
 
@@ -16,7 +16,7 @@ import type { BenchPlatform } from './run.ts';
  */
 async function main(platform: BenchPlatform): Promise<void> {
   const send = await openPlainSession(platform);
-  const worker = new Worker(QUEUE, ({ data }) => send(data as NotificationInput), {
+  const worker = new Worker(QUEUE, ({ data }) => send(data as ToDevices), {
     connection: new Redis(variable('REDIS_URL'), { maxRetriesPerRequest: null }),
     prefix: variable('QUEUE_PREFIX'),
     concurrency: Number(variable('WORKER_CONCURRENCY')),
@@ -34,7 +34,7 @@ export function endWithParent(worker: Worker): void {
   process.once('SIGTERM', stop).once('disconnect', stop);
 }
 
-export type Send = (notification: NotificationInput) => Promise<void>;
+export type Send = (notification: ToDevices) => Promise<void>;
 
 /** Sends to the first device of a notification over one raw HTTP/2 session. Rejects where the answer is not 200. */
 export async function openPlainSession(platform: BenchPlatform): Promise<Send> {
@@ -60,7 +60,7 @@ interface Target {
   readonly endpoint: string;
   /** PEM of the authority that signed the server's certificate. */
   readonly ca: string;
-  readonly requestOf: (notification: NotificationInput) => {
+  readonly requestOf: (notification: ToDevices) => {
     readonly headers: OutgoingHttpHeaders;
     readonly body: object;
   };

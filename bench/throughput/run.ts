@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { isAlive, spawnWorker } from '../../demo/replicas.ts';
 import { DEFAULT_LATENCY, NO_LATENCY, type Latency } from '../../sandbox/loopback/timing.ts';
-import type { Device, NotificationInput } from '../../src/notification/notification.ts';
+import type { Device, ToDevices } from '../../src/notification/notification.ts';
 import {
   commandStats,
   countCommands,
@@ -165,11 +165,7 @@ export const ALERT = {
 };
 
 /** `count` alerts, each to another recipient with one device, so that no limit blocks any. `batch` makes the ids unique. */
-export function makeJobs(
-  platform: BenchPlatform,
-  batch: string,
-  count: number,
-): (NotificationInput & { id: string })[] {
+export function makeJobs(platform: BenchPlatform, batch: string, count: number): (ToDevices & { id: string })[] {
   return Array.from({ length: count }, (_, index) => ({
     id: `${batch}-${index}`,
     recipientId: `teacher-${batch}-${index}`,

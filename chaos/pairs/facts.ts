@@ -1,5 +1,5 @@
 import type { SeenEntry } from '../../demo/providers-child.ts';
-import type { NotificationInput } from '../../src/notification/notification.ts';
+import type { ToDevices } from '../../src/notification/notification.ts';
 import type { DeviceState } from '../../src/notification/outcome.ts';
 import type { Incident, Thaw } from '../fleet.ts';
 import type { Leftover } from './leftovers.ts';
@@ -16,7 +16,7 @@ export interface Life {
   readonly id: string;
   /** The place in the order of enqueuing. */
   readonly order: number;
-  readonly input: NotificationInput;
+  readonly input: ToDevices;
   /** When the producer was asked, and when Redis had acknowledged it. */
   readonly askedAt: number;
   readonly acknowledgedAt: number;

@@ -1,12 +1,12 @@
 import { ruleName, type Policy } from '../../src/domain/limits.ts';
-import type { Device, NotificationInput } from '../../src/notification/notification.ts';
+import type { Device, ToDevices } from '../../src/notification/notification.ts';
 import { formatDuration } from '../../src/domain/time.ts';
 import { createDice, LOCK_MS, type Dice } from '../faults.ts';
 
 /** A notification of the plan. Its instants are counted from when it is enqueued. */
 export interface Item {
   readonly atMs: number;
-  readonly input: NotificationInput & { readonly id: string };
+  readonly input: ToDevices & { readonly id: string };
   readonly sendAfterMs?: number;
   readonly expiresInMs?: number;
 }
@@ -193,7 +193,7 @@ function itemOf(dice: Dice, id: string, recipient: Recipient, marker: string): O
   };
 }
 
-function togetherOf(dice: Dice, kind: Kind, recipientId: string, marker: string): Partial<NotificationInput> {
+function togetherOf(dice: Dice, kind: Kind, recipientId: string, marker: string): Partial<ToDevices> {
   if (kind === 'latest') return { onThrottle: kind, collapseId: `${recipientId}-score-${dice.between(1, 2)}` };
   if (kind === 'digest') {
     const key = `thread-${dice.between(1, 3)}`;

@@ -29,21 +29,33 @@ function deviceToken({ path }: ApnsHead): string {
   return DEVICE_PATH.exec(path)?.[1]?.toLowerCase() ?? '';
 }
 
-/** The `apns-id` where one was sent that is a UUID. */
+/** Whether the request is for a channel. */
+export function isBroadcast({ path }: ApnsHead): boolean {
+  return path.startsWith('/4/');
+}
+
+/** The header with the id of the request. */
+export function idHeader(head: ApnsHead): 'apns-id' | 'apns-request-id' {
+  return isBroadcast(head) ? 'apns-request-id' : 'apns-id';
+}
+
+/** The id where one was sent that is a UUID. */
 export function messageId(head: ApnsHead): string | undefined {
-  const id = header(head, 'apns-id');
+  const id = header(head, idHeader(head));
   return id !== undefined && UUID.test(id) ? id : undefined;
 }
 
 /** The journal's fields from the headers, valid or not. */
 export function readHeaders(
   head: ApnsHead,
-): Pick<JournalEntry, 'token' | 'topic' | 'collapseId' | 'priority' | 'expiration' | 'pushType'> {
+): Pick<JournalEntry, 'token' | 'channel' | 'topic' | 'collapseId' | 'priority' | 'expiration' | 'pushType'> {
+  const channel = isBroadcast(head) ? (header(head, 'apns-channel-id') ?? '') : undefined;
   const collapseId = header(head, 'apns-collapse-id');
   const expiration = header(head, 'apns-expiration');
   return {
-    token: deviceToken(head),
-    topic: header(head, 'apns-topic'),
+    token: channel?.toLowerCase() ?? deviceToken(head),
+    ...(channel !== undefined && { channel }),
+    topic: isBroadcast(head) ? bundleId(head) : header(head, 'apns-topic'),
     collapseId: collapseId && Buffer.from(collapseId, 'latin1').toString('utf8'),
     priority: header(head, 'apns-priority'),
     expiration: expiration === undefined ? undefined : Number(expiration),
@@ -51,7 +63,8 @@ export function readHeaders(
   };
 }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const BROADCAST_PATH = /^\/4\/broadcasts\/apps\/([^/?]+)$/;
 const DEVICE_PATH = /^\/3\/device(?:\/([^/?]*))?$/;
 const PUSH_TYPE =
   /^(alert|background|complication|controls|fileprovider|liveactivity|location|mdm|pushtotalk|voip|widgets)$/;
@@ -61,6 +74,7 @@ const LIVE_ACTIVITY_TOPIC = /\.push-type\.liveactivity$/;
 const MAX_COLLAPSE_ID_BYTES = 64;
 
 type Rule = readonly [ApnsReason, (head: ApnsHead) => boolean];
+type HeaderRule = readonly [ApnsReason, (head: ApnsHead, topic: string | undefined) => boolean];
 
 /** Checked before the credentials; the first broken rule decides the answer. */
 const ROUTE_RULES: readonly Rule[] = [
@@ -70,8 +84,35 @@ const ROUTE_RULES: readonly Rule[] = [
   ['DuplicateHeaders', ({ headers }) => [...headers.values()].some(({ length }) => length > 1)],
 ];
 
+/** The app of a broadcast; undefined for another path. */
+export function bundleId({ path }: ApnsHead): string | undefined {
+  return BROADCAST_PATH.exec(path)?.[1];
+}
+
+/** Checked before the credentials, for a push to a channel. */
+const BROADCAST_ROUTE_RULES: readonly Rule[] = [
+  ['BadPath', (head) => bundleId(head) === undefined],
+  ...ROUTE_RULES.filter(([reason]) => reason === 'MethodNotAllowed' || reason === 'DuplicateHeaders'),
+];
+
+/**
+ * Checked after the credentials, for a push to a channel
+ * (developer.apple.com/documentation/usernotifications/sending-broadcast-push-notification-requests-to-apns). The expiration and
+ * the priority are required.
+ */
+const BROADCAST_RULES: readonly HeaderRule[] = [
+  ['TopicDisallowed', (head) => LIVE_ACTIVITY_TOPIC.test(bundleId(head) ?? '')],
+  ['TopicMismatch', (head, topic) => bundleId(head) !== topic],
+  ['MissingChannelId', (head) => !header(head, 'apns-channel-id')],
+  ['MissingPushType', (head) => !header(head, 'apns-push-type')],
+  ['InvalidPushType', (head) => header(head, 'apns-push-type')?.toLowerCase() !== 'liveactivity'],
+  ['BadMessageId', (head) => !matches(UUID, header(head, 'apns-request-id'))],
+  ['BadExpirationDate', (head) => !/^\d{1,15}$/.test(header(head, 'apns-expiration') ?? '')],
+  ['BadPriority', (head) => !/^(10|5|1)$/.test(header(head, 'apns-priority') ?? '')],
+];
+
 /** Checked after the credentials. */
-const HEADER_RULES: readonly [ApnsReason, (head: ApnsHead, topic: string | undefined) => boolean][] = [
+const HEADER_RULES: readonly HeaderRule[] = [
   // Nothing but zeros is a token that no device has: `pushpacer doctor` sends to it.
   ['BadDeviceToken', (head) => !/^(?!0+$)([0-9a-f]{2}){1,256}$/.test(deviceToken(head))],
   ['MissingTopic', (head) => !header(head, 'apns-topic')],
@@ -95,12 +136,14 @@ const HEADER_RULES: readonly [ApnsReason, (head: ApnsHead, topic: string | undef
 ];
 
 export function routeFault(head: ApnsHead): ApnsReason | undefined {
-  return ROUTE_RULES.find(([, isBroken]) => isBroken(head))?.[0];
+  const rules = isBroadcast(head) ? BROADCAST_ROUTE_RULES : ROUTE_RULES;
+  return rules.find(([, isBroken]) => isBroken(head))?.[0];
 }
 
 /** What is wrong with the headers, for an app whose topic is `topic`; its parts (`.voip`, `.watchkitapp`) have topics below it. */
 export function headerFault(head: ApnsHead, topic: string | undefined): ApnsReason | undefined {
-  return HEADER_RULES.find(([, isBroken]) => isBroken(head, topic))?.[0];
+  const rules = isBroadcast(head) ? BROADCAST_RULES : HEADER_RULES;
+  return rules.find(([, isBroken]) => isBroken(head, topic))?.[0];
 }
 
 /** An absent header matches: it is optional. */

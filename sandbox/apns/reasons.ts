@@ -2,21 +2,29 @@ import type { Refuse, ProviderWords } from '../loopback/answers.ts';
 import type { Wording } from '../loopback/exchange.ts';
 
 /**
- * APNs' reasons for a refusal, with the HTTP status of each
- * (developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns).
+ * APNs' reasons for a refusal of a push, with the HTTP status of each
+ * (developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns, and for a push to a channel
+ * …/handling-error-responses-from-apns). `BroadcastFeatureNotEnabled` is not on these pages; APNs was seen to answer it in place
+ * of `FeatureNotEnabled`.
  */
 export const APNS_REASONS = {
+  BadChannelId: 400,
   BadCollapseId: 400,
   BadDeviceToken: 400,
   BadExpirationDate: 400,
   BadMessageId: 400,
   BadPriority: 400,
   BadTopic: 400,
+  BroadcastFeatureNotEnabled: 400,
+  ChannelNotRegistered: 400,
   DeviceTokenNotForTopic: 400,
   DuplicateHeaders: 400,
+  FeatureNotEnabled: 400,
   IdleTimeout: 400,
   InvalidPushType: 400,
+  MissingChannelId: 400,
   MissingDeviceToken: 400,
+  MissingPushType: 400,
   MissingTopic: 400,
   PayloadEmpty: 400,
   TopicDisallowed: 400,
@@ -26,6 +34,7 @@ export const APNS_REASONS = {
   Forbidden: 403,
   InvalidProviderToken: 403,
   MissingProviderToken: 403,
+  TopicMismatch: 403,
   BadPath: 404,
   MethodNotAllowed: 405,
   ExpiredToken: 410,
@@ -40,18 +49,31 @@ export const APNS_REASONS = {
 /** A word of APNs for a refusal: `Unregistered`, `BadDeviceToken`, … */
 export type ApnsReason = keyof typeof APNS_REASONS;
 
+/** The reasons for a refusal in the management of channels (…/handling-error-responses-from-apns). */
+export const CHANNEL_REASONS = {
+  ...APNS_REASONS,
+  BadRequestParams: 400,
+  BadRequestPayload: 400,
+  CannotCreateChannelConfig: 400,
+} as const;
+export type ChannelReason = keyof typeof CHANNEL_REASONS;
+
 /** The answer that goes with a reason. */
 export function apnsRefusal(reason: ApnsReason): Refuse {
   return { kind: 'refuse', status: APNS_REASONS[reason], reason };
 }
 
-/** Answers as APNs words them: `apns-id` on each, and `{reason, timestamp?}` in the body of a refusal. */
-export function apnsWording(apnsId: string): Wording {
+/**
+ * Answers as APNs words them: the id of the request on each, and `{reason, timestamp?}` in the body of a refusal.
+ *
+ * @param name the header of the id
+ */
+export function apnsWording(id: string, name: 'apns-id' | 'apns-request-id'): Wording {
   return {
-    accepted: ({ body = '' }) => ({ headers: { 'apns-id': apnsId }, text: body }),
+    accepted: ({ body = '' }) => ({ headers: { [name]: id }, text: body }),
     refused: (answer) => ({
       headers: {
-        'apns-id': apnsId,
+        [name]: id,
         ...(answer.retryAfter === undefined ? {} : { 'retry-after': answer.retryAfter }),
       },
       text: refusalBody(answer),

@@ -2,22 +2,29 @@ import { isObject } from '../../src/domain/json.ts';
 import { createPublicKey } from 'node:crypto';
 import { createSecureServer, type ServerHttp2Session } from 'node:http2';
 import { ignoredByDevice, ignoredByLiveActivity } from '../aps.ts';
+import type { SandboxPhone } from '../interface.ts';
 import type { JournalEntry } from '../journal.ts';
 import { makeSigningKey } from '../loopback/certificates.ts';
 import { Http2Session, type IdleLimit } from '../loopback/connections.ts';
 import { http2Exchange, parseJsonObject, readBody } from '../loopback/exchange.ts';
+import { isAccepted } from '../loopback/answers.ts';
 import { LoopbackServer, type Http2Request, type LoopbackOptions, type ServerKind } from '../loopback/server.ts';
+import { Channels, MOST_CHANNELS } from './channels.ts';
 import {
+  bundleId,
   TokenJudge,
   type ApnsSigner,
   type TokenVerdict,
   header,
   headerFault,
+  idHeader,
+  isBroadcast,
   messageId,
   readHead,
   readHeaders,
   routeFault,
 } from './head.ts';
+import { isChannelId, ManagementServer } from './management.ts';
 import { apnsRefusal, apnsWording, type ApnsReason } from './reasons.ts';
 
 /** An app, and the key that signs its tokens. */
@@ -32,13 +39,18 @@ export interface ApnsServerOptions extends LoopbackOptions, ApnsApp {
   readonly maxStreams?: number | undefined;
   /** If a connection changes its token sooner, the answer is `TooManyProviderTokenUpdates`. Milliseconds. */
   readonly tokenUpdateMs?: number | undefined;
+  /** How many channels an app may have. Default: 10,000. */
+  readonly maxChannels?: number | undefined;
 }
 
 /** APNs lets a connection change its token once in 20 minutes. */
 const TOKEN_UPDATE_MS = 20 * 60_000;
 const MAX_STREAMS = 1_000;
 
-/** APNs for the loopback: HTTP/2, provider tokens, `POST /3/device/<token>`. */
+/**
+ * APNs for the loopback: HTTP/2, provider tokens, `POST /3/device/<token>`, and `POST /4/broadcasts/apps/<bundle id>` to the
+ * channels that are made at its other address, `channelsUrl`.
+ */
 export class ApnsServer extends LoopbackServer<ApnsSession> {
   override readonly platform = 'apns';
   protected override readonly overQuota = apnsRefusal('TooManyRequests');
@@ -48,6 +60,10 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
   /** By key id. */
   readonly #apps = new Map<string, ApnsApp>();
   readonly #sessionOptions: ApnsSessionOptions;
+  readonly #management: ManagementServer;
+  /** By bundle id. */
+  readonly #channels = new Map<string, Channels>();
+  readonly #maxChannels: number;
 
   constructor(options: ApnsServerOptions) {
     const { maxStreams = MAX_STREAMS, tokenUpdateMs = TOKEN_UPDATE_MS } = options;
@@ -60,7 +76,40 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
     super(server, options);
     this.#sessionOptions = { maxStreams, tokenUpdateMs };
     this.#judge = new TokenJudge(options.now);
+    this.#maxChannels = options.maxChannels ?? MOST_CHANNELS;
+    this.#management = new ManagementServer({
+      certificate: options.certificate,
+      judge: (authorization) => this.#judge.judge(authorization),
+      topicOf: (keyId) => this.#apps.get(keyId)?.topic,
+      channelsOf: (topic) => this.channels(topic),
+    });
     this.addKey(options);
+  }
+
+  /** The address at which channels are made, listed and deleted: `https://127.0.0.1:41874`. */
+  get channelsUrl(): string {
+    return this.#management.url;
+  }
+
+  /** The channels of an app. */
+  channels(topic: string = IDENTITY.topic): Channels {
+    const known = this.#channels.get(topic) ?? new Channels(this.now, this.#maxChannels);
+    this.#channels.set(topic, known);
+    return known;
+  }
+
+  /** @throws RangeError if the sandbox's app has no such channel. */
+  subscribe(channelId: string): SandboxPhone {
+    return this.channels().subscribe(channelId);
+  }
+
+  /** Starts to serve the management of channels; port 0 takes any free one. */
+  listenForChannels(port: number, host: string, advertised: string): Promise<void> {
+    return this.#management.listen(port, host, advertised);
+  }
+
+  override async close(): Promise<void> {
+    await Promise.all([super.close(), this.#management.close()]);
   }
 
   /** A key of another app, or one more of the same app: its tokens are accepted for this topic. */
@@ -112,18 +161,22 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
     const signedBy = app && { keyId: app.signer.keyId, teamId: app.signer.teamId };
     const headers = readHeaders(head);
     const received = { at, apnsId, ...headers, ...signedBy, ...readAlert(payload, headers.pushType) };
-    const exchange = http2Exchange(stream, session.peer, apnsWording(apnsId), (peer) => this.connections.reset(peer));
+    const wording = apnsWording(apnsId, idHeader(head));
+    const exchange = http2Exchange(stream, session.peer, wording, (peer) => this.connections.reset(peer));
+    const channels = isBroadcast(head) ? this.channels(bundleId(head)) : undefined;
     const reason =
       routeFault(head) ??
       this.#tokenFault(session, verdict) ??
       headerFault(head, app?.topic) ??
-      payloadFault(body, payload, received.pushType);
+      channelFault(headers, channels) ??
+      payloadFault(body, payload, headers);
     if (reason) {
       this.refuse(received, exchange, apnsRefusal(reason));
       return;
     }
     const answer = this.answer(received, exchange);
     if (answer.kind === 'refuse' && answer.reason === 'ExpiredProviderToken') session.expireToken();
+    if (isAccepted(answer)) channels?.publish(headers.channel ?? '', payload, headers.expiration ?? 0);
   }
 
   #tokenFault(session: ApnsSession, verdict: TokenVerdict): ApnsReason | undefined {
@@ -177,6 +230,7 @@ export class ApnsSession extends Http2Session {
 /** The largest payload, in bytes. */
 const MAX_BYTES = 4_096;
 const MAX_VOIP_BYTES = 5_120;
+const MAX_CHANNEL_BYTES = 5_120;
 /** It is enough to read this much of a body, and one byte more, to check its size. */
 const MAX_READ_BYTES = MAX_VOIP_BYTES;
 
@@ -184,10 +238,23 @@ const MAX_READ_BYTES = MAX_VOIP_BYTES;
 function payloadFault(
   body: Buffer,
   payload: Readonly<Record<string, unknown>> | undefined,
-  pushType: string | undefined,
+  { channel, pushType }: Pick<JournalEntry, 'channel' | 'pushType'>,
 ): ApnsReason | undefined {
-  if (body.length > (pushType === 'voip' ? MAX_VOIP_BYTES : MAX_BYTES)) return 'PayloadTooLarge';
+  const most = pushType === 'voip' ? MAX_VOIP_BYTES : MAX_BYTES;
+  if (body.length > (channel === undefined ? most : MAX_CHANNEL_BYTES)) return 'PayloadTooLarge';
   return payload === undefined || Object.keys(payload).length === 0 ? 'PayloadEmpty' : undefined;
+}
+
+/** What is wrong with the channel. A channel that keeps nothing takes no expiration but 0. */
+function channelFault(
+  { channel = '', expiration }: Pick<JournalEntry, 'channel' | 'expiration'>,
+  channels: Channels | undefined,
+): ApnsReason | undefined {
+  if (channels === undefined) return undefined;
+  const policy = isChannelId(channel) ? channels.policyOf(channel) : 'unknown';
+  if (policy === 'unknown') return 'BadChannelId';
+  if (policy === 'deleted') return 'ChannelNotRegistered';
+  return policy === 0 && expiration !== 0 ? 'BadExpirationDate' : undefined;
 }
 
 /** The alert and the app's own data in a payload. */
@@ -218,12 +285,13 @@ const IDENTITY = { keyId: 'SANDBOXKEY', teamId: 'SANDBOXTM1', topic: 'dev.pushpa
 export const APNS_SERVER: ServerKind<ApnsServer> = {
   host: 'api.push.apple.com',
   key: { file: 'apns-key.p8', make: makeSigningKey },
-  create: ({ apnsTokenUpdateMs: tokenUpdateMs, ...options }, key) =>
+  create: ({ apnsTokenUpdateMs: tokenUpdateMs, apnsMaxChannels: maxChannels, ...options }, key) =>
     new ApnsServer({
       ...options,
       signer: { publicKey: createPublicKey(key), ...IDENTITY },
       topic: IDENTITY.topic,
       tokenUpdateMs,
+      maxChannels,
     }),
   urlVariable: 'APNS_ENDPOINT',
   env: ({ key, ca }) => ({

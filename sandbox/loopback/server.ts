@@ -16,6 +16,8 @@ export interface ServerOptions {
   readonly maxStreams?: number;
   /** Least time between two provider tokens of one APNs connection, in milliseconds. Default: 20 minutes. */
   readonly apnsTokenUpdateMs?: number;
+  /** How many channels an app may have at APNs. Default: 10,000. */
+  readonly apnsMaxChannels?: number;
 }
 
 /** How the sandbox runs the loopback server of one provider. */

@@ -25,7 +25,18 @@ const FLAGS: readonly NotificationFlag[] = [
   ['--fcm <token>', '', 'a device on FCM; may be repeated', repeated],
   ['--fid <id>', '', 'a device on FCM, by its Firebase installation id; may be repeated', repeated],
   ['--webpush <json>', '', "a browser's PushSubscription as JSON; may be repeated", repeated],
-  ['--app <name>', '', 'the app of these devices, by its name in APPS_FILE (default: that of the environment)'],
+  ['--channel <id>', 'channel.id', "in place of devices: a broadcast channel of Apple's, for a Live Activity"],
+  [
+    '--channel-storage <what>',
+    'channel.storage',
+    'with --channel: what APNs keeps of it for phones that are offline',
+    ['none', 'most-recent'],
+  ],
+  [
+    '--app <name>',
+    '',
+    'the app of these devices or the channel, by its name in APPS_FILE (default: that of the environment)',
+  ],
   [
     '--push-type <name>',
     'pushType',
@@ -108,6 +119,7 @@ export interface NotificationFlags extends Readonly<Record<string, unknown>> {
   readonly fid?: readonly string[];
   readonly liveActivityToken?: string;
   readonly webpush?: readonly string[];
+  readonly channel?: string;
   readonly app?: string;
   readonly data?: readonly string[];
   readonly dataJson?: string;
@@ -115,7 +127,7 @@ export interface NotificationFlags extends Readonly<Record<string, unknown>> {
 
 /** The notification in the flags. The validation reports bad values, except those that cannot be written as JSON. */
 export function itemOfFlags(flags: NotificationFlags): Item {
-  const { apns = [], fcm = [], fid = [], webpush = [], app, data = [], dataJson, liveActivityToken } = flags;
+  const { apns = [], fcm = [], fid = [], webpush = [], channel, app, data = [], dataJson, liveActivityToken } = flags;
   const ofApp = app !== undefined && { app };
   const onFcm = [...fcm.map((token) => ({ token })), ...fid.map((id) => ({ fid: id }))];
   if (liveActivityToken !== undefined && onFcm.length !== 1)
@@ -127,7 +139,7 @@ export function itemOfFlags(flags: NotificationFlags): Item {
     // The JSON may be a whole device with an app of its own, which must not be lost.
     ...webpush.map((text) => ({ platform: 'webpush', ...jsonObjectOf('--webpush', text), ...ofApp })),
   ];
-  const input: Record<string, unknown> = { devices };
+  const input: Record<string, unknown> = channel === undefined || devices.length > 0 ? { devices } : {};
   for (const each of FLAGS) {
     const value = flags[optionOf(each).attributeName()];
     const [field = '', part] = each[1].split('.');
@@ -135,6 +147,10 @@ export function itemOfFlags(flags: NotificationFlags): Item {
     input[field] = part === undefined ? value : { ...(input[field] as object | undefined), [part]: value };
   }
   if (flags['navigate'] !== undefined) input['webpush'] = { ...(input['webpush'] as object), declarative: true };
+  if (channel !== undefined) {
+    input['recipientId'] ??= channel;
+    input['channel'] = { ...(input['channel'] as object), ...ofApp };
+  }
   const mayShowNothing = input['pushType'] === 'background' || input['pushType'] === 'liveactivity';
   if (!mayShowNothing) input['alert'] ??= {};
   if (data.length > 0 || dataJson !== undefined) {

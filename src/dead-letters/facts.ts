@@ -1,3 +1,4 @@
+import { devicesIn } from '../notification/device.ts';
 import { PLATFORMS, type Platform } from '../notification/notification.ts';
 import type { DeadLetterReason, FailedAttempt } from '../notification/outcome.ts';
 import { defined, objectOr, valueAt } from '../domain/json.ts';
@@ -65,7 +66,7 @@ export function notificationFacts(notification: unknown, jobId: string): Notific
   const names = ['recipientId', 'category', 'priority'] as const;
   const known = names.map((name) => [name, fields[name]] as const).filter(([, value]) => isName(value));
   const expiresAt = instantOf(fields['expiresAt']);
-  const devices = labelsOf(fields['devices']);
+  const devices = labelsOf(devicesIn(fields));
   // The data may lack the id: then the job's id is used.
   const id = 'id' in fields ? statedIdOf(notification) : notificationIdOf(jobId);
   return {
@@ -85,9 +86,8 @@ function isName(value: unknown): value is string {
   return typeof value === 'string' && value.length <= MAX_NAME;
 }
 
-function labelsOf(devices: unknown): string[] | undefined {
-  if (!Array.isArray(devices)) return undefined;
-  return devices.map((device: unknown, index) => {
+function labelsOf(devices: readonly unknown[] | undefined): string[] | undefined {
+  return devices?.map((device, index) => {
     const platform = PLATFORMS.find((known) => known === valueAt(device, 'platform'));
     return `${platform ?? '?'}#${index}`;
   });

@@ -1,5 +1,6 @@
 import { NewerFormatError, newerThanKnown, type Newer } from '../domain/format.ts';
 import { isObject, objectOr, valueAt } from '../domain/json.ts';
+import { devicesIn } from '../notification/device.ts';
 import { parseNotification, PLATFORMS, type Platform } from '../notification/notification.ts';
 import {
   DEAD_LETTER_REASONS,
@@ -171,9 +172,7 @@ const MAX_APP = 64;
  * platform is left out, and the list may be empty.
  */
 export function openDevicesOf({ notification, delivered = [] }: DeadLetter): OpenDevice[] {
-  const devices = valueAt(notification, 'devices');
-  if (!Array.isArray(devices)) return [];
-  return devices.flatMap((device: unknown, index): OpenDevice[] => {
+  return (devicesIn(notification) ?? []).flatMap((device: unknown, index): OpenDevice[] => {
     const [platform, app] = [PLATFORMS.find((known) => known === valueAt(device, 'platform')), valueAt(device, 'app')];
     if (platform === undefined || delivered.includes(`${platform}#${index}`)) return [];
     if (app === undefined) return [{ platform }];

@@ -39,10 +39,17 @@ export const SEVERAL_APPS = 'several apps';
 const MOST_DEVICES = 20;
 const LONGEST_APP = 64;
 
+/** The devices in any job's data, as they are written there; a channel stands for one on APNs. Undefined: there is no list. */
+export function devicesIn(data: unknown): readonly unknown[] | undefined {
+  if (!isObject(data)) return undefined;
+  const { channel, devices } = data;
+  if (Array.isArray(devices)) return devices as readonly unknown[];
+  return isObject(channel) ? [{ platform: 'apns', app: channel['app'] }] : undefined;
+}
+
 /** The target of a notification, or of whatever was enqueued in place of one. */
 export function targetOf(data: unknown): Target {
-  const listed = isObject(data) ? data['devices'] : undefined;
-  const devices = (Array.isArray(listed) ? listed.slice(0, MOST_DEVICES) : []).filter(isOfPlatform);
+  const devices = (devicesIn(data) ?? []).slice(0, MOST_DEVICES).filter(isOfPlatform);
   const [first] = devices;
   if (first === undefined) return {};
   const platforms = new Set(devices.map(({ platform }) => platform));

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { apnsFieldsSchema, apnsSoundSchema } from './devices/apns/fields.ts';
+import { apnsFieldsSchema, apnsSoundSchema, channelSchema } from './devices/apns/fields.ts';
 import { DEVICE_KINDS } from './devices/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from './devices/fcm/fields.ts';
 import { webpushActionSchema, webpushFieldsSchema } from './devices/webpush/fields.ts';
@@ -48,9 +48,18 @@ export function parseNotification(raw: unknown): ParsedNotification {
 /** The field that is too large, or the notification as a whole. */
 function oversizeFaults(raw: unknown): Fault[] {
   if (!isOversized(raw)) return [];
-  const large = ['devices', 'alert', 'data', 'digest', 'apns', 'android', 'fcm', 'webpush', 'liveActivity'].filter(
-    (field) => isOversized(valueAt(raw, field)),
-  );
+  const large = [
+    'devices',
+    'channel',
+    'alert',
+    'data',
+    'digest',
+    'apns',
+    'android',
+    'fcm',
+    'webpush',
+    'liveActivity',
+  ].filter((field) => isOversized(valueAt(raw, field)));
   const expected = `at most ${MAX_VALUES} values and ${MAX_CHARACTERS} characters in all`;
   return (large.length === 0 ? [''] : large).map((path) => ({ path, expected, found: 'more' }));
 }
@@ -76,6 +85,8 @@ function isPrivate([field, inner, ...rest]: readonly PropertyKey[], value: unkno
   switch (field) {
     case 'devices':
       return rest.at(-1) !== 'platform' || typeof value !== 'string' || value.length > 16;
+    case 'channel':
+      return inner !== 'storage' || typeof value !== 'string' || value.length > 16;
     case 'digest':
       return inner !== 'key' && inner !== 'maxSize';
     case 'liveActivity':
@@ -95,6 +106,7 @@ const PRIVATE_FIELDS: ReadonlySet<PropertyKey> = new Set(['alert', 'data', 'imag
 const FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
   ['', Object.keys(notificationSchema.shape)],
   ['devices', [...new Set(DEVICE_KINDS.flatMap(({ schema }) => Object.keys(schema.shape)))]],
+  ['channel', Object.keys(channelSchema.shape)],
   ['alert', Object.keys(alertSchema.shape)],
   ['liveActivity', Object.keys(liveActivitySchema.shape)],
   ['digest', Object.keys(digestSchema.shape)],
@@ -107,14 +119,16 @@ const FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
 ]);
 
 /**
- * The field that the producer probably meant by an unknown one: a similar name at the same place (`treadId` in `apns` →
- * `threadId`), otherwise the same name at another place (`channelId` → `android.channelId`).
+ * The field that the producer probably meant by an unknown one: the same name at another place (`channelId` →
+ * `android.channelId`), otherwise a similar name at the same place (`treadId` in `apns` → `threadId`).
  */
 function meantField(place: readonly PropertyKey[], name: string): string | undefined {
   const here = place.filter((part) => typeof part !== 'number').join('.');
   // The fields of a device are those of all platforms, so the unknown name may be a field of another platform.
   const others = (FIELDS.get(here) ?? []).filter((field) => field !== name);
-  return nearest(name, others) ?? elsewhere(name, here);
+  const near = nearest(name, others);
+  if (near?.toLowerCase() === name.toLowerCase()) return near;
+  return elsewhere(name, here) ?? near; // `channelId` → `android.channelId`, although `channel` is near
 }
 
 function elsewhere(name: string, here: string): string | undefined {

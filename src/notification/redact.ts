@@ -55,6 +55,7 @@ export function withoutCredentials(text: string): string {
 
 const PRIVATE_FIELDS = [
   'devices',
+  'channel',
   'alert',
   'data',
   'imageUrl',

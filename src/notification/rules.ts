@@ -16,6 +16,7 @@ export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
   const alert = raw['alert'];
   const waiting = [
+    ...targetFaults(raw),
     ...timesFaults(raw),
     ...waitingFaults(raw),
     ...strayLiveActivityFaults(raw),
@@ -28,6 +29,33 @@ export function togetherFaults(raw: unknown): Fault[] {
   waiting.push(...disguisedFaults(raw), ...dataOnlyFaults(raw), ...declarativeFaults(raw));
   if (alert === undefined) return [faultOf('alert', 'an object', alert), ...waiting];
   return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
+}
+
+/**
+ * The faults of the target: devices, or a channel in their place. A channel takes no `start`
+ * (developer.apple.com/documentation/activitykit/starting-and-updating-live-activities-with-activitykit-push-notifications).
+ */
+function targetFaults({ channel, devices, liveActivity, pushType, recipientId }: Record<string, unknown>): Fault[] {
+  if (channel === undefined) {
+    return devices === undefined ? [faultOf('devices', 'a list of 1 to 20 devices, or a channel', devices)] : [];
+  }
+  const faults: Fault[] = [];
+  if (devices !== undefined) {
+    faults.push({ path: 'devices', expected: 'none beside channel, which stands in their place', found: 'one' });
+  }
+  if (pushType !== 'liveactivity') {
+    faults.push(faultOf('pushType', '"liveactivity" beside channel, which only Live Activities have', pushType));
+  }
+  if (valueAt(liveActivity, 'event') === 'start') {
+    const expected = '"update" or "end" beside channel: Apple takes a start for devices only';
+    faults.push(faultOf('liveActivity.event', expected, 'start'));
+  }
+  const id = valueAt(channel, 'id');
+  if (typeof id === 'string' && typeof recipientId === 'string' && recipientId !== id) {
+    const expected = 'the id of the channel, whose limits hold for all who send to it';
+    faults.push({ path: 'recipientId', expected, found: 'another one' });
+  }
+  return faults;
 }
 
 /** The faults of a notification that is to wait together with others. */
@@ -222,8 +250,9 @@ function tooLarge({ devices }: Notification, platform: Platform, forms: readonly
   if (payload === undefined || !devices.some((device) => device.platform === platform)) return undefined;
   for (const { name, notification, silent } of forms) {
     const bytes = payload.bytesOf(notification, silent);
-    if (bytes <= payload.maxBytes) continue;
-    const expected = `a payload of at most ${payload.maxBytes} bytes for ${platform}${name}`;
+    const maxBytes = payload.maxBytesOf?.(notification) ?? payload.maxBytes;
+    if (bytes <= maxBytes) continue;
+    const expected = `a payload of at most ${maxBytes} bytes for ${platform}${name}`;
     return { path: '', expected, found: `${bytes} bytes` };
   }
   return undefined;

@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { apnsFieldsSchema } from './devices/apns/fields.ts';
+import { apnsFieldsSchema, channelSchema } from './devices/apns/fields.ts';
 import { isReservedKey, type DeviceKind } from './devices/device-kind.ts';
 import { DEVICE_KINDS } from './devices/devices.ts';
 import { analyticsLabelSchema, androidFieldsSchema, fcmFieldsSchema } from './devices/fcm/fields.ts';
 import { webpushFieldsSchema } from './devices/webpush/fields.ts';
 import { printable, jsonObject, wellFormed, jsonValue, ID, ID_FORMAT } from '../domain/json.ts';
-import type { Alert, DigestFields, Notification } from './types.ts';
+import type { Alert, Device, DigestFields, Notification } from './types.ts';
 import { INSTANT_FORMAT } from '../domain/time.ts';
 
 /**
@@ -104,7 +104,13 @@ const imageUrlSchema = z
 const fields = z.strictObject({
   id: z.string().regex(ID, { error: ID_FORMAT }),
   recipientId: printable(256),
-  devices: z.array(deviceSchema).min(1).max(20),
+  devices: z
+    .array(deviceSchema)
+    .min(1)
+    .max(20)
+    .optional()
+    .transform((devices = []) => devices), // rules.ts reports that neither devices nor a channel is there
+  channel: channelSchema.optional(),
   pushType: z.enum(['alert', 'background', 'liveactivity']).default('alert'),
   alert: alertSchema.refine(isShown, { error: 'a title or a body that is not empty' }).optional(),
   liveActivity: liveActivitySchema.optional(),
@@ -144,7 +150,14 @@ const fields = z.strictObject({
  * The job's data: one message to one recipient, for one or more devices. Every size check, every encoder and the digest see the
  * parsed value of this schema, so texts are made well-formed here, and nowhere else.
  */
-export const notificationSchema = fields.overwrite((given) => wellFormed(withoutNulls(given)));
+export const notificationSchema = fields.overwrite((given) => wellFormed(withTarget(withoutNulls(given))));
+
+/** A channel is one target at APNs, so it is sent to as one device, whose token is the channel's id. */
+function withTarget(given: z.output<typeof fields>): z.output<typeof fields> {
+  const { channel } = given;
+  if (channel === undefined) return given;
+  return { ...given, devices: [{ platform: 'apns', token: channel.id, app: channel.app }] satisfies Device[] };
+}
 
 /** Removes keys of `data` whose value is null: Apple allows no null among the values of custom keys. */
 function withoutNulls(given: z.output<typeof fields>): z.output<typeof fields> {

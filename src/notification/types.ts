@@ -76,6 +76,26 @@ export type Device = ApnsDevice | FcmDevice | WebpushDevice;
 /** The name of the provider that reaches a device: `apns`, `fcm` or `webpush`. */
 export type Platform = Device['platform'];
 
+/**
+ * A broadcast channel of Apple's (since iOS 18): one push to it changes the Live Activity of everybody who subscribed to it.
+ * `pushpacer channel create` makes one.
+ */
+export interface Channel {
+  /** The channel's id, as Apple gave it: 1 to 256 characters of base64. Example: `dHN0LXNyY2gtY2hubA==`. */
+  id: string;
+  /**
+   * Whether APNs keeps the push for phones that are offline: `none` keeps nothing; `most-recent` keeps the newest one until
+   * `expiresAt`, for 8 hours at most. Only for a channel that was created with `most-recent`: APNs refuses it for others.
+   * Default: `none`.
+   */
+  storage?: 'none' | 'most-recent' | undefined;
+  /**
+   * The app whose credentials send to the channel, by its name in the workers' `APPS_FILE`. 1 to 64 of `A-Z a-z 0-9 . _ -`.
+   * Default: the app of the workers' environment. Example: `teacher`.
+   */
+  app?: string | undefined;
+}
+
 /** The texts that a device shows: as they are, or by the keys of the app's own texts. */
 export interface Alert {
   /** Up to 4,096 characters. Default: none. Example: `Room 12`. */
@@ -348,17 +368,31 @@ export interface WebpushFields {
   navigate?: string | undefined;
 }
 
-/** A notification as a producer writes it, and as the job keeps it: one message to one recipient, for one or more devices. */
+/**
+ * A notification as a producer writes it, and as the job keeps it: one message to one recipient, for one or more devices, or for
+ * a channel.
+ */
 export interface NotificationInput {
   /**
    * Idempotency key, and the job id: the same id twice is one notification. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. Example:
    * `msg-8841`.
    */
   id: string;
-  /** The person whom the limits protect, whatever the device. 1 to 256 printable characters. Example: `teacher-42`. */
+  /**
+   * The person whom the limits protect, whatever the device. Beside `channel`: the channel's id, since the limits protect the
+   * channel then. 1 to 256 printable characters. Example: `teacher-42`.
+   */
   recipientId: string;
-  /** The recipient's devices, 1 to 20. The limits count the notification once, however many devices it goes to. */
-  devices: Device[];
+  /**
+   * The recipient's devices, 1 to 20. The limits count the notification once, however many devices it goes to. Required unless
+   * there is a `channel`.
+   */
+  devices?: Device[] | undefined;
+  /**
+   * In place of `devices`: the broadcast channel to which one push goes, for all who subscribed to it. Only for the `update` and
+   * the `end` of a Live Activity, with at most 5,120 bytes. Default: none. Example: `{ "id": "dHN0LXNyY2gtY2hubA==" }`.
+   */
+  channel?: Channel | undefined;
   /**
    * `alert` is shown. `background` shows nothing and wakes the app to fetch what is new: it has no `alert`, `sound`,
    * `badge`, `imageUrl`, `android` and `webpush`, and limits of its own (`LIMIT_BACKGROUND_RULES`). `liveactivity`
@@ -466,6 +500,12 @@ export interface NotificationInput {
   analyticsLabel?: string | undefined;
 }
 
+/** A notification that goes to devices, and not to a channel. */
+export interface ToDevices extends NotificationInput {
+  /** The recipient's devices, 1 to 20. */
+  devices: Device[];
+}
+
 /** `LiveActivityFields` with all instants in epoch milliseconds. */
 export interface LiveActivity extends Omit<LiveActivityFields, 'timestamp' | 'staleDate' | 'dismissalDate'> {
   /** The instant of this state. Absent: when it is sent. */
@@ -479,8 +519,10 @@ export interface LiveActivity extends Omit<LiveActivityFields, 'timestamp' | 'st
 /** A checked notification: defaults filled in, `sendAfter`, `expiresAt` and other instants in epoch milliseconds. */
 export interface Notification extends Omit<
   NotificationInput,
-  'pushType' | 'liveActivity' | 'priority' | 'sendAfter' | 'expiresAt' | 'onThrottle' | 'onQuiet'
+  'devices' | 'pushType' | 'liveActivity' | 'priority' | 'sendAfter' | 'expiresAt' | 'onThrottle' | 'onQuiet'
 > {
+  /** To what it is sent. For a `channel` this is one entry on APNs, whose token is the channel's id. */
+  devices: Device[];
   /** Whether it is shown, `alert` if nothing was given. */
   pushType: 'alert' | 'background' | 'liveactivity';
   /** What happens to a Live Activity; there if and only if `pushType` is `liveactivity`. */

@@ -1,6 +1,6 @@
 import type { Enqueued, Completed } from '../../chaos/queue.ts';
 import { readProgress } from '../../src/delivery/progress.ts';
-import type { NotificationInput } from '../../src/notification/notification.ts';
+import type { ToDevices } from '../../src/notification/notification.ts';
 import type { DeadLetter } from '../../src/notification/outcome.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import type { SeenEntry } from '../../demo/providers-child.ts';
@@ -10,7 +10,7 @@ export const TOKEN = 'ab'.repeat(16);
 export const OTHER_TOKEN = 'registration-token';
 
 /** Enqueued notifications of one recipient, each for one APNs device, but for what `more` says. */
-export function enqueuedOf(...more: readonly (Partial<NotificationInput> & { id: string })[]): Map<string, Enqueued> {
+export function enqueuedOf(...more: readonly (Partial<ToDevices> & { id: string })[]): Map<string, Enqueued> {
   return new Map(
     more.map((fields) => {
       const devices = [{ platform: 'apns' as const, token: TOKEN }];

@@ -1,12 +1,12 @@
 import type { Done, End, Life, PairsFacts } from '../../chaos/pairs/facts.ts';
 import { judgePairs } from '../../chaos/pairs/judge.ts';
 import type { SeenEntry } from '../../demo/providers-child.ts';
-import type { NotificationInput } from '../../src/notification/notification.ts';
+import type { ToDevices } from '../../src/notification/notification.ts';
 import { entryOf, TOKEN } from './facts.ts';
 
 // The facts of a run with --pairs, written down by hand.
 
-type Lived = Partial<NotificationInput> & { readonly name: string };
+type Lived = Partial<ToDevices> & { readonly name: string };
 
 /** They are enqueued in this order, a second apart. The second of an id is called `a@2`. */
 export function livesOf(...all: readonly Lived[]): Life[] {

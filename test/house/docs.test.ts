@@ -74,6 +74,7 @@ describe('what the pages for those who still choose say that there is not', () =
     alert: null,
     devices: /several devices|more than one device/,
     pushType: /(?:background|silent) push(?:es)?/,
+    channel: /broadcast channels?|channels? of Apple/,
     liveActivity: /live activit(?:y|ies)/,
     sound: /sounds?/,
     imageUrl: /images?|pictures?/,

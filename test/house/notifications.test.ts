@@ -45,6 +45,8 @@ test.each(EXAMPLES)('%#: what the page shows is valid, and is what the providers
   expect(checkInput(document as EnqueueInput)).toMatchObject({ kind: 'added' });
   const sandbox = await openSandbox();
   const notification = withBrowser(document as EnqueueInput, sandbox);
+  const { channel } = notification;
+  if (channel !== undefined) sandbox.apns.channels().create(channel.storage === 'most-recent' ? 1 : 0, channel.id);
   const [how = ''] = Object.keys(wire).map((kind) => kind.split(' ')[1] ?? '');
   const sent = await send(how === 'digest' ? asDigest(notification, 5) : notification, how, sandbox);
   expect(Object.keys(wire)).toHaveLength(notification.devices.length);
@@ -54,7 +56,7 @@ test.each(EXAMPLES)('%#: what the page shows is valid, and is what the providers
 /** The example for a browser too, which it leaves out to be short. Without it where no browser may get the notification. */
 function withBrowser(document: EnqueueInput, { webpush }: Sandbox): Notification {
   const browser = { platform: 'webpush', ...webpush.subscription('ana') } as const;
-  const parsed = [[...document.devices, browser], document.devices]
+  const parsed = [[...(document.devices ?? []), browser], document.devices]
     .map((devices) => parseNotification({ ...document, devices }))
     .find(({ ok }) => ok);
   return parsed?.ok ? parsed.notification : ({} as Notification);
@@ -69,7 +71,8 @@ test('every field of the schema is on the page', async () => {
     ...Object.keys(properties).map((inner) => `"${inner}"`),
   ]);
   const shown = EXAMPLES.map(({ document }) => JSON.stringify(document)).join();
-  expect(fields.filter((field) => !shown.includes(field))).toEqual([]);
+  // A channel's `app` is that of a device, which is on another page.
+  expect(fields.filter((field) => field !== '"app"' && !shown.includes(field))).toEqual([]);
 });
 
 test('the faults on the page are those that a producer gets', () => {
@@ -101,7 +104,7 @@ async function send(notification: Notification, how: string, sandbox: Sandbox): 
 }
 
 function wireOf(entry: JournalEntry): unknown {
-  const { platform, at, pushType, priority, collapseId, expiration, topic, payload } = entry;
+  const { platform, at, channel, pushType, priority, collapseId, expiration, topic, payload } = entry;
   if (platform === 'fcm') return payload;
   if (platform === 'webpush') {
     const ttl = String(Math.round((expiration ?? 0) - at / 1_000));
@@ -110,8 +113,9 @@ function wireOf(entry: JournalEntry): unknown {
   const headers = {
     'apns-push-type': pushType,
     'apns-priority': priority,
-    'apns-collapse-id': collapseId,
-    'apns-topic': topic,
+    ...(channel === undefined
+      ? { 'apns-collapse-id': collapseId, 'apns-topic': topic }
+      : { 'apns-channel-id': channel }),
     ...(expiration !== undefined && { 'apns-expiration': String(expiration) }),
   };
   return { headers, payload };
@@ -158,6 +162,11 @@ const LIVE_START = {
   relevanceScore: 75,
 };
 
+const CHANNEL = {
+  ...{ ...LIVE, alert: undefined, sound: undefined, devices: undefined },
+  ...{ recipientId: 'dHN0LXNyY2gtY2hubA==', channel: { id: 'dHN0LXNyY2gtY2hubA==' } },
+};
+
 const VALID: readonly [what: string, change: object][] = [
   ['as documented', {}],
   ['the least', { data: undefined, sound: undefined, badge: undefined, category: undefined, priority: undefined }],
@@ -179,6 +188,15 @@ const VALID: readonly [what: string, change: object][] = [
   ['one that alerts', LIVE],
   ['one through FCM', { ...LIVE, devices: [{ ...ON_FCM, liveActivityToken: 'a1b2' }, GOOD.devices[0]] }],
   ['a start with every field', { ...LIVE, liveActivity: LIVE_START }],
+  ['an update over a channel', CHANNEL],
+  [
+    'the end of one, with every field',
+    {
+      ...CHANNEL,
+      channel: { ...CHANNEL.channel, storage: 'most-recent', app: 'teacher' },
+      liveActivity: { event: 'end', contentState: {} },
+    },
+  ],
   ['a background push with data alone', { ...BACKGROUND, data: undefined, apns: undefined }],
 ];
 
@@ -267,6 +285,16 @@ const INVALID: readonly [what: string, change: object][] = [
   ['a silent start', { ...LIVE, liveActivity: LIVE_START, onThrottle: 'silence' }],
   ['a silent update without an alert', { ...LIVE, alert: undefined, sound: undefined, onQuiet: 'silence' }],
   ['a Live Activity that alerts by the hatch', { ...LIVE, apns: { payload: { aps: { alert: 'a' } } } }],
+  ['neither devices nor a channel', { devices: undefined }],
+  ['both', { ...CHANNEL, devices: [GOOD.devices[0]] }],
+  ['an alert over a channel', { ...CHANNEL, pushType: 'alert', alert: GOOD.alert, liveActivity: undefined }],
+  ['a background push over a channel', { ...BACKGROUND, devices: undefined, channel: CHANNEL.channel }],
+  ['a start over a channel', { ...CHANNEL, alert: GOOD.alert, liveActivity: LIVE_START }],
+  ['a channel that is no base64', { ...CHANNEL, recipientId: 'a b', channel: { id: 'a b' } }],
+  ['a channel that keeps everything', { ...CHANNEL, channel: { ...CHANNEL.channel, storage: 'all' } }],
+  ['a channel as a text', { ...CHANNEL, channel: CHANNEL.channel.id }],
+  ['a channel with more', { ...CHANNEL, channel: { ...CHANNEL.channel, platform: 'apns' } }],
+  ['a digest over a channel', { ...CHANNEL, onThrottle: 'digest', digest: { key: 'a', title: 'b' } }],
   ['a background push with an alert', { ...BACKGROUND, alert: { title: 'a' } }],
   ['a background push with a sound', { ...BACKGROUND, sound: 'default' }],
   ['a background push with a sound for iPhones', { ...BACKGROUND, apns: { sound: { name: 'a' } } }],

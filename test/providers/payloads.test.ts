@@ -201,6 +201,7 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
   ['apns', { apns: {} }, NOTHING, NOTHING],
   ['android', { android: {} }, NOTHING, NOTHING],
   ['fcm', { fcm: {} }, NOTHING, NOTHING],
+  ['channel', {}, NOTHING, NOTHING], // apns-channel.test.ts has all of it
   ['liveActivity', {}, NOTHING, NOTHING], // apns.test.ts has all of it
   ['webpush', { webpush: {} }, NOTHING, NOTHING], // what browsers get of it: webpush-payload.test.ts
 ];

@@ -47,6 +47,7 @@ describe('the environment', () => {
       WEBPUSH_VAPID_PRIVATE_KEY_FILE: expect.stringMatching(/\.pem$/) as string,
       WEBPUSH_SUBJECT: 'mailto:sandbox@pushpacer.example',
       WEBPUSH_CA_FILE: sandbox.caFile,
+      APNS_CHANNELS_ENDPOINT: sandbox.apns.channelsUrl,
     });
     expect(sandbox.apns.url).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/);
     const account = await readFile(env['GOOGLE_APPLICATION_CREDENTIALS'] ?? '', 'utf8');

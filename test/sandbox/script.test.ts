@@ -177,7 +177,7 @@ test.each<[entry: object, fault: string]>([
     'status: expected a status that FCM answers: 400, 401, 403, 404, 429, 500, 502, 503, 504, found 410',
   ],
   [{ status: 410 }, 'status: expected a status that FCM answers'],
-  [{ platform: 'apns', reason: 'Gone' }, 'reason: expected a reason of APNs (BadCollapseId, '],
+  [{ platform: 'apns', reason: 'Gone' }, 'reason: expected a reason of APNs (BadChannelId, '],
   [{ platform: 'apns', reason: 'UNREGISTERED' }, 'reason: expected a reason of APNs ('],
   [{ reason: 'Unregistered', status: 404 }, 'status: expected 410, the status of Unregistered, found 404'],
   [{ status: 503, answer: 'hang' }, 'answer: expected none beside a reason or a status, found "hang"'],

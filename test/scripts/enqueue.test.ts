@@ -175,6 +175,29 @@ test.each([
   expect((await queue.getJob('f'))?.data).toEqual({ id: 'f', recipientId: 'teacher-42', ...fields });
 });
 
+test('--channel takes the place of devices and of the recipient', async () => {
+  const { prefix, queue } = openQueues();
+  const [id, json] = ['dHN0LXNyY2gtY2hubA==', JSON.stringify(LIVE_ACTIVITY)];
+  const args = ['--id', 'c', '--channel', id, '--push-type', 'liveactivity', '--live-activity', json];
+  expect(await enqueue({ args, prefix })).toMatchObject({ code: 0, stderr: '' });
+  const fields = { id: 'c', recipientId: id, pushType: 'liveactivity', liveActivity: LIVE_ACTIVITY };
+  expect((await queue.getJob('c'))?.data).toEqual({ ...fields, channel: { id } });
+  const kept = ['--id', 'k', '--channel-storage', 'most-recent', '--app', 'teacher'];
+  expect(await enqueue({ args: [...args, ...kept], prefix })).toMatchObject({ code: 0, stderr: '' });
+  const channel = { id, storage: 'most-recent', app: 'teacher' };
+  expect((await queue.getJob('k'))?.data).toEqual({ ...fields, id: 'k', channel });
+  expect(await enqueue({ args: [...args, '--apns', 'abab'], prefix })).toMatchObject({
+    code: 2,
+    stderr: 'error: devices: expected none beside channel, which stands in their place, found one\n',
+  });
+  expect(await enqueue({ args: [...TO_TEACHER, '--apns', 'abab', '--channel-storage', 'none'], prefix })).toMatchObject(
+    {
+      code: 2,
+      stderr: expect.stringContaining('channel.id: expected') as string,
+    },
+  );
+});
+
 test('--send-after and --expires-at take a duration from now, and instants', async () => {
   const { prefix, queue } = openQueues();
   const flags = ['--recipient', 'teacher-42', '--apns', 'abab', '--title', 'Room'];

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { parseNotification, type NotificationInput } from '../../src/notification/notification.ts';
+import { parseNotification, type Notification, type NotificationInput } from '../../src/notification/notification.ts';
 import { pushId } from '../../src/notification/device.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import { openApns, openFcm, openSandbox, sendPush } from '../support/providers.ts';
@@ -32,7 +32,7 @@ const input = fc
 async function sent(
   provider: Provider,
   fields: Omit<NotificationInput, 'devices'>,
-  device: NotificationInput['devices'][number],
+  device: Notification['devices'][number],
 ) {
   // What one field may not contain is left out, so that most of what is tried is sent.
   const { sound, collapseId, data, apns, android, ...rest } = fields;

@@ -17,6 +17,11 @@ import {
  * developer.apple.com/documentation/usernotifications/sending-notification-requests-to-apns (headers),
  * developer.apple.com/documentation/usernotifications/generating-a-remote-notification (keys of the payload) and
  * developer.apple.com/documentation/activitykit/starting-and-updating-live-activities-with-activitykit-push-notifications.
+ *
+ * For a push to a channel, looked up on 2026-11-26 in stored copies of the pages:
+ * developer.apple.com/documentation/usernotifications/sending-broadcast-push-notification-requests-to-apns (path, headers, size)
+ * and the ActivityKit page above (no start, priority 5 or 10). Its table of headers was not among the copies as a whole; its
+ * samples, and what others write of it, were.
  */
 
 const TEXT: Shape = { is: 'text' };
@@ -67,6 +72,18 @@ export const APNS_HEADERS: Fields = {
   'apns-topic': { is: 'text', form: 'bundle' },
   'apns-collapse-id': { is: 'text', form: 'visible', maxBytes: 64 },
 };
+
+/** The headers of a push to a channel. Its app is in the path, so it has no topic. */
+const CHANNEL_HEADERS: Fields = {
+  'apns-channel-id': { is: 'text', form: 'base64' },
+  'apns-request-id': { is: 'text', form: 'uuid' },
+  'apns-push-type': { is: 'text', oneOf: ['liveactivity'] },
+  'apns-expiration': { is: 'text', form: 'decimal', most: 4_294_967_295 },
+  'apns-priority': { is: 'text', oneOf: ['5', '10'] },
+};
+const CHANNEL_REQUIRED = ['apns-channel-id', 'apns-push-type', 'apns-expiration', 'apns-priority'];
+const CHANNEL_PATH = /^\/4\/broadcasts\/apps\/(?!.*\.push-type\.liveactivity$)[A-Za-z0-9.-]{1,255}$/;
+const CHANNEL_MAX_BYTES = 5_120;
 
 const ALERT: Fields = {
   title: TEXT,
@@ -163,17 +180,33 @@ export function apnsFaults({ path, headers, body }: WireRequest): string[] {
   );
   const type = typeOf(sent);
   const bytes = Buffer.byteLength(body);
-  const maxBytes = type.maxBytes ?? 4_096;
+  const isChannel = path.startsWith('/4/');
+  const maxBytes = isChannel ? CHANNEL_MAX_BYTES : (type.maxBytes ?? 4_096);
   return [
     ...faults,
     ...jsonFaults(json, 'payload').filter((fault) => !isOwnNull(fault)),
+    ...(isChannel ? channelFaults(path, sent, json) : deviceFaults(path, sent, type)),
+    ...(bytes > maxBytes ? [`body: ${bytes} bytes, over ${maxBytes}`] : []),
+    ...payloadFaults(json, sent, 'payload'),
+    ...('authorization' in headers ? tokenFaults(headers['authorization']) : []),
+  ];
+}
+
+function deviceFaults(path: string, sent: Json, type: PushType): string[] {
+  return [
     ...(/^\/3\/device\/([0-9a-fA-F]{2})+$/.test(path) ? [] : [`path: expected /3/device/ and a token in hexadecimal`]),
     ...shapeFaults(sent, { is: 'object', fields: APNS_HEADERS }, 'headers'),
     ...['apns-push-type', 'apns-topic'].filter((name) => !(name in sent)).map((name) => `headers.${name}: missing`),
     ...topicFaults(sent, type),
-    ...(bytes > maxBytes ? [`body: ${bytes} bytes, over ${maxBytes}`] : []),
-    ...payloadFaults(json, sent, 'payload'),
-    ...('authorization' in headers ? tokenFaults(headers['authorization']) : []),
+  ];
+}
+
+function channelFaults(path: string, sent: Json, payload: Json): string[] {
+  return [
+    ...(CHANNEL_PATH.test(path) ? [] : ['path: expected /4/broadcasts/apps/ and a bundle id alone']),
+    ...shapeFaults(sent, { is: 'object', fields: CHANNEL_HEADERS }, 'headers'),
+    ...CHANNEL_REQUIRED.filter((name) => !(name in sent)).map((name) => `headers.${name}: missing`),
+    ...(valueAt(payload, 'aps.event') === 'start' ? ['payload.aps.event: no start over a channel'] : []),
   ];
 }
 

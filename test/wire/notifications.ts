@@ -370,6 +370,42 @@ const activities = fc
   )
   .map((parts) => asJson(Object.assign({}, ...parts)));
 
+const channelId = fc.uint8Array({ minLength: 16, maxLength: 16 }).map((bytes) => Buffer.from(bytes).toString('base64'));
+const anyState = fc.dictionary(name, json, { maxKeys: 4 });
+const largeState = fc.integer({ min: 4_000, max: 5_200 }).map((size) => ({ text: 'x'.repeat(size) }));
+
+/** Updates and ends of a Live Activity over a channel. */
+const overChannels = fc
+  .tuple(
+    fc.record({ id: fc.stringMatching(/^[A-Za-z0-9._~-]{1,128}$/), pushType: fc.constant('liveactivity') }),
+    fc
+      .tuple(channelId, some({ storage: fc.constantFrom('none', 'most-recent'), app: fc.constant('teacher') }))
+      .map(([id, fields]) => ({ recipientId: id, channel: { id, ...fields } })),
+    fc
+      .tuple(
+        fc.oneof(
+          fc.record({ event: fc.constant('update'), contentState: fc.oneof(anyState, largeState) }),
+          fc.record({ event: fc.constant('end'), contentState: anyState, dismissalDate: instant }),
+        ),
+        some({ timestamp: instant, staleDate: instant, relevanceScore: fc.constantFrom(0, 0.5, 75) }),
+      )
+      .map(([event, fields]) => ({ liveActivity: { ...event, ...fields } })),
+    some({
+      priority: fc.constantFrom('high', 'normal'),
+      expiresAt: instant,
+      collapseId: collapse,
+      apns: some({
+        priority: fc.constantFrom(5, 10),
+        topic: fc.constantFrom('com.example.school', 'com.example.school.push-type.liveactivity'),
+        payload: custom,
+      }),
+    }),
+    seldom(fc.record({ title: printable(40), body: printable(40) })),
+  )
+  .map(([fields, target, activity, others, shown]) =>
+    asJson({ ...fields, ...target, ...activity, ...others, ...(shown !== undefined && { alert: shown, sound: 'a' }) }),
+  );
+
 /** So large that they just fit, or just do not. */
 const large = fc
   .tuple(
@@ -401,12 +437,13 @@ const onceWrong = fc
   )
   .map(([fields, devices, wrong]) => ({ ...asJson({ ...fields, ...devices }), ...wrong }));
 
-/** Alerts, background pushes, Live Activities, what is near the limit of size, and what once came out wrong. Most fit the schema. */
+/** All of these, what is near the limit of size, and what once came out wrong. Most fit the schema. */
 export const notifications = (server = PUSH_SERVICE) =>
   fc.oneof(
     { weight: 20, arbitrary: alerts(server) },
     { weight: 4, arbitrary: backgrounds },
     { weight: 4, arbitrary: activities },
+    { weight: 2, arbitrary: overChannels },
     { weight: 2, arbitrary: large },
     { weight: 2, arbitrary: onceWrong },
   );

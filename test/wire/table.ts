@@ -14,6 +14,7 @@ const FORMS = {
   bundle: ['a bundle id', /^[A-Za-z0-9.-]{1,255}$/],
   visible: ['visible ASCII characters', /^[\x21-\x7e]+$/],
   decimal: ['a whole number', /^(0|[1-9]\d*)$/],
+  base64: ['base64', /^[A-Za-z0-9+/]+={0,2}$/],
   base64url: ['base64url', /^[A-Za-z0-9_-]+$/],
   hex: ['hexadecimal digits', /^[0-9a-fA-F]+$/],
   fid: ['22 characters of base64url of which the first four bits are 0111', /^[cdef][A-Za-z0-9_-]{21}$/],

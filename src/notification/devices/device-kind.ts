@@ -36,6 +36,8 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
   /** How large a payload may be; a larger one is refused when it is enqueued. Absent: only the worker checks it. */
   readonly payload?: {
     readonly maxBytes: number;
+    /** For a notification that may have another size. Absent: all have the same. */
+    maxBytesOf?(notification: Notification): number;
     /** The number of bytes that count. */
     bytesOf(notification: Notification, silent: boolean): number;
   };

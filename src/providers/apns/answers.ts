@@ -18,7 +18,8 @@ import type { Answered } from '../sender/result.ts';
 
 /**
  * What each of APNs' reasons and statuses means
- * (developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns).
+ * (developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns, and for a push to a channel
+ * developer.apple.com/documentation/usernotifications/handling-error-responses-from-apns).
  */
 export const APNS_ANSWERS = {
   accepted: { meaning: 'accepted', code: '200', alerted: 'yes' },
@@ -27,6 +28,15 @@ export const APNS_ANSWERS = {
     DeviceTokenNotForTopic: BAD_TOKEN,
     ExpiredToken: GONE,
     Unregistered: GONE,
+    /** The channel was deleted, or is of the other environment. */
+    ChannelNotRegistered: GONE,
+    BadChannelId: { meaning: 'bad-token', alerted: 'no' },
+    MissingChannelId: REJECTED,
+    MissingPushType: REJECTED,
+    /** The app has no broadcast capability, so only its pushes to channels are refused. */
+    FeatureNotEnabled: REJECTED,
+    /** Seen in place of `FeatureNotEnabled`, and on none of Apple's pages. */
+    BroadcastFeatureNotEnabled: REJECTED,
     BadCollapseId: REJECTED,
     BadExpirationDate: REJECTED,
     BadMessageId: REJECTED,
@@ -45,6 +55,8 @@ export const APNS_ANSWERS = {
     BadCertificateEnvironment: CONFIGURATION,
     MissingTopic: CONFIGURATION,
     TopicDisallowed: CONFIGURATION,
+    /** The key is not for the app in the path of a push to a channel. */
+    TopicMismatch: CONFIGURATION,
     /** Reported only if the renewed token was refused too: then this machine's clock is most likely wrong. */
     ExpiredProviderToken: AUTH,
     Forbidden: AUTH,
@@ -78,6 +90,7 @@ export const APNS_ANSWERS = {
 const OWN_TOPIC_WORDS: ReplyTable = {
   DeviceTokenNotForTopic: { meaning: 'bad-token', alerted: 'no' },
   TopicDisallowed: REJECTED,
+  TopicMismatch: REJECTED,
 };
 
 /** An answer of APNs as a Reply. `nowMs`: epoch milliseconds, for a Retry-After that is a date. */

@@ -2,6 +2,7 @@ import { createPublicKey, hash, type KeyObject } from 'node:crypto';
 import { Notification as ApnsNotification } from 'apn';
 import { SignJWT } from 'jose';
 import { tokenOf } from '../../notification/device.ts';
+import type { Notification } from '../../notification/notification.ts';
 import { InputError } from '../../domain/faults.ts';
 import { createCredential, readP256Key, type Credential } from '../credential.ts';
 import type { Encoded, Provider, Prepared, Push } from '../provider.ts';
@@ -11,9 +12,10 @@ import { createHttp2Provider, createSender, type SenderTuning } from '../sender/
 import { readApnsAnswer } from './answers.ts';
 import {
   apnsDelivery,
-  liveActivityTopic,
-  APNS_MAX_PAYLOAD_BYTES,
+  apnsMaxBytes,
   apnsPayload,
+  channelRequest,
+  liveActivityTopic,
 } from '../../notification/devices/apns/payload.ts';
 
 export interface ApnsOptions extends ApnsKey, SenderTuning {
@@ -21,6 +23,8 @@ export interface ApnsOptions extends ApnsKey, SenderTuning {
   readonly topic: string;
   /** `https://api.push.apple.com`, `https://api.sandbox.push.apple.com`, or another server. */
   readonly endpoint: string;
+  /** Where channels are managed (channels.ts). */
+  readonly channelsEndpoint?: string | undefined;
   /** One more CA to trust, in addition to the system's, as PEM. */
   readonly ca?: string | undefined;
   /** Epoch milliseconds. */
@@ -28,7 +32,7 @@ export interface ApnsOptions extends ApnsKey, SenderTuning {
 }
 
 /**
- * The provider APNs: HTTP/2, a JWT, `POST /3/device/<token>`.
+ * The provider APNs: HTTP/2, a JWT, `POST /3/device/<token>`, and `POST /4/broadcasts/apps/<bundle id>` for a channel.
  *
  * @throws InputError if the key or the endpoint is not usable; the error shows neither.
  */
@@ -52,6 +56,12 @@ export function createApnsProvider(options: ApnsOptions): Provider {
 function encodeApns(push: Push, topic: string, nowMs: number): Prepared {
   const { notification, pushId, silent, device } = push;
   const bundleId = notification.apns?.topic ?? topic;
+  if (notification.channel !== undefined) {
+    const asked = { pushId, silent, topic: bundleId, nowMs };
+    const { path, headers } = channelRequest(notification, notification.channel, asked);
+    const body = JSON.stringify(apnsPayload(notification, silent, nowMs));
+    return tooLargeFor(notification, body) ?? { kind: 'ready', encoded: { push, path, headers, body } };
+  }
   const { expiration, ...delivery } = apnsDelivery(notification, pushId, silent);
   const message = new ApnsNotification({
     ...delivery,
@@ -61,11 +71,15 @@ function encodeApns(push: Push, topic: string, nowMs: number): Prepared {
     rawPayload: apnsPayload(notification, silent, nowMs),
   });
   const body = JSON.stringify(message);
-  const tooLarge = refusedAsTooLarge('PayloadTooLarge', Buffer.byteLength(body), APNS_MAX_PAYLOAD_BYTES);
+  const tooLarge = tooLargeFor(notification, body);
   if (tooLarge !== undefined) return tooLarge;
   // The library's type declarations lack this method.
   const headers = (message as unknown as { headers(): Encoded['headers'] }).headers();
   return { kind: 'ready', encoded: { push, path: `/3/device/${tokenOf(device)}`, headers, body } };
+}
+
+function tooLargeFor(notification: Notification, body: string): Prepared | undefined {
+  return refusedAsTooLarge('PayloadTooLarge', Buffer.byteLength(body), apnsMaxBytes(notification));
 }
 
 export interface ApnsKey {

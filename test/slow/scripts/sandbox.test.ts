@@ -43,6 +43,7 @@ test.each(['SIGINT', 'SIGTERM'] as const)('npm run sandbox serves until %s, and 
     'WEBPUSH_VAPID_PRIVATE_KEY_FILE',
     'WEBPUSH_SUBJECT',
     'WEBPUSH_CA_FILE',
+    'APNS_CHANNELS_ENDPOINT',
     'SANDBOX_URL',
   ]);
   expect(stderr).toContain('fcm: 1 alerts accepted, of 1 requests on 1 connections\n');

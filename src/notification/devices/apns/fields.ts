@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { isObject, jsonObject, printable } from '../../../domain/json.ts';
+import { appNameSchema } from '../device-kind.ts';
 
 /**
  * The fields of a notification for Apple's devices: iPhones on APNs, and iPhones to which FCM passes it on through APNs.
@@ -32,6 +33,17 @@ export const apnsFieldsSchema = z.strictObject({
   payload: jsonObject(({ aps }) =>
     aps === undefined || isObject(aps) ? [] : [{ path: ['aps'], expected: "an object, in which Apple's keys are" }],
   ).optional(),
+});
+
+/**
+ * A broadcast channel (developer.apple.com/documentation/usernotifications/sending-channel-management-requests-to-apns). Apple
+ * says that the id is base64, and that nothing is to be assumed of its size; 256 characters are this project's bound, that of
+ * the recipient's id.
+ */
+export const channelSchema = z.strictObject({
+  id: z.string().regex(/^[A-Za-z0-9+/_-]{1,254}={0,2}$/, { error: "a channel's id: 1 to 256 characters of base64" }),
+  storage: z.enum(['none', 'most-recent']).optional(),
+  app: appNameSchema.optional(),
 });
 
 /** The fields that say how an alert is shown: a push that shows no alert may not have them. */

@@ -1,11 +1,23 @@
 import { hash } from 'node:crypto';
 import { z } from 'zod';
 import { type JsonObject, type JsonValue, mergePatch, objectOr } from '../../../domain/json.ts';
-import type { Alert, ApnsSound, Notification } from '../../types.ts';
+import type { Alert, ApnsSound, Channel, Notification } from '../../types.ts';
 import { deviceApp, type TokenKind } from '../device-kind.ts';
 
 /** The largest payload (developer.apple.com/documentation/usernotifications/generating-a-remote-notification). */
 export const APNS_MAX_PAYLOAD_BYTES = 4_096;
+/**
+ * The largest payload to a channel
+ * (developer.apple.com/documentation/usernotifications/sending-broadcast-push-notification-requests-to-apns).
+ */
+const CHANNEL_MAX_PAYLOAD_BYTES = 5_120;
+/** How long APNs keeps the newest push to a channel. */
+const CHANNEL_KEPT_S = 8 * 3_600;
+
+/** The largest payload of this notification. */
+export function apnsMaxBytes({ channel }: Notification): number {
+  return channel === undefined ? APNS_MAX_PAYLOAD_BYTES : CHANNEL_MAX_PAYLOAD_BYTES;
+}
 
 /**
  * The payload: Apple's keys in `aps`, the data beside it, and `apns.payload` merged into it. A service extension finds the
@@ -129,6 +141,46 @@ export function liveActivityTopic(topic: string): string {
   return topic.endsWith(TOPIC_SUFFIX) ? topic : `${topic}${TOPIC_SUFFIX}`;
 }
 
+/** The bundle id of an app, without the suffix that its topic has for Live Activities: APNs refuses it in a broadcast's path. */
+export function bundleIdOf(topic: string): string {
+  return topic.endsWith(TOPIC_SUFFIX) ? topic.slice(0, -TOPIC_SUFFIX.length) : topic;
+}
+
+/** A push to a channel: its path, and its headers beside `authorization`. */
+export interface ChannelRequest {
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string | number>>;
+}
+
+/**
+ * developer.apple.com/documentation/usernotifications/sending-broadcast-push-notification-requests-to-apns says what each header
+ * means. Expiration and priority are required, and there is no topic and no collapse id.
+ *
+ * `apns-expiration` is 0 unless the channel keeps a push: another value is refused for a channel that keeps none.
+ *
+ * @param topic the app's bundle id, or its topic for Live Activities
+ * @param nowMs epoch milliseconds
+ */
+export function channelRequest(
+  notification: Notification,
+  channel: Channel,
+  { pushId, silent, topic, nowMs }: { pushId: string; silent: boolean; topic: string; nowMs: number },
+): ChannelRequest {
+  const keptUntil = secondsOf(nowMs) + CHANNEL_KEPT_S;
+  const expiresAt = secondsOf(notification.expiresAt ?? Infinity);
+  return {
+    path: `/4/broadcasts/apps/${bundleIdOf(topic)}`,
+    headers: {
+      'content-type': 'application/json',
+      'apns-request-id': pushId,
+      'apns-channel-id': channel.id,
+      'apns-push-type': 'liveactivity',
+      'apns-priority': liveActivityPriority(notification, silent),
+      'apns-expiration': channel.storage === 'most-recent' ? Math.max(1, Math.min(expiresAt, keptUntil)) : 0,
+    },
+  };
+}
+
 /**
  * Pushes with 5 cost nothing of the budget that a device has for updates, so 5 is the default for pushes that show nothing
  * loud. Apple delivers 10 at once: it is for alerts, and for `priority: "high"`.
@@ -194,6 +246,7 @@ export const apnsDevice: TokenKind<'apns'> = {
   takesLiveActivities: true,
   payload: {
     maxBytes: APNS_MAX_PAYLOAD_BYTES,
+    maxBytesOf: apnsMaxBytes,
     bytesOf: (notification, silent) => Buffer.byteLength(JSON.stringify(apnsPayload(notification, silent, Date.now()))),
   },
 };
