@@ -64,6 +64,7 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   replay: { does: 'dead letters back into the queue', load: () => import('../replay.ts') },
   discard: { does: 'dead letters removed for good', load: () => import('../discard.ts') },
   reshard: { does: 'another number of shards, while workers run', load: () => import('../reshard.ts') },
+  channel: { does: "Apple's channels: create, list, show or delete one", load: () => import('../channel.ts') },
   recipient: { does: 'show one recipient, or act on it', load: () => import('../recipient.ts') },
   api: { does: 'the HTTP API for producers', load: () => import('../../api/api.ts') },
   token: { does: 'the bearer tokens of the HTTP API', load: () => import('../../api/token.ts') },

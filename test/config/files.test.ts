@@ -122,7 +122,7 @@ describe('faults of a file of apps', () => {
     expect(faultsOf(content, { ATTEMPTS: '0' })).toEqual([
       'ATTEMPTS: expected an integer from 1 to 1000, found "0"',
       'apps.json: apps.teacher.apns.topic: expected a string, found a number',
-      'apps.json: apps.teacher.apns.keyid: expected one of keyFile, key, keyId, teamId, topic, endpoint, caFile, quota, found another field',
+      'apps.json: apps.teacher.apns.keyid: expected one of keyFile, key, keyId, teamId, topic, endpoint, channelsEndpoint, caFile, quota, found another field',
       'apps.json: apps.teacher.apns.keyFile: expected a file that can be read, found "none.p8" (ENOENT)',
       'apps.json: apps.teacher.fcm.projectId: expected a project id such as my-app-1234, found "Not A Project"',
       `apps.json: apps.parent.sms: expected one of ${PLATFORMS.join(', ')}, found another field`,

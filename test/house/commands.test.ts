@@ -19,6 +19,7 @@ import { runMain, type CommandExit } from '../support/command.ts';
 import { enterWorker } from '../support/presence.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
+import { openSandbox } from '../support/sandbox.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
 
 const PAGE = 'docs/commands.md';
@@ -59,6 +60,16 @@ const AT_REDIS: readonly (readonly [name: string, ...args: readonly string[]])[]
 const lastJson = (stdout: string): unknown => JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '');
 
 describe('the JSON of each command is that of the page', () => {
+  test('channel', async () => {
+    const { prefix } = openQueues();
+    const env = { ...(await openSandbox()).env(), ...queueEnv(prefix) };
+    const created = (await answerOf('channel', ['create'], env)) as { id: string };
+    await expectDocumented('channel create', created);
+    await expectDocumented('channel list', await answerOf('channel', ['list'], env));
+    await expectDocumented('channel show', await answerOf('channel', ['show', created.id], env));
+    await expectDocumented('channel delete', await answerOf('channel', ['delete', created.id, '--yes'], env));
+  });
+
   test('enqueue', async () => {
     const { prefix } = openQueues();
     const file = join(await temporaryFolder(), 'f.ndjson');

@@ -22,6 +22,9 @@ const variables = z.object({
   APNS_ENDPOINT: httpsUrl()
     .default('https://api.push.apple.com')
     .describe('also `https://api.sandbox.push.apple.com`, or a loopback server'),
+  APNS_CHANNELS_ENDPOINT: httpsUrl()
+    .optional()
+    .describe("where `pushpacer channel` manages channels; by default Apple's address that goes with `APNS_ENDPOINT`"),
   APNS_CA_FILE: anyText().optional().describe("a CA to trust beside the system's"),
 });
 
@@ -31,7 +34,7 @@ export const APNS: ProviderDescriptor<'apns', ApnsOptions> = {
   device: apnsDevice,
   settings: {
     variables,
-    secrets: ['APNS_KEY', 'APNS_ENDPOINT'], // an endpoint may contain a password
+    secrets: ['APNS_KEY', 'APNS_ENDPOINT', 'APNS_CHANNELS_ENDPOINT'], // an endpoint may contain a password
     quota: {
       variable: 'APNS_QUOTA',
       meaning: 'the most sends to APNs, by all workers together: rules such as `600000/1m`, of an hour at most',
@@ -52,6 +55,7 @@ export const APNS: ProviderDescriptor<'apns', ApnsOptions> = {
 function read(env: Environment, report: Report): ApnsOptions | undefined {
   const given = variables.parse(env);
   const { APNS_KEY, APNS_KEY_FILE, APNS_KEY_ID, APNS_TEAM_ID, APNS_TOPIC, APNS_CA_FILE, APNS_ENDPOINT } = given;
+  const { APNS_CHANNELS_ENDPOINT: channelsEndpoint } = given;
   const own = [APNS_KEY, APNS_KEY_FILE, APNS_KEY_ID, APNS_TEAM_ID, APNS_TOPIC];
   if (own.every((value) => value === undefined)) return undefined;
 
@@ -69,6 +73,7 @@ function read(env: Environment, report: Report): ApnsOptions | undefined {
     teamId: APNS_TEAM_ID ?? '',
     topic: APNS_TOPIC ?? '',
     endpoint: APNS_ENDPOINT,
+    ...(channelsEndpoint !== undefined && { channelsEndpoint }),
     ...(ca !== undefined && { ca }),
   };
 }

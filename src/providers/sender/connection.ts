@@ -158,7 +158,7 @@ export class Connection {
 
   /** Begins a request. Undefined if the connection has ended: then nothing was sent. */
   request(headers: OutgoingHttpHeaders): ClientHttp2Stream | undefined {
-    return this.#isUsable ? this.#session.request(headers) : undefined;
+    return this.#isUsable ? this.#session.request(headers, BODY_FOLLOWS) : undefined;
   }
 
   /**
@@ -244,6 +244,9 @@ export interface SendRequest {
   readonly headers: OutgoingHttpHeaders;
   readonly body: string | Buffer;
 }
+
+/** Otherwise Node ends the stream of a GET and of a DELETE by itself, and `exchange` could not end it. */
+const BODY_FOLLOWS = { endStream: false } as const;
 
 /** One request that was handed to a connection. */
 export interface Exchange {
