@@ -38,6 +38,10 @@ export const ADMIT_FIELDS = z.strictObject({
       return unfit(`${DURATION_FORMAT}, at most ${formatDuration(MAX_WINDOW_MS)}`, text);
     },
   ).optional(),
+  unsent: z
+    .boolean()
+    .optional()
+    .describe('true: if it was admitted before, certainly nothing was sent; its slot is asked for anew'),
 });
 /** What a request that gives a slot back has. */
 export const REFUND_FIELDS = z.strictObject(names);
@@ -77,13 +81,18 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
       category,
       wait = false,
       maxWait,
+      unsent = false,
     } = readFields('the request', ADMIT_FIELDS, body.value, {
       faults: ({ wait: waits, maxWait: given }) =>
         given === undefined || (waits !== undefined && waits !== false)
           ? []
           : [{ path: 'wait', expected: 'true beside maxWait', found: String(waits ?? 'none') }],
     });
-    const { limiters: all, categories } = await limiters().catch((error: unknown) => {
+    const {
+      limiters: all,
+      policy,
+      categories,
+    } = await limiters().catch((error: unknown) => {
       if (!isPreview) metrics.failed();
       throw error;
     });
@@ -93,6 +102,7 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
       expiresInMs: wait ? Math.min(maxWait ?? bounds.maxWaitMs, bounds.maxWaitMs) : 0,
       maxPending: bounds.maxPending,
       everyRule: true,
+      ...(unsent && { renew: true }),
     };
     if (isPreview) return answerOf(await all.alert.peek(ask), { id, category });
     const counted = category !== undefined && Object.hasOwn(categories, category) ? category : undefined;
@@ -100,6 +110,12 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
     // Whoever gets the answer sends at once, so it comes at the slot. With a line that is late, that is up to the tolerance ahead.
     if (answer.kind === 'admitted' && answer.sendAt > performance.now())
       await sleepUntil(answer.sendAt, c.req.raw.signal);
+    if (answer.kind === 'refused') {
+      // The id may have a slot: one that lies too far ahead by now, or an unused one. Whoever is told not to send does not come for it.
+      const slot = slotOf(recipientId, id, category);
+      if (unsent) await all.alert.refund(slot);
+      if (await all.alert.cancel(slot)) await moveUp(recipientId, all.alert, paceOf(policy).toleranceMs);
+    }
     return answerOf(answer, { id, category });
   });
 
@@ -160,7 +176,7 @@ interface Asked {
   readonly category: string | undefined;
 }
 
-/** 200: send now; 202: come back for the slot; 429: no slot, and nothing was written. */
+/** 200: send now, or it was admitted before; 202: come back for the slot; 429: it has no slot. */
 function answerOf(answer: Admission, { id, category }: Asked): Response {
   const isRefused = answer.kind !== 'admitted';
   const headers = rateLimitFields(answer, isRefused);

@@ -32,10 +32,12 @@ def post(recipient, what, fields):
 
 
 def send_in_slot(recipient, email_id, send, max_wait="10m"):
-    """Sends at the e-mail's slot, and answers when that was; None if there is none within `max_wait`. Then drop it, or try later."""
+    """Sends at the e-mail's slot, and answers when that was. None if it was admitted before, or has no slot within `max_wait`."""
     ask = {"id": email_id, "category": "email", "wait": True, "maxWait": max_wait}
     while True:
         status, answer = post(recipient, "admit", ask)
+        if status == 200 and answer["repeated"]:
+            return None  # it was admitted before, so it may have been sent
         if status == 200:
             break
         if answer.get("result") == "reserved":
@@ -43,7 +45,8 @@ def send_in_slot(recipient, email_id, send, max_wait="10m"):
         elif answer.get("result") == "refused":
             return None
         elif status == 503:
-            time.sleep(2)  # no answer is no slot; asking again with the same id takes no second one
+            time.sleep(2)
+            ask["unsent"] = True  # it may have got a slot, but it was not sent: the same id takes no second slot
         else:
             raise ValueError(f"{status}: {answer}")
     try:

@@ -1,6 +1,7 @@
 import { serveStatic } from '@hono/node-server/serve-static';
 import { Hono } from 'hono';
 import { isObject, valueAt } from '../../src/domain/json.ts';
+import { devicesIn } from '../../src/notification/device.ts';
 import { notice } from '../layout.ts';
 import type { ConsoleParts, Page } from '../parts.ts';
 
@@ -87,7 +88,7 @@ function shownOf(data: unknown, showTexts: boolean): unknown {
     return { reason, message, attempts, deadAt, generation, delivered, notification };
   }
   const names = [...IDS, ...TIMES, ...(showTexts ? TEXTS : [])];
-  const devices = Array.isArray(data['devices']) ? data['devices'] : [];
+  const devices = devicesIn(data) ?? [];
   return {
     ...Object.fromEntries(names.flatMap((name) => (data[name] === undefined ? [] : [[name, data[name]]]))),
     devices: devices.map((device: unknown, index) => `${String(valueAt(device, 'platform')).slice(0, 16)}#${index}`),

@@ -66,6 +66,8 @@ const ENQUEUED_PER_MS = 20;
 const MAX_PLACE_MS = 600_000;
 /** The open time if a provider asks for fewer sends and names no time. FCM's documentation asks for a minute. */
 const QUOTA_MS = 60_000;
+/** The same if the quota is only suspected, whatever time the last answer named: it may be about one subscription alone. */
+const MAX_SUSPECTED_MS = 600_000;
 
 /** The breaker of one service. @param ask resolves to Redis's answer, or to undefined if none came in time */
 export function createCircuit(
@@ -192,7 +194,9 @@ export function createCircuit(
       if (evidence.trouble !== undefined) find(evidence, evidence.trouble, false);
       else if (suspected !== undefined) {
         if (known === undefined) failed = latestOf(suspected.recipientIds);
-        find(evidence, suspected.trouble, suspected.trouble !== 'quota');
+        const { retryAfterMs } = evidence;
+        const bounded = retryAfterMs !== undefined && { retryAfterMs: Math.min(retryAfterMs, MAX_SUSPECTED_MS) };
+        find({ ...evidence, ...bounded }, suspected.trouble, suspected.trouble !== 'quota');
       }
     },
     release({ id }: Trial): void {

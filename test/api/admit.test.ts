@@ -130,6 +130,29 @@ it('reserves a slot for those who wait, answers at the slot, and only up to the 
   expect(Date.now()).toBeGreaterThanOrEqual(Number(came['at']) - 5);
 });
 
+it('gives back what it has reserved for one that is told not to send any more', async () => {
+  const { admit, look, operate } = await open({ LIMIT_RULES: '1/1s' });
+  await admit({ id: 'a' });
+  for (const id of ['b', 'c']) expect((await admit({ id, wait: true })).body).toMatchObject({ result: 'reserved' });
+  await operate('block', { for: '5d', reason: 'exam' });
+  expect((await admit({ id: 'b', wait: true, maxWait: '10s' })).status).toBe(429);
+  expect(await look()).toMatchObject({ waiting: [{ id: 'http:c' }] });
+  expect((await admit({ id: 'c' })).status).toBe(429);
+  expect(await look()).toMatchObject({ waiting: [] });
+});
+
+it('asks anew for one that was admitted, if nothing was sent, and sends nothing in a slot that is long past', async () => {
+  const { admit, look, operate } = await open({ LIMIT_RULES: '2/1h' });
+  const { body: first } = await admit({ id: 'a' });
+  await operate('block', { for: '1h', reason: 'exam' });
+  expect((await admit({ id: 'a' })).body).toMatchObject({ repeated: true, at: first['at'] });
+  expect((await admit({ id: 'a', unsent: true })).body).toMatchObject({ result: 'refused', rule: 'block' });
+  expect(await look()).toMatchObject({ sent: [], waiting: [] });
+  await operate('unblock');
+  expect((await admit({ id: 'a', unsent: true })).body).toMatchObject({ result: 'admitted', repeated: false });
+  expect((await look()).sent).toHaveLength(1);
+});
+
 it('keeps the bounds of waiting of the workers: LIMIT_MAX_WAIT and LIMIT_MAX_PENDING', async () => {
   const { admit } = await open({ LIMIT_RULES: '1/1m', LIMIT_MAX_WAIT: '90s', LIMIT_MAX_PENDING: '1' });
   await admit({ id: 'a' });

@@ -10,11 +10,13 @@ import {
   LONG,
   openBreakers,
   openOf,
+  overQuota,
   refused,
   reportTimes,
   trialOf,
   unreached,
   untilClosed,
+  wanted,
 } from './support.ts';
 
 const FIRST_MS = 100;
@@ -53,6 +55,14 @@ it('keeps the order of enqueuing, an hour in three minutes, and nobody waits for
   const { since } = openOf(worker);
   const places = [-60_000, 0, 60_000, 3_600_000, 86_400_000].map((after) => backAt(since + after) - OTHERS_MS);
   expect(places).toEqual([0, 0, 3_000, 180_000, 600_000]);
+});
+
+it('stays open for ten minutes at most if a quota is only suspected, and else as long as the provider says', () => {
+  const dayMs = 86_400_000;
+  const openMs = ({ clock, worker }: ReturnType<typeof openAtClock>) => openOf(worker).until - clock.at;
+  expect(openMs(openAtClock(() => overQuota(dayMs), 20))).toBe(600_000);
+  expect(openMs(openAtClock(() => overQuota(120_000), 20))).toBe(120_000);
+  expect(openMs(openAtClock(() => wanted(dayMs)))).toBe(dayMs);
 });
 
 it('never brings anybody back in the past', async () => {

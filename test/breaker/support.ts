@@ -72,7 +72,8 @@ export const refused = (): Evidence => answer({ trouble: 'auth', code: 'InvalidP
 export const wanted = (retryAfterMs?: number): Evidence =>
   answer({ trouble: 'quota', code: 'QUOTA_EXCEEDED', retryAfterMs });
 export const unreached = (): Evidence => answer({ suspect: 'outage', code: 'connection-refused' });
-export const overQuota = (): Evidence => answer({ suspect: 'quota', code: 'TooManyRequests' });
+export const overQuota = (retryAfterMs?: number): Evidence =>
+  answer({ suspect: 'quota', code: 'TooManyRequests', retryAfterMs });
 export const badToken = (): Evidence => answer({ suspect: 'configuration', code: 'BadDeviceToken' });
 
 export function reportTimes(count: number, { breakers }: BreakerWorker, evidence: () => Evidence): void {

@@ -303,6 +303,7 @@ describe('what is merged at the end', () => {
     [{ fcm: { message: { token: 'a' } } }, 'fcm.message.token: expected none: the device decides'],
     [{ fcm: { message: { topic: 'a', condition: 'b' } } }, 'fcm.message.condition: expected none'],
     [{ fcm: { message: { fid: 'a' } } }, 'fcm.message.fid: expected none: the device decides'],
+    [{ fcm: { message: { android_v2: {} } } }, 'fcm.message.android_v2: expected none: write into android'],
     [{ fcm: { message: { data: { from: 'a' } } } }, 'fcm.message.data.from: expected a key that FCM does not reserve'],
     [{ fcm: { message: { data: { a: 1 } } } }, 'fcm.message.data.a: expected a text'],
     [

@@ -138,8 +138,17 @@ describe('channel', () => {
 test.each([
   ['https://api.push.apple.com', 'api-manage-broadcast.push.apple.com:2196'],
   ['https://api.sandbox.push.apple.com', 'api-manage-broadcast.sandbox.push.apple.com:2195'],
+  ['https://api.push.apple.com:2197', 'api-manage-broadcast.push.apple.com:2196'],
 ])('where pushes go to %s, channels are managed at %s', async (endpoint, host) => {
   const manager = createChannelManager({ ...(await apnsOptions(await openSandbox())), endpoint });
   expect(manager.host).toBe(host);
+  await manager.close();
+});
+
+test('all channels that Apple allows are listed', async () => {
+  const sandbox = await openSandbox();
+  const ids = Array.from({ length: 10_000 }, () => sandbox.apns.channels().create(0));
+  const manager = createChannelManager(await apnsOptions(sandbox));
+  expect(await manager.list()).toEqual({ kind: 'done', value: ids });
   await manager.close();
 });

@@ -41,19 +41,22 @@ export interface ChannelManager {
   close(): Promise<void>;
 }
 
-/** Where channels are managed, by where pushes are sent. */
+/** Where channels are managed, by the host to which pushes are sent, whichever port that has. */
 const ENDPOINTS: Readonly<Record<string, string>> = {
-  'https://api.push.apple.com': 'https://api-manage-broadcast.push.apple.com:2196',
-  'https://api.sandbox.push.apple.com': 'https://api-manage-broadcast.sandbox.push.apple.com:2195',
-  'https://api.development.push.apple.com': 'https://api-manage-broadcast.sandbox.push.apple.com:2195',
+  'api.push.apple.com': 'https://api-manage-broadcast.push.apple.com:2196',
+  'api.sandbox.push.apple.com': 'https://api-manage-broadcast.sandbox.push.apple.com:2195',
+  'api.development.push.apple.com': 'https://api-manage-broadcast.sandbox.push.apple.com:2195',
 };
+
+/** Apple allows 10,000 channels, whose ids take some 300 kB. */
+const MAX_LIST_BYTES = 2 ** 20;
 
 /**
  * @param now epoch milliseconds
  * @throws InputError if it is not known where the channels are managed, or the key is not usable; it shows neither.
  */
 export function createChannelManager(options: ApnsOptions, now: () => number = Date.now): ChannelManager {
-  const given = options.channelsEndpoint ?? ENDPOINTS[new URL(options.endpoint).origin];
+  const given = options.channelsEndpoint ?? ENDPOINTS[new URL(options.endpoint).hostname];
   if (given === undefined) {
     const expected = "the address of APNs' management of channels, since APNS_ENDPOINT is not one of Apple's";
     throw new InputError('bad environment', [{ path: 'APNS_CHANNELS_ENDPOINT', expected, found: 'nothing' }]);
@@ -75,7 +78,7 @@ export function createChannelManager(options: ApnsOptions, now: () => number = D
       ...(id !== undefined && { 'apns-channel-id': id }),
       ...(body !== '' && { 'content-type': 'application/json' }),
     };
-    return sender.send({ headers, body });
+    return sender.send({ headers, body, maxBodyBytes: MAX_LIST_BYTES });
   }
 
   return {
@@ -128,7 +131,8 @@ function answerOf<T>(
   }
   const value = read(result);
   if (value !== undefined) return { kind: 'done', value };
-  return { kind: 'failed', code: 'unreadable', detail: 'not the answer that Apple documents', isUnknown: true };
+  const isUnknown = expected !== 200; // reading changes nothing
+  return { kind: 'failed', code: 'unreadable', detail: 'not the answer that Apple documents', isUnknown };
 }
 
 function isTexts(value: unknown): value is string[] {

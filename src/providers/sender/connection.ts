@@ -243,6 +243,8 @@ export interface SendRequest {
   /** The headers, with `:method` and `:path`. */
   readonly headers: OutgoingHttpHeaders;
   readonly body: string | Buffer;
+  /** What is beyond this of the answer's body is dropped. Default: `MAX_BODY_BYTES`. Over HTTP/2 only. */
+  readonly maxBodyBytes?: number;
 }
 
 /** Otherwise Node ends the stream of a GET and of a DELETE by itself, and `exchange` could not end it. */
@@ -266,7 +268,7 @@ export const MAX_BODY_BYTES = 65_536;
  */
 export function exchange(
   connection: Connection,
-  { headers, body }: SendRequest,
+  { headers, body, maxBodyBytes = MAX_BODY_BYTES }: SendRequest,
   timeoutMs: number,
 ): Exchange | undefined {
   const stream = open(connection, headers);
@@ -294,7 +296,7 @@ export function exchange(
     connection.noteAnswer();
   });
   stream.on('data', (chunk: Buffer) => {
-    if (size < MAX_BODY_BYTES) chunks.push(chunk.subarray(0, MAX_BODY_BYTES - size));
+    if (size < maxBodyBytes) chunks.push(chunk.subarray(0, maxBodyBytes - size));
     size += chunk.length;
   });
   // Without a listener for `error`, Node would end the process. The error is read from `stream.errored` on `close`.

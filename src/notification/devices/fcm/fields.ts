@@ -50,6 +50,8 @@ export const SHOWN_BY_FCM = ['notification', 'android.notification', 'apns.fcm_o
 
 /** Fields that a patch may not set: the target of a message is the device, and Google itself writes `name`. */
 const NOT_OURS = ['token', 'topic', 'condition', 'fid', 'name'];
+/** Google takes no message with `android` and `android_v2`. pushpacer writes the second one from the first. */
+const V2 = 'none: write into android, and set FCM_ANDROID_V2';
 /** Objects whose keys the sender chooses. */
 const OWN_NAMES = new Set(['data', 'headers', 'payload']);
 
@@ -58,8 +60,10 @@ function misplacedIn(message: JsonObject): Misplaced[] {
     path: [name],
     expected: 'none: the device decides where a message goes',
   }));
+  const newer = 'android_v2' in message ? [{ path: ['android_v2'], expected: V2 }] : [];
   return [
     ...targets,
+    ...newer,
     ...misnamed(message, []),
     ...badData(message['data'], ['data']),
     ...badData(inner(message), ['android', 'data']),
