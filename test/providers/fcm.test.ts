@@ -201,13 +201,6 @@ describe('with androidV2', () => {
     expect(await sentOf(fields)).toEqual(await sentOf(fields, false));
   });
 
-  test('a patch may write the part itself', async () => {
-    const own = { background_sync: {} };
-    const message = await sentOf({ fcm: { message: { android: null, android_v2: own } } });
-    expect(message).toMatchObject({ android_v2: own });
-    expect(message).not.toHaveProperty('android');
-  });
-
   test.each([[3_900], [2_500]])('texts of %d bytes count once, as they are shown once', async (size) => {
     expect(await sentOf({ alert: { title: 'a', body: 'x'.repeat(size) } })).toHaveProperty('android_v2');
   });

@@ -148,7 +148,10 @@ test.each([
 test('all channels that Apple allows are listed', async () => {
   const sandbox = await openSandbox();
   const ids = Array.from({ length: 10_000 }, () => sandbox.apns.channels().create(0));
-  const manager = createChannelManager(await apnsOptions(sandbox));
+  const manager = createChannelManager({
+    ...(await apnsOptions(sandbox)),
+    channelsEndpoint: sandbox.apns.channelsUrl,
+  });
   expect(await manager.list()).toEqual({ kind: 'done', value: ids });
   await manager.close();
 });

@@ -84,7 +84,7 @@ const ONLY_IN_V1 = ['bypass_proxy_notification', 'proxy'];
  */
 function asRemoteNotification(message: JsonObject): JsonObject {
   const { android, ...rest } = message;
-  if (!isObject(android) || 'android_v2' in message) return message;
+  if (!isObject(android)) return message;
   const { notification } = android;
   if (!isObject(notification) || ONLY_IN_V1.some((name) => name in notification)) return message;
   const kept = Object.entries(android).filter(([name]) => name !== 'notification' && name !== 'priority');
