@@ -2,7 +2,7 @@ import type { Hono, MiddlewareHandler } from 'hono';
 import { Counter, Histogram, Registry } from 'prom-client';
 import { z } from 'zod';
 import type { ApiConfig } from '../src/config/config.ts';
-import { askIdOverHttp, createMoveUps, duesOf, MOVE_LEAD_MS } from '../src/delivery/lines.ts';
+import { askIdOverHttp, createMoveUps, moveLineUp } from '../src/delivery/lines.ts';
 import { InputError } from '../src/domain/faults.ts';
 import { MAX_WINDOW_MS } from '../src/domain/limits.ts';
 import { DURATION_FORMAT, formatDuration, LATENESS_BOUNDS_MS, parseDuration, sleepUntil } from '../src/domain/time.ts';
@@ -11,7 +11,7 @@ import type { Admission, Admitted, Limiter, Refused, SlotId } from '../src/limit
 import { paceOf } from '../src/limiter/pace.ts';
 import { notificationSchema } from '../src/notification/notification.ts';
 import { readFields, unfit, written } from '../src/operations/fields.ts';
-import { redelay } from '../src/queue/job-lock.ts';
+import { redelay, type Due } from '../src/queue/job-lock.ts';
 import type { Backend } from './backend.ts';
 import { json } from './bodies.ts';
 import { fieldsIn, isPreviewed, recipientOf } from './operator-routes.ts';
@@ -96,8 +96,9 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
       if (!isPreview) metrics.failed();
       throw error;
     });
+    const slot = slotOf(recipientId, id, category);
     const ask = {
-      ...slotOf(recipientId, id, category),
+      ...slot,
       // Quiet time counts too, as it does not for `maxWaitMs`: who asked for ten minutes does not mean the next morning.
       expiresInMs: wait ? Math.min(maxWait ?? bounds.maxWaitMs, bounds.maxWaitMs) : 0,
       maxPending: bounds.maxPending,
@@ -112,7 +113,6 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
       await sleepUntil(answer.sendAt, c.req.raw.signal);
     if (answer.kind === 'refused') {
       // The id may have a slot: one that lies too far ahead by now, or an unused one. Whoever is told not to send does not come for it.
-      const slot = slotOf(recipientId, id, category);
       if (unsent) await all.alert.refund(slot);
       if (await all.alert.cancel(slot)) await moveUp(recipientId, all.alert, paceOf(policy).toleranceMs);
     }
@@ -143,23 +143,16 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
 
   /** The reservations behind the one that was given back get earlier slots, and the jobs of alerts are woken for them. */
   async function moveUp(recipientId: string, limiter: Limiter, toleranceMs: number): Promise<void> {
-    const work = (): Promise<void> =>
-      limiter.moveUp(recipientId, {
-        leadMs: MOVE_LEAD_MS,
-        async onMoved(moved) {
-          const dues = duesOf(moved, toleranceMs);
-          if (dues.length === 0) return;
-          const homes = await shards.homes(recipientId);
-          await redelay(
-            homes.map(({ queue }) => queue),
-            dues,
-          );
-        },
-      });
-    // If it fails, they keep their slots, which are only later than they need to be.
-    const { ended, allEnded } = moveUps.run(recipientId, work);
-    ended.catch(() => undefined);
-    await allEnded;
+    await moveLineUp({ name: recipientId, recipientId, limiter }, { moveUps, redelay: redelayOf, toleranceMs });
+  }
+
+  async function redelayOf(recipientId: string, dues: readonly Due[]): Promise<void> {
+    if (dues.length === 0) return;
+    const homes = await shards.homes(recipientId);
+    await redelay(
+      homes.map(({ queue }) => queue),
+      dues,
+    );
   }
 }
 

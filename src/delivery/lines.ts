@@ -1,5 +1,5 @@
 import { countedAs, type CountedAs } from '../domain/limits.ts';
-import type { Ask, Moved, Refused, SlotView, Standing } from '../limiter/limiter.ts';
+import type { Ask, Limiter, Moved, Refused, SlotView, Standing } from '../limiter/limiter.ts';
 import type { Due } from '../queue/job-lock.ts';
 import { timeLeftMs, type Context } from './context.ts';
 import type { DeliverParts, DeliveryLimiter, MoveUps } from './parts.ts';
@@ -100,7 +100,12 @@ interface Line {
  * which are only later than they need to be.
  */
 export async function moveUp(context: Context, parts: DeliverParts): Promise<void> {
-  const { ended, allEnded } = startMoveUp(context, parts);
+  await moveLineUp(lineOf(context, parts), parts);
+}
+
+/** As `moveUp`, for a slot that another caller than a pass gave back. */
+export async function moveLineUp(line: RecipientLine, parts: LineParts): Promise<void> {
+  const { ended, allEnded } = startMoveUp(line, parts);
   ended.catch(() => undefined);
   await allEnded;
 }
@@ -113,31 +118,42 @@ export async function moveUp(context: Context, parts: DeliverParts): Promise<voi
 export async function goFirst(context: Context, askId: string, parts: DeliverParts): Promise<void> {
   const { moved } = parts.moveUps;
   const { signal } = context;
-  const place = `${lineOf(context)} ${askId}`;
+  const line = lineOf(context, parts);
+  const place = `${line.name} ${askId}`;
   const own = Promise.withResolvers<undefined>();
   const resolve = (): void => own.resolve(undefined);
   moved.set(place, resolve);
   signal.addEventListener('abort', resolve, { once: true });
-  startMoveUp(context, parts).ended.then(resolve, resolve);
+  startMoveUp(line, parts).ended.then(resolve, resolve);
   await own.promise;
   signal.removeEventListener('abort', resolve);
   moved.delete(place);
 }
 
-function startMoveUp(context: Context, parts: DeliverParts): ReturnType<MoveUps['run']> {
-  const { recipientId } = context.notification;
-  const { moveUps, redelay, toleranceMs } = parts;
-  const line = lineOf(context);
-  const onMoved = async (moved: readonly Moved[]): Promise<void> => {
-    for (const { id = '' } of moved) moveUps.moved.get(`${line} ${id}`)?.();
-    await redelay(recipientId, duesOf(moved, toleranceMs));
-  };
-  const limiter = limiterOf(context, parts);
-  return moveUps.run(line, () => limiter.moveUp(recipientId, { onMoved, leadMs: MOVE_LEAD_MS }));
+/** One line of a recipient, and the limiter that has it. */
+export interface RecipientLine {
+  /** Names the line among those that move up. */
+  readonly name: string;
+  readonly recipientId: string;
+  readonly limiter: Pick<Limiter, 'moveUp'>;
 }
 
-function lineOf({ notification }: Context): string {
-  return `${countedAs(notification)} ${notification.recipientId}`;
+/** What moves a line, and its jobs. */
+type LineParts = Pick<DeliverParts, 'moveUps' | 'redelay' | 'toleranceMs'>;
+
+function startMoveUp({ name, recipientId, limiter }: RecipientLine, parts: LineParts): ReturnType<MoveUps['run']> {
+  const { moveUps, redelay, toleranceMs } = parts;
+  const onMoved = async (moved: readonly Moved[]): Promise<void> => {
+    for (const { id = '' } of moved) moveUps.moved.get(`${name} ${id}`)?.();
+    await redelay(recipientId, duesOf(moved, toleranceMs));
+  };
+  return moveUps.run(name, () => limiter.moveUp(recipientId, { onMoved, leadMs: MOVE_LEAD_MS }));
+}
+
+function lineOf(context: Context, parts: DeliverParts): RecipientLine {
+  const { notification } = context;
+  const { recipientId } = notification;
+  return { name: `${countedAs(notification)} ${recipientId}`, recipientId, limiter: limiterOf(context, parts) };
 }
 
 /** Whether a notification whose wait was refused as too long would not wait too long if it went before others. */

@@ -5,6 +5,7 @@ import { androidFieldsSchema, fcmFieldsSchema } from './devices/fcm/fields.ts';
 import { webpushActionSchema, webpushFieldsSchema } from './devices/webpush/fields.ts';
 import { countZodFaults, faultOf, formatPath, zodFaults, type Fault, nearest } from '../domain/faults.ts';
 import { isObject, isOversized, MAX_CHARACTERS, MAX_VALUES, valueAt } from '../domain/json.ts';
+import { LARGE_FIELDS } from './redact.ts';
 import { togetherFaults } from './rules.ts';
 import { notificationSchema, alertSchema, digestSchema, liveActivitySchema } from './schema.ts';
 import type { Notification } from './types.ts';
@@ -48,18 +49,7 @@ export function parseNotification(raw: unknown): ParsedNotification {
 /** The field that is too large, or the notification as a whole. */
 function oversizeFaults(raw: unknown): Fault[] {
   if (!isOversized(raw)) return [];
-  const large = [
-    'devices',
-    'channel',
-    'alert',
-    'data',
-    'digest',
-    'apns',
-    'android',
-    'fcm',
-    'webpush',
-    'liveActivity',
-  ].filter((field) => isOversized(valueAt(raw, field)));
+  const large = LARGE_FIELDS.filter((field) => isOversized(valueAt(raw, field)));
   const expected = `at most ${MAX_VALUES} values and ${MAX_CHARACTERS} characters in all`;
   return (large.length === 0 ? [''] : large).map((path) => ({ path, expected, found: 'more' }));
 }

@@ -53,19 +53,12 @@ export function withoutCredentials(text: string): string {
   return CREDENTIALS.reduce((rest, [pattern, instead]) => rest.replace(pattern, instead), text);
 }
 
-const PRIVATE_FIELDS = [
-  'devices',
-  'channel',
-  'alert',
-  'data',
-  'imageUrl',
-  'digest',
-  'apns',
-  'android',
-  'fcm',
-  'webpush',
-  'liveActivity',
+/** The fields that contain lists or objects, in which a sender may write much. All of them are private. */
+export const LARGE_FIELDS = [
+  ...['devices', 'channel', 'alert', 'data', 'digest'],
+  ...['apns', 'android', 'fcm', 'webpush', 'liveActivity'],
 ];
+const PRIVATE_FIELDS = [...LARGE_FIELDS, 'imageUrl'];
 /** Words of the schema that private fields contain too, such as `apns` or `update`: they are not secret. */
 const PUBLIC_WORDS: ReadonlySet<string> = new Set([...PLATFORMS, ...LIVE_ACTIVITY_EVENTS]);
 
