@@ -46,9 +46,7 @@ export function page(c: Context<ConsoleEnv>, options: PageOptions): Response | P
           <meta name="color-scheme" content="light dark" />
           <title>${title} – pushpacer</title>
           <link rel="icon" href="/assets/icon.svg" type="image/svg+xml" />
-          <link rel="stylesheet" href="/assets/uplot.css" nonce="${nonce}" />
           <link rel="stylesheet" href="/assets/style.css" nonce="${nonce}" />
-          <script src="/assets/uplot.js" nonce="${nonce}" defer></script>
           <script src="/assets/console.js" nonce="${nonce}" defer></script>
         </head>
         <body ${refreshMs === undefined ? '' : html`data-refresh="${refreshMs}"`} data-now="${Date.now()}">

@@ -1,10 +1,9 @@
-/* What a page does by itself: it refreshes what changes, keeps relative times up to date, draws charts, and knows some keys. */
+/* What a page does by itself: it refreshes what changes, keeps relative times up to date, and knows some keys. */
 'use strict';
 
 const body = document.body;
 /** This machine's clock minus the console's. */
 let skewMs = Date.now() - Number(body.dataset.now);
-const charts = new Map();
 /** When the page was last refreshed, on this machine's clock. */
 let lastAt = Date.now();
 
@@ -39,94 +38,10 @@ function tick() {
   }
 }
 
-/* Charts */
-
-function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** `12:31:20Z`: the time of day in UTC, as everywhere in the console. */
+function clock(ms) {
+  return `${new Date(ms).toISOString().slice(11, 19)}Z`;
 }
-
-/** The time of day in UTC, as everywhere in the console. */
-function clock(seconds, end = 16) {
-  return `${new Date(seconds * 1_000).toISOString().slice(11, end)}Z`;
-}
-
-const CHART_HEIGHT = 135;
-/** Of the labels of the axes, as they are drawn. */
-const LABEL_FONT = '12px system-ui, sans-serif';
-/** Between two instants that are named: whole minutes, so that none is named twice, or seconds with their label. */
-const STEPS_S = [10, 20, 30, 60, 120, 300, 600, 900, 1_200, 1_800, 3_600];
-
-/** `10,000`, `0.5/s`, `2.5s`: a value of a chart with its unit. */
-function quantity(value, unit) {
-  if (unit === 'ms') return value === 0 ? '0' : span(value);
-  return `${(Math.round(value * 10) / 10).toLocaleString('en-US')}${unit}`;
-}
-
-/** How wide an axis has to be for its longest label. */
-function widthFor(chart, labels) {
-  if (!labels) return 0;
-  chart.ctx.save();
-  chart.ctx.font = LABEL_FONT;
-  const widest = Math.max(...labels.map((label) => chart.ctx.measureText(label).width));
-  chart.ctx.restore();
-  return Math.ceil(widest) + 20; // the tick, and the room around the label
-}
-
-function draw(element) {
-  const { times, lines } = JSON.parse(element.dataset.chart);
-  const known = charts.get(element.id);
-  if (known !== undefined && known.root.isConnected) {
-    known.setData([times, ...lines.map(({ values }) => values)]);
-    return;
-  }
-  const line = { stroke: colour('--line') };
-  const axis = { stroke: colour('--muted'), font: LABEL_FONT, grid: line, ticks: line };
-  const unit = element.dataset.unit;
-  const shown = (value) => (value == null ? '–' : quantity(value, unit));
-  const options = {
-    width: element.clientWidth,
-    height: CHART_HEIGHT,
-    cursor: { drag: { x: false, y: false } },
-    scales: { y: { range: (_, __, most) => [0, Math.max(most ?? 0, 1) * 1.1] } },
-    axes: [
-      {
-        ...axis,
-        space: 80,
-        incrs: STEPS_S,
-        values: (_, splits, __, ___, step) => splits.map((at) => clock(at, step < 60 ? 19 : 16)),
-      },
-      { ...axis, values: (_, splits) => splits.map((value) => quantity(value, unit)), size: widthFor },
-    ],
-    series: [
-      { label: 'at', value: (_, at) => (at == null ? '–' : clock(at, 19)) },
-      ...lines.map(({ name }, index) => ({
-        label: name,
-        stroke: colour(index === 0 ? '--accent' : '--second'),
-        width: 2,
-        spanGaps: true,
-        value: (_, value) => shown(value),
-      })),
-    ],
-  };
-  element.replaceChildren();
-  charts.set(element.id, new uPlot(options, [times, ...lines.map(({ values }) => values)], element));
-}
-
-function drawAll() {
-  for (const element of document.querySelectorAll('.chart[data-chart]')) draw(element);
-}
-
-addEventListener('resize', () => {
-  for (const [id, chart] of charts) {
-    const width = document.getElementById(id)?.clientWidth;
-    if (width) chart.setSize({ width, height: CHART_HEIGHT });
-  }
-});
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-  for (const chart of charts.values()) chart.destroy();
-  charts.clear();
-  drawAll();
-});
 
 /* Refreshing: only what is marked is replaced, and nothing that somebody is using. */
 
@@ -143,12 +58,7 @@ async function refresh() {
     if (fresh === null || element.contains(document.activeElement) || isSelected(element)) continue;
     if (fresh.innerHTML !== element.innerHTML) element.replaceChildren(...fresh.childNodes);
   }
-  for (const element of document.querySelectorAll('.chart[data-chart]')) {
-    const fresh = next.getElementById(element.id);
-    if (fresh !== null) element.dataset.chart = fresh.dataset.chart;
-  }
   if (next.body.dataset.refresh === undefined) delete body.dataset.refresh;
-  drawAll();
   tick();
   return true;
 }
@@ -164,7 +74,7 @@ function showAge(isFresh) {
     stale.id = 'stale';
     stale.className = 'wrong';
     stale.setAttribute('role', 'alert');
-    stale.textContent = `This page cannot be refreshed: the console or its Redis does not answer. It is as it was at ${clock(lastAt / 1_000, 19)}.`;
+    stale.textContent = `This page cannot be refreshed: the console or its Redis does not answer. It is as it was at ${clock(lastAt)}.`;
     document.getElementById('main').prepend(stale);
   }
 }
@@ -198,7 +108,6 @@ addEventListener('keydown', (event) => {
   } else if (PLACES[event.key] !== undefined) location.href = PLACES[event.key];
 });
 
-drawAll();
 tick();
 setInterval(tick, 1_000);
 void refreshForever();

@@ -143,17 +143,17 @@ function spark({ hours, reason }: ReasonTimes, most: number): Html {
 }
 
 function times({ minutes, hours, older }: Times, now: number): Html {
-  const sum = (counts: readonly number[]) => counts.reduce((a, b) => a + b, 0);
-  const [minute, hour] = [60_000, 3_600_000];
-  return html`<figure>
-      <figcaption>Last hour, by minute: ${count(sum(minutes))}</figcaption>
-      ${bars(minutes, { label: `${deadLettersText(sum(minutes))} in the last hour`, unitMs: minute, now })}
-    </figure>
-    <figure>
-      <figcaption>Last day, by hour: ${count(sum(hours))}</figcaption>
-      ${bars(hours, { label: `${deadLettersText(sum(hours))} in the last day`, unitMs: hour, now })}
-    </figure>
-    <p class="hint">Older: ${count(older)}</p>`;
+  const drawn = (counts: readonly number[], of: string, part: string, unitMs: number): Html => {
+    const all = counts.reduce((a, b) => a + b, 0);
+    const most = all === 0 ? '' : `, at most ${count(Math.max(...counts))} in ${part}`;
+    return html`<figure>
+      <figcaption><strong>Last ${of}</strong> ${deadLettersText(all)}${most}</figcaption>
+      ${bars(counts, { label: `${deadLettersText(all)} in the last ${of}`, unitMs, now })}
+      <p class="ends"><span>1 ${of} ago</span><span>now</span></p>
+    </figure>`;
+  };
+  return html`${drawn(minutes, 'hour', 'a minute', 60_000)} ${drawn(hours, 'day', 'an hour', 3_600_000)}
+    <p class="hint">Older than a day: ${count(older)}</p>`;
 }
 
 interface BarsOptions {

@@ -1,14 +1,15 @@
 import { html } from 'hono/html';
 import { namesOf, serviceOfQuota } from '../../src/notification/device.ts';
 import { parseRules } from '../../src/domain/limits.ts';
-import { seldom } from '../../src/domain/time.ts';
-import { breakerText, unreachableText, type StatusResult } from '../../src/operations/status.ts';
+import { LATENESS_BOUNDS_MS, seldom } from '../../src/domain/time.ts';
+import { breakerText, callWorker, unreachableText, type StatusResult } from '../../src/operations/status.ts';
 import type { SeenWorker } from '../../src/queue/workers.ts';
 import { createRedisQuota } from '../../src/quota/redis-quota.ts';
 import type { QuotaUse } from '../../src/quota/quota.ts';
 import type { ConsoleParts, Page } from '../parts.ts';
 import { badge, count, counted, duration, page, recipientLink, section, table, when, type Html } from '../layout.ts';
 import { isWedged, type Sample } from '../samples.ts';
+import { DURATION, lineChart, NOTIFICATIONS, PER_SECOND, type Chart, type Line, type Unit } from './chart.ts';
 
 const REFRESH_MS = 5_000;
 /** Several people may look at the same time, so Redis is asked at most this often. */
@@ -27,7 +28,7 @@ export const nowPage: Page = (app, parts) => {
       body: html`<h1>Now</h1>
         <div id="live-verdict" data-live role="status">${verdict(seen)}</div>
         <div id="live-tiles" data-live class="tiles">${tiles(seen, samples)}</div>
-        ${charts(samples)}
+        ${section('The last hour', charts(samples))}
         <div class="columns">
           ${section('What waits', waits(seen), 'waits')} ${section('Waiting longest', longest(seen), 'longest')}
           ${section('Dead letters by reason', dead(seen), 'dead')} ${section('Providers', providers(seen), 'providers')}
@@ -69,12 +70,27 @@ function verdict(seen: Seen): Html {
     ...wedged.map(
       ({ host, pid }) => `${host} (process ${pid}) finishes nothing although notifications are due: restart it`,
     ),
-    ...seen.wrong.map(({ text }) => text),
+    ...seen.wrong.map(({ kind, text }) => (kind === 'no-worker' ? noWorker(seen) : withCommand(text))),
   ];
   if (faults.length === 0) return html`<p class="verdict ok">${badge('All is well', 'ok')}</p>`;
   return html`<ul class="verdict bad">
     ${faults.map((text) => html`<li>${text}</li>`)}
   </ul>`;
+}
+
+function noWorker({ now, workers: [first, ...others] }: Seen): Html {
+  const last = others.reduce((latest, worker) => (worker.seenAt > (latest?.seenAt ?? 0) ? worker : latest), first);
+  const seen = last && html` The last one, ${last.host} (process ${last.pid}), was seen ${when(last.seenAt, now)}.`;
+  return html`<strong>No worker is alive, so nothing is sent.</strong>${seen} Start one: <code>${callWorker()}</code>.
+    If one runs, compare its <code>REDIS_URL</code> and <code>QUEUE_PREFIX</code> with those of this console.`;
+}
+
+/** A command at the end of a text: `look: pushpacer dead-letters --since 1h`. */
+const COMMAND = /(?<=: )(?:npx )?(?:pushpacer|npm run) [^;]+$/;
+
+function withCommand(text: string): Html | string {
+  const [command] = COMMAND.exec(text) ?? [];
+  return command === undefined ? text : html`${text.slice(0, -command.length)}<code>${command}</code>`;
 }
 
 function tiles(seen: Seen, samples: readonly Sample[]): Html {
@@ -84,8 +100,8 @@ function tiles(seen: Seen, samples: readonly Sample[]): Html {
   const late = samples.findLast(({ lateP99Ms }) => lateP99Ms !== null);
   const dueAge = due.oldestAt === undefined ? 'none is late' : `the oldest for ${duration(now - due.oldestAt)}`;
   return html`${[
-    tile('Sent', last === undefined ? '–' : `${rate(last.sentPerS)}/s`, 'in the last 10 s'),
-    tile('Waiting', count(waiting), `${count(untaken.count)} no worker has seen yet`),
+    tile('Sent', last === undefined ? '–' : PER_SECOND.write(last.sentPerS), 'in the last 10 s'),
+    tile('Waiting', count(waiting), `${count(untaken.count)} new, not taken yet`),
     tile('Due and not taken', count(due.count), dueAge),
     tile(
       'Late by',
@@ -105,10 +121,6 @@ function tile(name: string, value: string, detail: string): Html {
   </div>`;
 }
 
-function rate(perS: number): string {
-  return perS >= 100 ? count(Math.round(perS)) : String(Math.round(perS * 10) / 10);
-}
-
 function upTo(ms: number | null): string {
   if (ms === null) return '–';
   return ms === Infinity ? 'over 10s' : `≤ ${duration(ms)}`;
@@ -123,55 +135,44 @@ function inUse(workers: readonly SeenWorker[]): string {
   return `${count(used)} of ${count(of)} places in use`;
 }
 
-interface Line {
-  readonly name: string;
-  readonly values: readonly (number | null)[];
-}
+/** Wake-ups are counted by classes, so a lateness is the upper end of its class. */
+const LATENESS: Unit = { ...DURATION, mark: DURATION.write, write: (ms) => upTo(ms > MOST_LATE_MS ? Infinity : ms) };
+const MOST_LATE_MS = LATENESS_BOUNDS_MS.at(-1) ?? 0;
 
 function charts(samples: readonly Sample[]): Html {
-  const times = samples.map(({ at }) => Math.round(at / 1_000));
-  const finite = (value: number | null): number | null => (value === Infinity ? 10_000 : value);
-  const all: (readonly [name: string, unit: string, lines: readonly Line[]])[] = [
-    [
-      'Sent and requeued',
-      '/s',
-      [
-        { name: 'sent', values: samples.map(({ sentPerS }) => sentPerS) },
-        { name: 'requeued', values: samples.map(({ requeuedPerS }) => requeuedPerS) },
-      ],
-    ],
-    [
-      'Lateness of wake-ups',
-      'ms',
-      [
-        { name: 'p50', values: samples.map(({ lateP50Ms }) => finite(lateP50Ms)) },
-        { name: 'p99', values: samples.map(({ lateP99Ms }) => finite(lateP99Ms)) },
-      ],
-    ],
-    ['Waiting', '', [{ name: 'waiting', values: samples.map(({ waiting }) => waiting) }]],
-    ['Oldest due and not taken', 's', [{ name: 'age', values: samples.map(({ oldestDueMs }) => oldestDueMs / 1_000) }]],
+  const line = (name: string, valueOf: (sample: Sample) => number | null): Line => ({
+    name,
+    values: samples.map(valueOf),
+  });
+  const drawable = (ms: number | null): number | null => (ms === Infinity ? MOST_LATE_MS + 1 : ms);
+  const empty = samples.length === 0 ? 'no values yet' : 'no wake-ups in this time';
+  const all: readonly Chart[] = [
+    {
+      ...{ title: 'Sent and requeued', unit: PER_SECOND, empty },
+      lines: [line('sent', ({ sentPerS }) => sentPerS), line('requeued', ({ requeuedPerS }) => requeuedPerS)],
+    },
+    {
+      ...{ title: 'Lateness of wake-ups', unit: LATENESS, empty },
+      lines: [line('p50', ({ lateP50Ms }) => drawable(lateP50Ms)), line('p99', ({ lateP99Ms }) => drawable(lateP99Ms))],
+    },
+    { title: 'Waiting', unit: NOTIFICATIONS, empty, lines: [line('waiting', ({ waiting }) => waiting)] },
+    {
+      ...{ title: 'Oldest due and not taken', unit: { ...DURATION, name: 'age' }, empty },
+      lines: [line('age', ({ oldestDueMs }) => oldestDueMs)],
+    },
   ];
   const from = samples[0]?.at;
-  return html`<section>
-    <h2>The last hour</h2>
-    <div class="charts">
-      ${all.map(
-        ([name, unit, lines], index) =>
-          html`<figure>
-            <figcaption>${name}</figcaption>
-            <div
-              class="chart"
-              id="chart-${index}"
-              data-unit="${unit}"
-              data-chart="${JSON.stringify({ times, lines })}"
-            ></div>
-          </figure>`,
+  return html`<div id="live-charts" data-live class="charts">
+      ${all.map((each) =>
+        lineChart(
+          each,
+          samples.map(({ at }) => at),
+        ),
       )}
     </div>
     <p class="hint" id="live-since" data-live>
-      ${from === undefined ? 'The first values come in 20 seconds.' : html`A value every 10 s, since ${when(from, Date.now())}, from when this console runs.`}
-    </p>
-  </section>`;
+      ${from === undefined ? 'The first values come in 20 seconds.' : html`A value every 10 s, since ${when(from, Date.now())}, from when this console runs. Point at a chart to see its values.`}
+    </p>`;
 }
 
 function waits({ waiting: { byRule, lookedAt, of } }: Seen): Html {
@@ -232,7 +233,11 @@ function providers(seen: Seen): Html {
       }),
     ),
   ];
-  return table(['', 'Provider'], rows, 'No breaker is open, and every provider that was tried can be reached.');
+  const none =
+    seen.workersAlive === 0
+      ? 'No worker is alive that could say whether the providers can be reached.'
+      : 'No breaker is open, and every provider that was tried can be reached.';
+  return table(['', 'Provider'], rows, none);
 }
 
 function workers(seen: Seen): Html {
@@ -260,7 +265,7 @@ function workers(seen: Seen): Html {
     'Started',
     'Platforms',
   ];
-  return table(columns, rows, 'No worker was seen in the last hour. Start one: pushpacer worker');
+  return table(columns, rows, 'No worker was seen in the last hour.');
 }
 
 function stateOf(worker: SeenWorker, seen: Seen): Html {

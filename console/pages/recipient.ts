@@ -1,6 +1,7 @@
 import { html } from 'hono/html';
 import type { Context } from 'hono';
 import { isOverHttp, jobIdOfAsk } from '../../src/delivery/lines.ts';
+import { faultOf, InputError } from '../../src/domain/faults.ts';
 import { policyText, type CountedApart } from '../../src/domain/limits.ts';
 import { quietHoursText, quietWindows } from '../../src/domain/quiet-hours.ts';
 import type { Cause } from '../../src/limiter/limiter.ts';
@@ -23,15 +24,16 @@ import {
   section,
   table,
   when,
+  withQuery,
   type Html,
 } from '../layout.ts';
 import { actionForms, doneText, noRecipient, recipientActions, recipientIn } from './recipient-actions.ts';
-import { timeline } from './timeline.ts';
+import { RANGES, timeline, usualRange, type Drawn, type Range } from './timeline.ts';
 
 const REFRESH_MS = 5_000;
-/** At most so many waiting notifications are in the table, and so many slots are drawn. */
-const [MOST_LISTED, MOST_DRAWN] = [100, 5_000];
-/** The page refreshes itself, so it looks through fewer jobs than the command. */
+/** At most so many waiting notifications are in the table. */
+const MOST_LISTED = 100;
+/** Fewer jobs than `recipient show` looks through, since the page refreshes. */
 const MOST_LOOKED_AT = 2_000;
 
 /** One recipient: a drawing of its slots; why each notification waits, and until when; and what an operator can do. */
@@ -49,7 +51,7 @@ export const recipientPages: Page = (app, parts) => {
         ${done(c)}
         <div id="live-state" data-live class="badges">${state(seen)}</div>
         ${kept.length === 0 ? '' : facts(kept.map(({ label, text }) => [label, text] as const))}
-        ${section('Timeline', drawing(seen), 'timeline')}
+        ${section('Timeline', drawing(c, seen), 'timeline')}
         ${isOperator ? section('Act', actionForms(id, seen.inspection, kept)) : ''}
         ${section('Waiting for a slot', waiting(seen, id, isOperator), 'waiting')}
         ${section('Not waiting for a slot', withoutSlot(seen), 'others')}
@@ -92,22 +94,38 @@ function state({ inspection, delayed, notTaken, sending, others }: RecipientLook
 /** `nextAt` is computed one round trip after `now`; a difference this small still counts as now. */
 const MOMENT_MS = 20;
 
-function drawing({ inspection }: RecipientLook): Html {
+function drawing(c: Context<ConsoleEnv>, { inspection }: RecipientLook): Html {
   const { now, policy, block, quiet, sent, reserved } = inspection;
-  const drawn = reserved.slice(0, MOST_DRAWN);
-  const hidden = reserved.length - drawn.length;
-  return html`${timeline({
-    now,
+  const drawn: Drawn = {
+    ...{ now, reserved, limits: paceOf(policy).limits, blockedUntil: block?.until },
     sent: sent.map(({ at }) => at),
-    reserved: drawn,
-    limits: paceOf(policy).limits,
-    blockedUntil: block?.until,
     quiet: (from, until) => (quiet === undefined ? [] : quietWindows(quiet.hours, from, until)),
-  })}
-  ${hidden > 0 ? html`<p class="hint">${count(hidden)} more wait behind the end of the drawing.</p>` : ''}`;
+  };
+  const range = rangeIn(c) ?? usualRange(drawn);
+  const links = Object.entries(RANGES).map(([value, { name }]) => {
+    const to = withQuery(c, { range: value, done: undefined, count: undefined });
+    return html`<a href="${to}" ${value === range ? html`aria-current="true"` : ''}>${name}</a>`;
+  });
+  return html`<nav class="ranges" aria-label="How far the timeline reaches">${links}</nav>
+    ${timeline(drawn, range)}`;
 }
 
-function waiting({ inspection, waiting: slots }: RecipientLook, recipientId: string, isOperator: boolean): Html {
+/** The range in the address; undefined if there is none. Throws InputError. */
+function rangeIn(c: Context<ConsoleEnv>): Range | undefined {
+  const given = c.req.query('range');
+  if (given === undefined || isRange(given)) return given;
+  throw new InputError('what to draw', [faultOf('range', Object.keys(RANGES).join(', '), given)]);
+}
+
+function isRange(text: string): text is Range {
+  return Object.hasOwn(RANGES, text);
+}
+
+function waiting(
+  { inspection, waiting: slots, limitsOf }: RecipientSeen,
+  recipientId: string,
+  isOperator: boolean,
+): Html {
   const { now } = inspection;
   const rows = slots.slice(0, MOST_LISTED).map((slot) => {
     const { at, notification } = slot;
@@ -115,7 +133,7 @@ function waiting({ inspection, waiting: slots }: RecipientLook, recipientId: str
     return [
       when(at, now),
       name,
-      held(slot, now),
+      held(slot, now, limitsOf?.mostOvertaken),
       count(slot.before),
       notification?.category ?? '',
       notification === undefined
@@ -145,10 +163,10 @@ function nameOf({ id: askId, notification }: WaitingSlot): readonly [Html, strin
 }
 
 /** The rule that makes a notification wait, and why it waits although it has a slot. */
-function held({ at, notification, ...cause }: WaitingSlot, now: number): Html {
+function held({ at, notification, ...cause }: WaitingSlot, now: number, mostOvertaken: number | undefined): Html {
   if (at < now - GRACE_MS) return html`${badge('due', 'warn')} no worker has taken it yet`;
   const rule = notification?.waitsFor ?? cause.rule;
-  const order = orderText(cause);
+  const order = orderText(cause, mostOvertaken);
   return html`${badge(RULES[rule] ?? rule, rule === 'block' ? 'bad' : 'plain')}${rule === cause.rule ? ends(cause, now) : ''}${order === '' ? '' : html` ${order}`}`;
 }
 

@@ -3,6 +3,7 @@ import type { Window } from '../../src/domain/quiet-hours.ts';
 import type { Limit } from '../../src/limiter/pace.ts';
 import { fromNow, span } from '../../src/terminal/text.ts';
 import { count, counted, exact, type Html } from '../layout.ts';
+import { ROUND_MS } from './chart.ts';
 
 /** What is drawn about one recipient. All instants are epoch milliseconds on the limiter's clock. */
 export interface Drawn {
@@ -22,55 +23,91 @@ interface DrawnSlot {
   readonly rule: string;
 }
 
+/** How far the timeline reaches, by the value of `range` in the address. */
+export const RANGES = {
+  '1m': { name: '1 min', ms: 60_000 },
+  '10m': { name: '10 min', ms: 600_000 },
+  '1h': { name: '1 h', ms: 3_600_000 },
+  '1d': { name: '1 d', ms: 86_400_000 },
+  all: { name: 'all', ms: Infinity },
+} as const;
+
+export type Range = keyof typeof RANGES;
+
+/** The shortest range that has the next slots; where none waits, the end of the block, or the last sent slot. */
+export function usualRange({ now, sent, reserved, blockedUntil }: Drawn): Range {
+  const next = reserved.slice(0, NEXT).at(-1)?.at ?? blockedUntil ?? sent.at(-1) ?? now;
+  const ranges = Object.entries(RANGES) as [Range, { readonly ms: number }][];
+  return ranges.find(([, { ms }]) => Math.abs(next - now) <= ms)?.[0] ?? 'all';
+}
+
+/** This many of the next slots are to be seen. */
+const NEXT = 3;
+
 /**
- * The slots of a recipient on an axis of time, as SVG: from the oldest sent slot that counts to the last reserved one, with the
- * gap and each window as a bar, and quiet times and a block as shades. All positions are shares of the width, so texts keep
- * their size on a narrow screen. Slots that are too close together to be seen apart are one mark, so any number of slots gives
- * at most a few hundred marks.
+ * The slots of a recipient on an axis of time with one scale, as SVG, with the gap and each window as a bar, and quiet times and
+ * a block as shades. All positions are shares of the width, so texts keep their size on a narrow screen. Slots that are too
+ * close together to be seen apart are one mark, so any number of slots gives at most a few hundred marks.
  */
-export function timeline(drawn: Drawn): Html {
+export function timeline(drawn: Drawn, range: Range): Html {
   const { now, sent, reserved, limits, blockedUntil, quiet } = drawn;
   const bars = limits.map((limit) => barOf(limit, sent, now));
-  const axis = axisOf(drawn, bars);
+  const axis = axisOf(drawn, bars, range);
   const shades = [
     ...quiet(axis.start, axis.end).map((window) => ({ ...window, name: 'quiet' })),
     ...(blockedUntil === undefined ? [] : [{ from: now, until: blockedUntil, name: 'blocked' }]),
   ];
-  const barsTop = SLOTS_BOTTOM + 8;
-  const bottom = barsTop + bars.length * BAR_ROW;
+  const bottom = BARS_TOP + bars.length * BAR_ROW;
   const height = bottom + AXIS_HEIGHT;
   return html`<figure class="timeline">
     <svg width="100%" height="${height}" role="img" aria-label="${summary(drawn)}">
-      ${shades.map((shade) => shadeOf(shade, axis, bottom))}
+      ${shades.map((shade) => shadeOf(shade, axis))}
       <line class="base" x1="0" x2="100%" y1="${SLOTS_BOTTOM}" y2="${SLOTS_BOTTOM}" />
       <line class="base" x1="0" x2="100%" y1="${bottom}" y2="${bottom}" />
-      <line class="now" x1="${axis.x(now)}%" x2="${axis.x(now)}%" y1="0" y2="${bottom + 4}" />
-      ${bars.map((bar, index) => barRow(bar, axis, barsTop + index * BAR_ROW))}
+      ${ticks(axis, bars.length)} ${upright(axis.x(now), bars.length, 'now')}
+      ${bars.map((bar, index) => barRow(bar, axis, BARS_TOP + index * BAR_ROW))}
       ${marks(
         sent.map((at) => ({ at })),
         axis,
         'sent',
       )}
-      ${marks(reserved, axis, 'reserved')} ${ticks(axis, bottom)}
+      ${marks(reserved, axis, 'reserved')}
     </svg>
     <figcaption>
       ${[
-        ['sent', 'sent'],
-        ['reserved', 'waits'],
-        ['open', 'counted by a limit'],
-        ['full', 'limit is full'],
-        ['quiet', 'quiet'],
-        ['blocked', 'blocked'],
+        ...(sent.length === 0 ? [] : [['sent', 'sent']]),
+        ...(reserved.length === 0 ? [] : [['reserved', 'waits']]),
+        ...(bars.every(isFull) ? [] : [['open', 'counted by a limit']]),
+        ...(bars.some(isFull) ? [['full', 'limit is full']] : []),
+        ...[...new Set(shades.map(({ name }) => name))].map((name) => [name, name]),
       ].map(([name, text]) => html`<span><i class="key ${name ?? ''}"></i>${text}</span>`)}
     </figcaption>
+    ${beyond(drawn, axis)}
   </figure>`;
 }
 
+/** What the range leaves out, so that nobody takes a part for the whole. */
+function beyond({ now, sent, reserved }: Drawn, { start, end }: Axis): Html {
+  const [before, after] = [sent.filter((at) => at < start).length, reserved.filter(({ at }) => at > end).length];
+  const last = reserved.at(-1);
+  const parts = [
+    ...(after === 0 || last === undefined
+      ? []
+      : [`${count(after)} more wait, the last one goes ${fromNow(now, last.at)}`]),
+    ...(before === 0 ? [] : [`${counted(before, 'alert was', 'alerts were')} sent earlier`]),
+  ];
+  return parts.length === 0 ? html`` : html`<p class="hint">Beyond this range: ${parts.join('; ')}.</p>`;
+}
+
 const SLOTS_BOTTOM = 46;
+const BARS_TOP = SLOTS_BOTTOM + 8;
 const MARK_HEIGHT = 18;
 const MARK_WIDTH = 3;
-const BAR_ROW = 30;
+/** Of the row of a bar, the upper part has its text. */
+const [BAR_ROW, TEXT_ROW] = [30, 16];
 const AXIS_HEIGHT = 24;
+/** How far upright lines go on below the axis. */
+const TICK = 4;
 
 /** What a limit counts now: if it is full, until when it has no room; else the window that ends now. */
 interface Bar extends Limit {
@@ -83,50 +120,54 @@ function barOf(limit: Limit, sent: readonly number[], now: number): Bar {
   const { max, perMs } = limit;
   const used = sent.filter((at) => at > now - perMs).length;
   const oldest = used >= max ? sent.at(-max) : undefined;
-  // If it is full: from the oldest slot that counts, until that slot no longer counts.
+  // A full limit has room again when the `max`-th newest slot has left its window.
   return oldest === undefined
     ? { ...limit, used, from: now - perMs, until: now }
     : { ...limit, used, from: oldest, until: oldest + perMs };
+}
+
+function isFull({ used, max }: Pick<Bar, 'used' | 'max'>): boolean {
+  return used >= max;
 }
 
 interface Axis {
   readonly now: number;
   readonly start: number;
   readonly end: number;
-  /** The place of an instant: percent of the width. Instants outside of the axis are at its edge. */
+  /** The place of an instant: percent of the width. Instants outside of the axis are a little beyond its edge, where they are cut. */
   readonly x: (at: number) => number;
 }
 
 /** The shortest past and future of an axis: an axis without length cannot be drawn. */
 const LEAST_MS = 5_000;
-/** Past and future each get at least this share of the width. Above that, both have the same scale. */
-const LEAST_SHARE = 0.25;
+/** The past has at least this share of the future's width, so that `now` does not stand at the edge. */
+const PAST_SHARE = 1 / 16;
+/** This far beyond the edge, in shares of the width, something is drawn that goes on there. */
+const BEYOND = 0.02;
 
-function axisOf({ now, sent, reserved, blockedUntil }: Drawn, bars: readonly Bar[]): Axis {
-  const last = reserved.at(-1)?.at ?? Math.min(blockedUntil ?? now, now + 86_400_000);
-  const isFull = ({ used, max }: Bar): boolean => used >= max;
-  // If few notifications wait, a full window may end far ahead of them: its end is cut off then.
-  const ends = bars.filter(isFull).map(({ until }) => Math.min(until, Math.max(last, now + 60_000)));
-  const oldest = sent[0] ?? now - LEAST_MS;
-  const past = Math.max(LEAST_MS, now - oldest);
-  const future = Math.max(LEAST_MS, past / 4, Math.max(last, ...ends) - now) * 1.02;
-  const share = Math.min(1 - LEAST_SHARE, Math.max(LEAST_SHARE, past / (past + future)));
-  const at = (instant: number): number =>
-    instant < now ? share * (1 - (now - instant) / past) : share + (1 - share) * ((instant - now) / future);
-  const start = now - past;
-  return { now, start, end: now + future, x: (instant) => percent(Math.min(1, Math.max(0, at(instant)))) };
+/** The past of a range ends where nothing counts any more: what was sent earlier is not known. */
+function axisOf({ now, sent, reserved, blockedUntil, limits }: Drawn, bars: readonly Bar[], range: Range): Axis {
+  const { ms } = RANGES[range];
+  const full = bars.filter(isFull).map(({ until }) => until);
+  const last = Math.max(now + LEAST_MS, reserved.at(-1)?.at ?? now, blockedUntil ?? now, ...full);
+  const future = ms === Infinity ? (last - now) * 1.02 : ms;
+  const counted = ms === Infinity ? now - (sent[0] ?? now) : Math.max(0, ...limits.map(({ perMs }) => perMs));
+  const past = Math.min(ms, Math.max(counted, future * PAST_SHARE));
+  const [start, end] = [now - past, now + future];
+  const x = (at: number): number => percent(Math.min(1 + BEYOND, Math.max(-BEYOND, (at - start) / (end - start))));
+  return { now, start, end, x };
 }
 
 function percent(share: number): number {
   return Math.round(share * 10_000) / 100;
 }
 
-function shadeOf({ from, until, name }: Window & { readonly name: string }, { x, now }: Axis, bottom: number): Html {
+function shadeOf({ from, until, name }: Window & { readonly name: string }, { x, now }: Axis): Html {
   const [left, right] = [x(from), x(until)];
   const width = percent((right - left) / 100);
-  const label = width > 12 ? html`<text class="shade" x="${left}%" dx="4" y="11">${name}</text>` : '';
+  const label = width > 12 ? html`<text class="shade" x="${Math.max(0, left)}%" dx="4" y="11">${name}</text>` : '';
   return html`<g>
-    <rect class="${name}" x="${left}%" y="0" width="${width}%" height="${bottom}">
+    <rect class="${name}" x="${left}%" y="0" width="${width}%" height="${SLOTS_BOTTOM}">
       <title>${name} until ${exact(until)} (${fromNow(now, until)})</title></rect
     >${label}
   </g>`;
@@ -134,25 +175,21 @@ function shadeOf({ from, until, name }: Window & { readonly name: string }, { x,
 
 function barRow(bar: Bar, { x, now }: Axis, top: number): Html {
   const { name, max, used, from, until } = bar;
-  const isFull = used >= max;
+  const full = isFull(bar);
   const [left, right] = [x(from), x(until)];
-  const text = isFull
-    ? `room again ${fromNow(now, until)}`
-    : max === 1
-      ? 'free'
-      : `${count(used)} of ${count(max)} used`;
+  const text = full ? `room again ${fromNow(now, until)}` : max === 1 ? 'free' : `${count(used)} of ${count(max)} used`;
   return html`<g>
     <text x="0" y="${top + 11}"><tspan class="rule">${name}</tspan> ${text}</text>
     <rect class="track" x="0" y="${top + 17}" width="100%" height="6" rx="3" />
     <rect
-      class="${isFull ? 'full' : 'open'}"
+      class="${full ? 'full' : 'open'}"
       x="${left}%"
       y="${top + 17}"
       width="${percent(Math.max(0.4, right - left) / 100)}%"
       height="6"
       rx="3"
     >
-      <title>${name}: ${count(used)} of ${count(max)}, ${isFull ? `full until ${exact(until)}` : 'room'}</title>
+      <title>${name}: ${count(used)} of ${count(max)}, ${full ? `full until ${exact(until)}` : 'room'}</title>
     </rect>
   </g>`;
 }
@@ -170,6 +207,7 @@ interface Mark {
 function marks(slots: readonly (Pick<DrawnSlot, 'at'> & { readonly rule?: string })[], axis: Axis, kind: string): Html {
   const bins = new Map<number, Mark>();
   for (const { at, rule } of slots) {
+    if (at < axis.start || at > axis.end) continue;
     const place = Math.round(axis.x(at) / STEP) * STEP;
     const mark = bins.get(place) ?? { at, last: at, slots: 0, rules: new Set<string>() };
     bins.set(place, mark);
@@ -196,25 +234,43 @@ function markOf(place: number, { at, last, slots, rules }: Mark, now: number, ki
   </rect>`;
 }
 
-function ticks({ start, end, now, x }: Axis, bottom: number): Html {
-  const share = x(now);
-  const label = (at: number, anchor: string, kind = ''): Html =>
-    html`<text class="tick ${kind}" x="${x(at)}%" y="${bottom + 17}" text-anchor="${anchor}">
-      ${tickText(at - now)}<title>${exact(at)}</title>
-    </text>`;
-  return html`${[
-    label(start, 'start'),
-    ...(share > 45 ? [label((start + now) / 2, 'middle', 'between')] : []),
-    label(now, 'middle'),
-    ...(share < 55 ? [label((now + end) / 2, 'middle', 'between')] : []),
-    label(end, 'end'),
-  ]}`;
+/** An axis has at most so many distances: their labels have room on a narrow screen. */
+const MOST_TICKS = 5;
+
+/** Marks of the time from now, at round distances: `−30s`, `now`, `+30s`. */
+function ticks({ start, end, now, x }: Axis, bars: number): Html {
+  const bottom = BARS_TOP + bars * BAR_ROW;
+  const step = ROUND_MS.find((ms) => ms * MOST_TICKS >= end - start) ?? end - start;
+  const first = Math.ceil((start - now) / step);
+  const many = Math.floor((end - now) / step) - first + 1;
+  return html`${Array.from({ length: many }, (_, place) => {
+    const ms = (first + place) * step;
+    const left = x(now + ms);
+    const anchor = left < 4 ? 'start' : left > 96 ? 'end' : 'middle';
+    return html`${upright(left, bars, 'base')}
+      <text class="tick" x="${left}%" y="${bottom + 17}" text-anchor="${anchor}">
+        ${tickText(ms)}<title>${exact(now + ms)}</title>
+      </text>`;
+  })}`;
+}
+
+/** An upright line through the slots and the bars, with gaps where the texts of the bars stand. */
+function upright(left: number, bars: number, kind: string): Html {
+  const dashes = Array.from({ length: bars }, (_, bar) => [
+    TEXT_ROW,
+    BAR_ROW - TEXT_ROW + (bar === bars - 1 ? TICK : 0),
+  ]);
+  const line = html`x1="${left}%" x2="${left}%" y2="${BARS_TOP + bars * BAR_ROW + TICK}"`;
+  return html`<line
+    class="${kind}"
+    ${line}
+    stroke-dasharray="${[BARS_TOP + (bars === 0 ? TICK : 0), ...dashes.flat()].join(' ')}"
+  />`;
 }
 
 /** `−58s`, `now`, `+1m 12s`: short, so that they fit on a narrow screen. */
 function tickText(ms: number): string {
-  const whole = Math.abs(ms) < 10_000 ? Math.abs(ms) : Math.round(Math.abs(ms) / 1_000) * 1_000;
-  return ms === 0 ? 'now' : `${ms < 0 ? '−' : '+'}${span(whole)}`;
+  return ms === 0 ? 'now' : `${ms < 0 ? '−' : '+'}${span(Math.abs(ms))}`;
 }
 
 /** The drawing in words, for users who cannot see it; the table below the drawing has every slot. */

@@ -60,7 +60,7 @@ describe('the list', () => {
     ]);
     expect(text).toMatch(/id=new"[^]*?<\/td>[^]*?badge[^]*?<\/td>[^]*?<time[^]*?<\/td>/);
     expect(text).toContain('1 dead letter in the last hour');
-    expect(text).toContain('Older: 1');
+    expect(text).toContain('Older than a day: 1');
     expect(text).toContain('href="/recipients/recipient-new"');
     expect(text).toContain('verb=replay&amp;reason=stalled');
     for (const hidden of ['Room 12', 'Field trip', 'abababab']) expect(text).not.toContain(hidden);

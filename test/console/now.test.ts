@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { isWedged, quantileOf } from '../../console/samples.ts';
 import { LATENESS_BOUNDS_MS } from '../../src/domain/time.ts';
+import { workersKey } from '../../src/queue/names.ts';
 import type { WorkerFacts } from '../../src/queue/workers.ts';
+import { deadLetter } from '../dead-letters/letters.ts';
 import { openConsole, type ConsoleBench } from '../support/console.ts';
 import { enterWorker } from '../support/presence.ts';
 import { makeNotification } from '../support/push.ts';
@@ -60,6 +62,37 @@ describe('the page Now', () => {
       expect(text).toContain(shown);
     }
     expect(text).toContain('quota of webpush (teacher) (fcm.googleapis.com): 0 of 1000/1m');
+  });
+
+  it('says what to start if no worker is alive', async () => {
+    const { get } = await openConsole();
+    const text = (await get('/')).text.replaceAll(/\s+/g, ' ');
+    expect(text).toContain('<strong>No worker is alive, so nothing is sent.</strong> Start one: <code>');
+    expect(text.match(/<code>(npx )?(pushpacer|npm run) worker<\/code>/g)).toHaveLength(1);
+    expect(text).not.toContain('every provider that was tried');
+  });
+
+  it('says which worker was seen last if none is alive', async () => {
+    const bench = await openConsole();
+    await enter(bench, {});
+    const key = workersKey(bench.prefix);
+    const entry = (await bench.connection.hget(key, 'a')) ?? '';
+    await bench.connection.hset(key, 'a', entry.replace(/^\d+/, String(Date.now() - 5 * MINUTE)));
+    expect((await bench.get('/')).text).toMatch(/The last one, web-1 \(process 4711\), was seen <time[^>]*>5m ago</);
+  });
+
+  it('shows a command that a text ends with as such', async () => {
+    const bench = await openConsole();
+    await bench.deadQueue.add('push', deadLetter('a'), { jobId: 'a' });
+    const { text } = await bench.get('/');
+    expect(text).toMatch(/look: <code>(npx )?(pushpacer|npm run) dead-letters (-- )?--since 1h<\/code>/);
+  });
+
+  it('has the charts without scripts too', async () => {
+    const { get } = await openConsole();
+    const { text } = await get('/');
+    expect(text.match(/<svg[^>]* role="img" aria-label="[^"]+: no values yet"/g)).toHaveLength(4);
+    expect(text).toContain('notifications per second');
   });
 
   it('reads a worker of an older version, which says less', async () => {

@@ -68,6 +68,24 @@ describe('the page of a recipient', () => {
     expect(text.match(/class="mark/g)?.length).toBeLessThan(202);
   });
 
+  it('draws the range that its address names, with a link to each other one', async () => {
+    const { get, wait } = await open();
+    await wait(ID, { id: 'msg-0' }, { id: 'msg-1' });
+    const [usual, hour] = [await get(`/recipients/${ID}`), await get(`/recipients/${ID}?range=1h&done=reset&count=1`)];
+    const links = ({ text }: PageAnswer) =>
+      [...text.matchAll(/<a href="([^"]*range=[^"]*)"([^>]*)>/g)].map(([, to = '', more = '']) => [
+        to,
+        more.includes('aria-current'),
+      ]);
+    const to = (range: string) => `/recipients/${ID}?range=${range}`;
+    const all = ['1m', '10m', '1h', '1d', 'all'];
+    expect(links(usual)).toEqual(all.map((range) => [to(range), range === '1m']));
+    expect(links(hour)).toEqual(all.map((range) => [to(range), range === '1h']));
+    const wrong = await get(to('week'));
+    expect(wrong.status).toBe(400);
+    expect(wrong.text).toContain('range: expected 1m, 10m, 1h, 1d, all, found');
+  });
+
   it.each([
     ['markup', `<script>alert(1)</script>"'&amp;`],
     ['the longest', 'x'.repeat(256)],

@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
+import { DURATION, lineChart, NOTIFICATIONS, PER_SECOND } from '../../../console/pages/chart.ts';
 import { previewPath } from '../../../console/pages/dead-letter-choice.ts';
 import { openSchool } from '../../console/school.ts';
 import { deadLetter } from '../../dead-letters/letters.ts';
@@ -17,24 +18,6 @@ const LOOKS = [
   { colorScheme: 'light', viewport: { width: 1280, height: 900 } },
   { colorScheme: 'dark', viewport: { width: 390, height: 844 } },
 ] as const;
-
-/** Keeps what is drawn as text, and where, in device pixels. */
-const NOTE_TEXTS = `
-  globalThis.drawn = [];
-  const fill = CanvasRenderingContext2D.prototype.fillText;
-  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
-    const { width } = this.measureText(text);
-    const left = { right: x - width, center: x - width / 2 }[this.textAlign] ?? x;
-    drawn.push({ text, left, right: left + width, width: this.canvas.width });
-    return fill.call(this, text, x, y);
-  };`;
-
-interface Drawn {
-  readonly text: string;
-  readonly left: number;
-  readonly right: number;
-  readonly width: number;
-}
 
 /** Twelve notifications wait for one recipient. */
 async function openWaiting() {
@@ -61,27 +44,66 @@ describe.each(LOOKS)('in a browser, $colorScheme, $viewport.width px wide', (loo
   });
 });
 
-it('names the values of a chart with their unit, whole, and no minute twice', async () => {
-  const { url } = await openWaiting();
-  const { page } = await openPage();
-  await page.addInitScript(NOTE_TEXTS);
-  const from = Date.UTC(2026, 10, 21, 12) / 1_000;
-  const times = Array.from({ length: 12 }, (_, index) => from + 10 * index);
-  await page.route('**/', async (route) => {
-    const chart = JSON.stringify({ times, lines: [{ name: 'p99', values: times.map(() => 10_000) }] });
-    const text = await (await route.fetch()).text();
-    const body = text.replaceAll(/data-chart="[^"]*"/g, `data-chart="${chart.replaceAll('"', '&quot;')}"`);
-    await route.fulfill({ body, contentType: 'text/html' });
+/** The texts of the charts that are cut by the edge of their section, or lie over another text of the same chart. */
+const TEXTS_THAT_COLLIDE = `[...document.querySelectorAll('.chart')].flatMap((chart) => {
+  const texts = [...chart.querySelectorAll('figcaption, .marks span, text, .key-of li')].map((each) => {
+    const range = document.createRange();
+    range.selectNodeContents(each);
+    const { left, right, top, bottom } = range.getBoundingClientRect();
+    return { text: each.textContent.trim(), left, right, top, bottom };
   });
-  await page.goto(url);
-  await expect.poll(() => page.evaluate<number>('drawn.length')).toBeGreaterThan(20);
-  const drawn = await page.evaluate<Drawn[]>('drawn');
-  expect(drawn.filter(({ left, right, width }) => left < 0 || right > width)).toEqual([]);
-  const texts = drawn.map(({ text }) => text);
-  expect(texts).toEqual(expect.arrayContaining(['10s', '5,000/s', '10,000', '10,000s']));
-  const minutes = texts.filter((text) => text.endsWith('Z'));
-  expect(minutes.filter((text, index) => text === minutes[index + 1])).toEqual([]);
-  expect(minutes.length).toBeGreaterThan(4);
+  const { left, right } = chart.closest('section').getBoundingClientRect();
+  const isOver = (a, b) => a.left < b.right && b.left < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom;
+  return texts.filter((one) => one.left < left || one.right > right || texts.some((other) => other !== one && isOver(one, other)))
+    .map(({ text }) => text);
+})`;
+
+it.each(LOOKS)('the texts of charts are whole, and apart, $viewport.width px wide', async (look) => {
+  const { url } = await openWaiting();
+  const { page } = await openPage({ ...look, javaScriptEnabled: false });
+  const times = Array.from({ length: 360 }, (_, place) => Date.UTC(2026, 10, 21, 12) + 10_000 * place);
+  for (const [most, unit, many] of [
+    [5_000, NOTIFICATIONS, 360],
+    [1_234_567, NOTIFICATIONS, 7],
+    [12_345, PER_SECOND, 60],
+    [90_061_000, DURATION, 360],
+  ] as const) {
+    const lines = ['sent', 'requeued'].map((name) => ({
+      name,
+      values: times.slice(-many).map((_, place) => (most * place) / (many - 1)),
+    }));
+    const chart = await lineChart({ title: 'Sent and requeued', unit, lines, empty: '' }, times.slice(-many));
+    await page.route('**/', async (route) => {
+      const text = await (await route.fetch()).text();
+      const body = text.replaceAll(/<figure class="chart">[^]*?<\/figure>/g, () => String(chart));
+      await route.fulfill({ body, contentType: 'text/html' });
+    });
+    await page.goto(url);
+    expect(await page.locator('.chart text').count()).toBeGreaterThan(8);
+    expect([most, await page.evaluate(TEXTS_THAT_COLLIDE)]).toEqual([most, []]);
+    expect(await isTooWide(page)).toBe(false);
+    await page.unroute('**/');
+  }
+});
+
+const TICKS_THAT_COLLIDE = `(() => {
+  const all = [...document.querySelectorAll('.timeline .tick')].map((each) => ({ text: each.firstChild.data.trim(), ...each.getBoundingClientRect().toJSON() }));
+  const { left, right } = document.querySelector('.timeline').getBoundingClientRect();
+  return all.filter((one, place) => one.left < left - 1 || one.right > right + 1 || one.right > (all[place + 1]?.left ?? Infinity)).map(({ text }) => text);
+})()`;
+
+it.each(LOOKS)('the timeline is drawn whole in each range, $viewport.width px wide', async (look) => {
+  const { url } = await openWaiting();
+  const { page } = await openPage({ ...look, javaScriptEnabled: false });
+  await page.goto(`${url}/recipients/ana`);
+  for (const name of ['10 min', '1 h', '1 d', 'all', '1 min']) {
+    const link = page.getByRole('link', { name, exact: true });
+    await link.focus();
+    await page.keyboard.press('Enter');
+    await page.locator(`.ranges a[aria-current]`, { hasText: name }).waitFor();
+    expect([name, await isTooWide(page)]).toEqual([name, false]);
+    expect([name, await page.evaluate(TICKS_THAT_COLLIDE)]).toEqual([name, []]);
+  }
 });
 
 it('refreshes itself without moving anything, and shows what is new', async () => {
