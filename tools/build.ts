@@ -16,6 +16,7 @@ function build(out: string): boolean {
     `${out}/workers/notifications.js`,
     `${out}/api/{api,token}.js`,
     `${out}/console/{console,serve}.js`,
+    `${out}/demo/demo.js`,
   ]);
   for (const file of commands)
     if (basename(file) !== 'pushpacer.js') loadLate(file, `${out}/scripts/support/node-version.js`);

@@ -1,21 +1,28 @@
+import { globSync } from 'node:fs';
 import { access, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { CONFIG_VARIABLES } from '../../src/config/variables.ts';
+import { loadApiConfig, loadConsoleConfig } from '../../src/config/config.ts';
+import { API_VARIABLES, CONFIG_VARIABLES, CONSOLE_VARIABLES } from '../../src/config/variables.ts';
 import { portFlag, SERVER_NAMES, variableOf } from '../../scripts/sandbox.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { freePort, startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
-import { dockerfile, services, volumes, workerEnv, type Service } from './compose.ts';
+import { testPrefix, testRedisUrl } from '../support/redis.ts';
+import {
+  commandAt,
+  dockerfile,
+  environmentOf,
+  healthCheckOf,
+  sandboxEnv,
+  services,
+  volumes,
+  type Service,
+} from './compose.ts';
 
 const ROOT = process.cwd();
-const sandboxEnv = new Map(
-  (await readFile('examples/sandbox.env', 'utf8')).split('\n').flatMap((line): [string, string][] => {
-    const [, name, value] = /^([A-Z_]+)=(.*)$/.exec(line) ?? [];
-    return name === undefined || value === undefined ? [] : [[name, value]];
-  }),
-);
+const workerEnv = environmentOf(services.worker);
 
 describe('the compose file', () => {
   test('hands a worker every variable that there is, with its default, and no other', () => {
@@ -23,7 +30,7 @@ describe('the compose file', () => {
     const ours = Object.fromEntries(CONFIG_VARIABLES.map((variable) => [variable.name, variable.default]));
     // Compose would end a default at the first brace of this one, so the worker's own default is used.
     expect(Object.keys(services.worker.environment ?? {}).toSorted()).toEqual(Object.keys(ours).toSorted());
-    expect(workerEnv()).toEqual({ ...ours, ...theirs, QUEUE_PREFIX: undefined });
+    expect(workerEnv).toEqual({ ...ours, ...theirs, QUEUE_PREFIX: undefined });
     for (const [name, value] of Object.entries(services.worker.environment ?? {})) {
       if (value !== null) expect(value).toMatch(new RegExp(`^\\$\\{${name}:-`));
     }
@@ -32,13 +39,13 @@ describe('the compose file', () => {
   test('lets workers be many', () => {
     expect(services.worker.ports).toBeUndefined();
     expect(services.worker.container_name).toBeUndefined();
-    expect(services.worker.expose).toEqual([workerEnv()['METRICS_PORT']]);
-    expect(dockerfile).toContain(`EXPOSE ${workerEnv()['METRICS_PORT'] ?? ''}\n`);
+    expect(services.worker.expose).toEqual([workerEnv['METRICS_PORT']]);
+    expect(dockerfile).toContain(`EXPOSE ${workerEnv['METRICS_PORT'] ?? ''}\n`);
   });
 
   test('stops a worker later than the worker stops itself', () => {
     expect(services.worker.stop_grace_period).toBe('30s');
-    expect(workerEnv()['SHUTDOWN_GRACE']).toBe('10s');
+    expect(workerEnv['SHUTDOWN_GRACE']).toBe('10s');
   });
 
   test('names only volumes that it declares, and waits only for services with a health check', () => {
@@ -46,7 +53,9 @@ describe('the compose file', () => {
       (service.volumes ?? []).map((volume) => volume.replace(/^\$\{.*\}/, './').split(':')[0] ?? ''),
     );
     expect(new Set(named.filter((name) => !name.startsWith('.')))).toEqual(new Set(Object.keys(volumes)));
-    for (const [name, { condition }] of Object.entries(services.worker.depends_on ?? {})) {
+    for (const [name, { condition }] of Object.values(services).flatMap((service: Service) =>
+      Object.entries(service.depends_on ?? {}),
+    )) {
       expect(condition).toBe('service_healthy');
       expect(services[name as keyof typeof services].healthcheck?.test[0]).toBe('CMD');
     }
@@ -76,7 +85,7 @@ describe('the compose file', () => {
     const control = exposed.at(-1) ?? '';
     expect(services.sandbox.ports).toEqual([`127.0.0.1:\${SANDBOX_PORT:-${control}}:${control}`]); // this machine only
     const portOf = (variable: string) => exposed[SERVER_NAMES.findIndex((name) => variableOf(name) === variable)];
-    expect(Object.fromEntries(sandboxEnv)).toEqual(
+    expect(sandboxEnv).toEqual(
       Object.fromEntries(
         Object.entries(printed).map(([name, value]) => [
           name,
@@ -88,6 +97,83 @@ describe('the compose file', () => {
     expect(await sandbox.waitForExit()).toMatchObject({ code: 0 });
   });
 });
+
+describe.each([
+  ['api', API_VARIABLES, loadApiConfig, ['API_PORT', 'API_TLS_CERT_FILE', 'API_TLS_KEY_FILE']],
+  [
+    'console',
+    CONSOLE_VARIABLES,
+    loadConsoleConfig,
+    ['CONSOLE_LOGIN', 'CONSOLE_PORT', 'CONSOLE_TLS_CERT_FILE', 'CONSOLE_TLS_KEY_FILE'],
+  ],
+] as const)('the service `%s`', (name, variables, load, notHere) => {
+  const service: Service = services[name];
+
+  test('is for this machine alone, has a profile of its own, and the tokens', () => {
+    const port = `${name.toUpperCase()}_PORT`;
+    const inside = variables.find((variable) => variable.name === port)?.default ?? '';
+    expect(service.ports).toEqual([`127.0.0.1:\${${port}:-${inside}}:${inside}`]);
+    expect(service.profiles).toEqual([name]);
+    const file = service.environment?.['API_TOKENS_FILE'] ?? '';
+    expect(service.volumes).toContain(`tokens:${dirname(file)}${name === 'api' ? '' : ':ro'}`);
+    expect(dockerfile).toMatch(new RegExp(`chown node:node .*${dirname(file)}\\b`));
+  });
+
+  test('has every variable that it reads and that a container needs, and those of the workers with their values', () => {
+    const read = new Set<string>();
+    load(
+      new Proxy(
+        {},
+        {
+          get: (_, variable: string) => {
+            read.add(variable);
+            return undefined;
+          },
+        },
+      ),
+    );
+    const { environment = {} } = service;
+    expect([...Object.keys(environment), ...notHere].toSorted()).toEqual([...read].toSorted());
+    const set = { API_HOST: '0.0.0.0', CONSOLE_HOST: '0.0.0.0', API_TOKENS_FILE: '/tokens/api-tokens.json' };
+    for (const [variable, value] of Object.entries(environment)) {
+      const own = variables.find((each) => each.name === variable);
+      const expected =
+        own === undefined
+          ? services.worker.environment?.[variable]
+          : ((set as Record<string, string>)[variable] ?? `\${${variable}:-${own.default ?? ''}}`);
+      expect([variable, value]).toEqual([variable, expected]);
+    }
+  });
+});
+
+test.each([
+  ['worker', 'METRICS', /"msg":"ready"/],
+  ['api', 'API', /the API is ready/],
+  ['console', 'CONSOLE', /the console is ready/],
+] as const)(
+  '`%s` starts with its environment, beyond its loopback, is healthy, and stops',
+  async (name, family, ready) => {
+    const service: Service = services[name];
+    const port = String(await freePort());
+    const env = {
+      ...environmentOf(service),
+      ...{ REDIS_URL: testRedisUrl(), QUEUE_PREFIX: testPrefix(), [`${family}_PORT`]: port },
+      ...{ ALLOW_NO_CREDENTIALS: 'true', API_TOKENS_FILE: join(await temporaryFolder(), 'api-tokens.json') },
+    };
+    const [node, script = '', ...flags] = service.command ?? commandAt(/^CMD (.*)$/m);
+    expect(node).toBe('node');
+    const program = startProcess({ args: [script.replace(/^dist\/(.*)\.js$/, '$1.ts'), ...flags], env });
+    const { url, metrics } = JSON.parse(await program.waitForLine(ready)) as { url?: string; metrics?: string };
+    expect(url ?? metrics).toBe(`http://0.0.0.0:${port}`);
+    const [runner, ...check] = healthCheckOf(service);
+    expect(runner).toBe('node');
+    const args = check.map((arg) => arg.replace(/:86\d\d\//, `:${port}/`));
+    expect(await startProcess({ args, env }).waitForExit()).toMatchObject({ code: 0, stderr: '' });
+    program.kill('SIGTERM');
+    expect(await program.waitForExit()).toMatchObject({ code: 0 });
+    expect(await startProcess({ args, env }).waitForExit()).toMatchObject({ code: 1 });
+  },
+);
 
 describe('the profile `monitoring`', () => {
   const { prometheus, grafana, worker } = services;
@@ -143,7 +229,7 @@ describe('the image', () => {
     );
     const kept = (await readFile('.dockerignore', 'utf8')).split('\n').filter((line) => line.startsWith('!'));
     expect(new Set(copied)).toEqual(new Set(kept.map((line) => line.slice(1))));
-    for (const file of copied) await access(join(ROOT, file));
+    for (const file of copied) expect(globSync(file, { cwd: ROOT })).not.toEqual([]);
     expect(dockerfile).toMatch(/^USER node$/m);
   });
 });
