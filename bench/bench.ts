@@ -6,6 +6,7 @@ import { example, parsePlan } from './capacity/example.ts';
 import { capacitySuite } from './capacity/suite.ts';
 import { limiterSuite } from './limiter/suite.ts';
 import { pacingSuite } from './pacing/suite.ts';
+import { readmeSuite } from './readme/suite.ts';
 import { replicasSuite } from './replicas/suite.ts';
 import type { Report, Suite, SuiteOptions } from './suite.ts';
 import { throughputSuite } from './throughput/suite.ts';
@@ -18,6 +19,7 @@ const SUITES: readonly Suite[] = [
   pacingSuite,
   apiSuite,
   replicasSuite,
+  readmeSuite,
 ];
 const DEFAULT_RUNS = 20;
 /** `throughput: plain, observed, replicas; capacity: …` */
@@ -30,6 +32,7 @@ interface Flags {
   readonly runs?: number;
   readonly seconds: number;
   readonly profile?: string;
+  readonly budget?: boolean;
   readonly svg?: string;
   readonly row?: string;
   readonly model?: true | readonly string[];
@@ -44,7 +47,7 @@ Each suite starts a Redis of its own. docs/benchmarks.md explains the numbers.`;
 /** `npm run bench`: measures, and compares with other libraries. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('bench', 'Measures, and compares with other libraries.')
-    .argument('[suite]', 'what to measure (default: every suite)')
+    .argument('[suite]', 'what to measure (default: every suite but readme)')
     .option('--json', 'one JSON object as the last line')
     .option('--markdown', 'the tables as Markdown')
     .option('--quick', 'a check that the bench works: no rivals, little data')
@@ -55,6 +58,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     )
     .option('--seconds <s>', 'limiter: length of a slice', number('--seconds', 0.02, 60, false), 0.2)
     .option('--profile <dir>', 'throughput: profiles of the worker into <dir>, and no comparison')
+    .option('--budget', 'throughput: processor time and memory of a job by part, of the plain worker and ours')
     .option('--svg <file>', 'alternatives: a picture of the burst into <file>, and one for dark pages beside it')
     .option('--row <row>', `only this row of the measurements; ${ROWS}`)
     .option('--model [name=value...]', 'capacity: what a plan needs, without measuring; alone, it shows the names')
@@ -63,8 +67,11 @@ export async function main(argv: readonly string[]): Promise<void> {
   await runCommand(command, argv);
 }
 
-async function bench(name: string | undefined, { json, markdown, profile, svg, row, ...flags }: Flags): Promise<void> {
-  const suites = name === undefined ? SUITES : SUITES.filter((suite) => suite.name === name);
+async function bench(
+  name: string | undefined,
+  { json, markdown, profile, budget, svg, row, ...flags }: Flags,
+): Promise<void> {
+  const suites = SUITES.filter((suite) => (name === undefined ? suite.isOfOthers !== true : suite.name === name));
   if (suites.length === 0) {
     const names = SUITES.map((suite) => suite.name).join(', ');
     throw new UsageError(`suite: expected one of ${names}, found ${JSON.stringify(name)}`);
@@ -85,7 +92,7 @@ async function bench(name: string | undefined, { json, markdown, profile, svg, r
     const say = (line: string): boolean => process.stderr.write(`${suite.name}: ${line}\n`);
     const runs = flags.runs ?? suite.defaultRuns?.(quick) ?? DEFAULT_RUNS;
     const options = { runs, sliceMs: flags.seconds * 1_000, quick, svg, row, say };
-    const report = await (profile === undefined ? suite.run(options) : profileOf(suite, profile, options));
+    const report = await inPlaceOf(suite, { profile, budget }, options);
     process.stdout.write(`${markdown === true ? report.markdown : report.text}\n`);
     reports.push([suite.name, report]);
   }
@@ -97,10 +104,24 @@ async function bench(name: string | undefined, { json, markdown, profile, svg, r
   if (failures.length > 0) throw new CommandError(failures.join('\n'));
 }
 
-function profileOf(suite: Suite, dir: string, options: SuiteOptions): Promise<Report> {
-  if (suite.profile !== undefined) return suite.profile(dir, options);
-  const names = SUITES.filter(({ profile }) => profile !== undefined).map((each) => each.name);
-  throw new UsageError(`--profile: expected the suite ${names.join(' or ')}, found ${suite.name}`);
+/** What is measured in place of the comparison, if a flag asks for that. */
+function inPlaceOf(
+  suite: Suite,
+  { profile, budget }: { readonly profile: string | undefined; readonly budget: boolean | undefined },
+  options: SuiteOptions,
+): Promise<Report> {
+  if (profile !== undefined) {
+    if (suite.profile === undefined) throw otherSuite('profile', suite);
+    return suite.profile(profile, options);
+  }
+  if (budget !== true) return suite.run(options);
+  if (suite.budget === undefined) throw otherSuite('budget', suite);
+  return suite.budget(options);
+}
+
+function otherSuite(flag: 'profile' | 'budget', { name }: Suite): UsageError {
+  const names = SUITES.filter((each) => each[flag] !== undefined).map((each) => each.name);
+  return new UsageError(`--${flag}: expected the suite ${names.join(' or ')}, found ${name}`);
 }
 
 function checkRow(row: string, suites: readonly Suite[]): void {

@@ -8,10 +8,14 @@ export interface Suite {
   readonly draws?: boolean;
   /** What `--row` may choose one of; a suite without it measures all together. */
   readonly rows?: readonly string[];
+  /** It runs other suites: only if it is named. */
+  readonly isOfOthers?: boolean;
   /** Throws if a case got another answer than the one that it measures. */
   run(options: SuiteOptions): Promise<Report>;
   /** Writes processor profiles into a folder in place of measuring; a suite without it has none. */
   readonly profile?: (dir: string, options: Pick<SuiteOptions, 'quick' | 'say'>) => Promise<Report>;
+  /** What one job costs, part by part, in place of the comparison. */
+  readonly budget?: (options: Pick<SuiteOptions, 'quick' | 'runs' | 'say'>) => Promise<Report>;
 }
 
 /** How thoroughly a suite measures. */

@@ -6,6 +6,7 @@ import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { QUEUE, shardPrefixes } from '../../src/queue/names.ts';
 import { createProducer, type Enqueued, type EnqueueInput } from '../../src/producer/producer.ts';
 import { connectWorker, type Connection } from '../../src/redis/connection.ts';
+import { counted } from '../../src/terminal/text.ts';
 import { clientsOf, commandStats, PREFIX, usageOf, type Usage } from '../redis.ts';
 
 /** Where notifications are measured. */
@@ -19,8 +20,8 @@ export interface Shape {
 
 /** `3 masters, 1 replica each, 4 shards` */
 export function nameOf({ masters, replicas, shards }: Shape): string {
-  const where = masters === 1 ? 'one Redis' : `${masters} masters with ${replicas} replica${replicas === 1 ? '' : 's'}`;
-  return `${where}, ${shards} shard${shards === 1 ? '' : 's'}`;
+  const where = masters === 1 ? 'one Redis' : `${masters} masters with ${counted(replicas, 'replica')}`;
+  return `${where}, ${counted(shards, 'shard')}`;
 }
 
 /** A Redis or a cluster of its own, with the queues of its shards. */

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Policy } from '../../src/domain/limits.ts';
+import type { Notification } from '../../src/notification/notification.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { arrivalInstant } from '../../sandbox/journal.ts';
 import type { Arrival } from '../../sandbox/judge.ts';
@@ -12,6 +13,7 @@ import {
   lateToleranceMs,
   makespanRatios,
   passesOf,
+  quantile,
   spreadOf,
   tookOf,
   type Kept,
@@ -162,13 +164,24 @@ function linesOf(recipients: number, each: number): Alert[] {
   });
 }
 
-/** A load that every machine can do, and one of 1,000 alerts a second. */
-export const STANDSTILLS: readonly ManySize[] = [200, 2_000].map((recipients) => ({ recipients, each: 20 }));
+export interface StandstillSize extends ManySize {
+  /** WORKER_CONCURRENCY. */
+  readonly concurrency: number;
+}
+/**
+ * A load that every machine can do, one of 1,000 alerts a second, and one that workers with 8 places in all cannot do on any
+ * machine, because each send takes 40 ms and more: the lines get behind by half a minute.
+ */
+export const STANDSTILLS: readonly StandstillSize[] = [
+  { recipients: 200, each: 20, concurrency: 50 },
+  { recipients: 2_000, each: 20, concurrency: 50 },
+  { recipients: 600, each: 15, concurrency: 4 },
+];
 const STANDSTILL_GAP_MS = 2_000;
 /** Until all lines stand, their recipients are blocked: for this long, and for a millisecond more for each alert. */
 const BLOCKED_LEAST_MS = 4_000;
 const STOPPED_MS = 1_500;
-/** Newcomers come for so long before the stop, and for so long after the workers go on. */
+/** Newcomers come for so long before the stop, and until the lines end, but for so long at least, after the workers go on. */
 const BEFORE_MS = 4_000;
 const AFTER_MS = 12_000;
 const NEWCOMER_EVERY_MS = 100;
@@ -181,15 +194,19 @@ const POLL_MS = 50;
 /** Before the stop, during it, while lines were behind, and afterwards. */
 export type Phase = 'before' | 'stopped' | 'behind' | 'after';
 
+type Priority = Notification['priority'];
+
 /** Of all lines; the newcomers are apart. */
 export interface StandstillFigures extends RowFigures {
   readonly ratios: Spread;
   /** How long after the workers went on the last alert came that was more than 250 ms behind its line. */
   readonly behindMs: number;
+  /** How long after its instant, as if nobody had ever waited for a worker, the latest alert of a line came. */
+  readonly latestMs: number;
   /** Alerts that were accepted before the stop, over those that were due then: about 1, if the machine can do the work at all. */
   readonly doneBefore: number;
   /** From enqueued to accepted, by when they were enqueued. */
-  readonly newcomers: Readonly<Record<Phase, Spread>>;
+  readonly newcomers: Readonly<Record<Priority, Readonly<Record<Phase, Spread>>>>;
   readonly newcomersLost: number;
   /** How many waited for their slot when the workers were stopped. */
   readonly waiting: number;
@@ -201,11 +218,12 @@ export interface StandstillFigures extends RowFigures {
  * All workers stand still for a while, when every recipient has a line of notifications that wait. The recipients are blocked
  * before, so that all lines stand when the first one begins; they begin evenly spread over one gap.
  */
-export async function runStandstill(redisUrl: string, { recipients, each }: ManySize): Promise<StandstillFigures> {
+export async function runStandstill(redisUrl: string, size: StandstillSize): Promise<StandstillFigures> {
+  const { recipients, each, concurrency } = size;
   const policy = gapOf(STANDSTILL_GAP_MS);
   const alerts = linesOf(recipients, each);
   const ids = alerts.map(({ id }) => id);
-  return onStage(redisUrl, { policy, ...LINES }, async (stage) => {
+  return onStage(redisUrl, { policy, ...LINES, concurrency }, async (stage) => {
     const beginAt = Math.ceil(Date.now() + BLOCKED_LEAST_MS + alerts.length);
     const begins = Array.from({ length: recipients }, (_, index) => {
       return beginAt + Math.floor((index * STANDSTILL_GAP_MS) / recipients);
@@ -227,6 +245,7 @@ export async function runStandstill(redisUrl: string, { recipients, each }: Many
     signalAll(stage, 'SIGCONT');
     const goneOnAt = arrivalInstant();
     await sleep(AFTER_MS);
+    await untilLinesEnd(stage);
     const newcomers = await coming.stop();
     await stage.queue.settled(STANDSTILL_LIMIT_MS);
 
@@ -240,27 +259,36 @@ export async function runStandstill(redisUrl: string, { recipients, each }: Many
     // A line whose alert fell into the stop is seen to be behind when its next alert comes, up to a gap later.
     const behindUntil = goneOnAt + Math.max(behindMs, STANDSTILL_GAP_MS);
     const acceptedAt = new Map(run.arrivals.map(({ notificationId, at }) => [notificationId, at]));
-    const waits: Record<Phase, number[]> = { before: [], stopped: [], behind: [], after: [] };
-    for (const { alert, enqueuedAt } of newcomers) {
+    const waits = newcomers.flatMap(({ alert, enqueuedAt }) => {
       const at = acceptedAt.get(alert.id);
-      if (at === undefined) continue;
+      if (at === undefined) return [];
       const isBefore = at < stoppedAt; // one that was under way when the workers stopped waited with them
-      const phase =
+      const phase: Phase =
         enqueuedAt >= behindUntil ? 'after' : enqueuedAt >= goneOnAt ? 'behind' : isBefore ? 'before' : 'stopped';
-      waits[phase].push(at - enqueuedAt);
-    }
+      return { priority: alert.priority ?? 'normal', phase, ms: at - enqueuedAt };
+    });
+    const waitsOf = (priority: Priority): Record<Phase, Spread> => {
+      const own = waits.filter((each) => each.priority === priority);
+      const spread = (phase: Phase) => spreadOf(own.filter((each) => each.phase === phase).map(({ ms }) => ms));
+      return {
+        before: spread('before'),
+        stopped: spread('stopped'),
+        behind: spread('behind'),
+        after: spread('after'),
+      };
+    };
+    const latenesses = [...Map.groupBy(inLine, ({ recipientId }) => recipientId)].flatMap(([recipientId, own]) => {
+      const begin = begins[Number(recipientId.slice('line-'.length))] ?? NaN;
+      return own.map(({ at }, index) => at - (begin + index * STANDSTILL_GAP_MS));
+    });
     return {
       ...(await rowFigures({ ...run, arrivals: inLine }, alerts, ids, policy)),
       ratios: spreadOf(makespanRatios(inLine, policy)),
       behindMs,
+      latestMs: quantile(latenesses, 1),
       doneBefore: inLine.filter(({ at }) => at < stoppedAt).length / due.reduce((total, each) => total + each, 0),
-      newcomers: {
-        before: spreadOf(waits.before),
-        stopped: spreadOf(waits.stopped),
-        behind: spreadOf(waits.behind),
-        after: spreadOf(waits.after),
-      },
-      newcomersLost: newcomers.length - Object.values(waits).flat().length,
+      newcomers: { normal: waitsOf('normal'), high: waitsOf('high') },
+      newcomersLost: newcomers.length - waits.length,
       waiting,
       seconds: ((inLine.at(-1)?.at ?? NaN) - (inLine[0]?.at ?? NaN)) / 1_000,
     };
@@ -278,6 +306,16 @@ async function untilAllWait({ queue: { queue } }: Stage): Promise<void> {
   throw new Error(`expected every job to be passed once within ${FIRST_PASSES_LIMIT_MS / 1_000} s`);
 }
 
+/** Resolves when hardly a job of a line is left: only newcomers are. */
+async function untilLinesEnd({ queue: { queue } }: Stage): Promise<void> {
+  const deadline = performance.now() + STANDSTILL_LIMIT_MS;
+  while (performance.now() < deadline) {
+    const { prioritized = 0, delayed = 0 } = await queue.getJobCounts('prioritized', 'delayed');
+    if (delayed === 0 && prioritized <= 10) return;
+    await sleep(POLL_MS);
+  }
+}
+
 function signalAll({ replicas }: Stage, signal: NodeJS.Signals): void {
   for (const { pid } of replicas.processes) process.kill(pid, signal);
 }
@@ -287,15 +325,17 @@ interface Newcomer {
   readonly enqueuedAt: number;
 }
 
-/** One recipient after the other gets a first alert, until `stop`. */
+/** One recipient after the other gets a first alert, of normal and of high priority, until `stop`. */
 function startNewcomers({ queue: { producer } }: Stage): { stop(): Promise<Newcomer[]> } {
   const all: Newcomer[] = [];
   const enqueuing: Promise<unknown>[] = [];
   const timer = setInterval(() => {
-    const id = `new-${all.length}`;
-    const alert = makeAlert(id, id);
-    all.push({ alert, enqueuedAt: arrivalInstant() });
-    enqueuing.push(producer.enqueue(alert));
+    for (const priority of ['normal', 'high'] as const) {
+      const id = `new-${all.length}`;
+      const alert = { ...makeAlert(id, id), priority };
+      all.push({ alert, enqueuedAt: arrivalInstant() });
+      enqueuing.push(producer.enqueue(alert));
+    }
   }, NEWCOMER_EVERY_MS);
   return {
     async stop() {

@@ -19,7 +19,7 @@ export const pacingSuite: Suite = {
 interface Sizes {
   readonly flood: rows.FloodSize;
   readonly many: rows.ManySize;
-  readonly standstills: readonly rows.ManySize[];
+  readonly standstills: readonly rows.StandstillSize[];
 }
 
 const WHOLE: Sizes = { flood: rows.FLOOD, many: rows.MANY, standstills: rows.STANDSTILLS };
@@ -122,8 +122,8 @@ function manyName({ gapMs, how }: rows.ManyCase): string {
   return `gap ${gapMs} ms, ${how === 'producer' ? 'with priorities' : 'without priorities'}`;
 }
 
-function standstillName({ recipients, each }: rows.ManySize): string {
-  return `${wholeOf(recipients)} x ${each}`;
+function standstillName({ recipients, each, concurrency }: rows.StandstillSize): string {
+  return `${wholeOf(recipients)} x ${each}, ${concurrency} at once`;
 }
 
 /** What a run did not measure, such as the wait of nobody, is left out. */
@@ -273,12 +273,20 @@ function manyTable(results: readonly ManyJson[], title: string): Table {
 
 type StandstillJson = ReturnType<typeof standstillJson>;
 
-function standstillJson({ of, runs }: Result<rows.ManySize, rows.StandstillFigures>) {
-  const newcomersMs = (phase: rows.Phase) =>
-    rounded(
-      spreadJson(runs, ({ newcomers }) => newcomers[phase]),
-      1,
-    );
+function standstillJson({ of, runs }: Result<rows.StandstillSize, rows.StandstillFigures>) {
+  const waitsOf = (priority: keyof rows.StandstillFigures['newcomers']) => {
+    const spread = (phase: rows.Phase) =>
+      rounded(
+        spreadJson(runs, ({ newcomers }) => newcomers[priority][phase]),
+        1,
+      );
+    return {
+      before: spread('before'),
+      stopped: spread('stopped'),
+      behind: spread('behind'),
+      after: spread('after'),
+    };
+  };
   return {
     ...of,
     ...commonJson(runs),
@@ -287,12 +295,9 @@ function standstillJson({ of, runs }: Result<rows.ManySize, rows.StandstillFigur
     doneBefore: median(runs, ({ doneBefore }) => doneBefore),
     behindMs: median(runs, ({ behindMs }) => behindMs, 0),
     behindWorstMs: worst(runs, ({ behindMs }) => behindMs, 0),
-    newcomersMs: {
-      before: newcomersMs('before'),
-      stopped: newcomersMs('stopped'),
-      behind: newcomersMs('behind'),
-      after: newcomersMs('after'),
-    },
+    latestMs: median(runs, ({ latestMs }) => latestMs, 0),
+    newcomersMs: waitsOf('normal'),
+    highNewcomersMs: waitsOf('high'),
     newcomersLost: runs.reduce((all, { newcomersLost }) => all + newcomersLost, 0),
     wallSeconds: median(runs, ({ seconds }) => seconds, 1),
   };
@@ -301,6 +306,12 @@ function standstillJson({ of, runs }: Result<rows.ManySize, rows.StandstillFigur
 function standstillTable(results: readonly StandstillJson[], title: string): Table {
   const spread = ({ p50, p99, worst: most }: Spread): string => `${ms(p50)}, ${ms(p99)}, ${ms(most)}`;
   const line = (name: string, cell: (each: StandstillJson) => string): string[] => [name, ...results.map(cell)];
+  const waitLines = (who: string, of: (each: StandstillJson) => StandstillJson['newcomersMs']): string[][] => [
+    line(`${who} waits, before: p50, p99, worst`, (each) => spread(of(each).before)),
+    line('enqueued while the workers stood', (each) => spread(of(each).stopped)),
+    line('while lines were behind', (each) => spread(of(each).behind)),
+    line('afterwards', (each) => spread(of(each).after)),
+  ];
   if (results.length === 0) return [];
   return [
     line(title, standstillName),
@@ -312,10 +323,9 @@ function standstillTable(results: readonly StandstillJson[], title: string): Tab
     line('x ideal: p50, p99, worst', ({ ratio }) =>
       [ratio.p50, ratio.p99, ratio.worst].map((value) => value.toFixed(3)).join(', '),
     ),
-    line('a newcomer waits, before: p50, p99, worst', (each) => spread(each.newcomersMs.before)),
-    line('enqueued while the workers stood', (each) => spread(each.newcomersMs.stopped)),
-    line('while lines were behind', (each) => spread(each.newcomersMs.behind)),
-    line('afterwards', (each) => spread(each.newcomersMs.after)),
+    line('the latest, after its instant', (each) => ms(each.latestMs)),
+    ...waitLines('a newcomer', ({ newcomersMs }) => newcomersMs),
+    ...waitLines('one of high priority', ({ highNewcomersMs }) => highNewcomersMs),
   ];
 }
 

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
+import { installPackages } from '../../tools/install.ts';
 
 /** A collector of traces on the loopback, in a process of its own, which reads what it gets and keeps nothing. It ends with this process. */
 export interface Collector {
@@ -13,7 +14,9 @@ export interface Collector {
   close(): Promise<void>;
 }
 
-export async function startCollector(): Promise<Collector> {
+/** @param say told that the SDK, which makes a worker record spans, is installed first */
+export async function startCollector(say: (line: string) => void): Promise<Collector> {
+  await installPackages('tools', say);
   const child = fork(fileURLToPath(import.meta.url), [], {
     execArgv: [],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
@@ -21,7 +24,10 @@ export async function startCollector(): Promise<Collector> {
   const exited = once(child, 'exit');
   const [port] = (await once(child, 'message')) as [number];
   return {
-    env: { HISTORY_MAX: '100000', OUTCOMES_MAX: '100000', OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}` },
+    env: {
+      ...{ HISTORY_MAX: '100000', OUTCOMES_MAX: '100000' },
+      ...{ OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}`, NODE_OPTIONS: `--import=${SDK}` },
+    },
     async bytes() {
       const answer = once(child, 'message');
       child.send('bytes');
@@ -33,6 +39,8 @@ export async function startCollector(): Promise<Collector> {
     },
   };
 }
+
+const SDK = import.meta.resolve('../../tools/otel-sdk.ts');
 
 /** The child process: sends its port, and then how much has arrived, each time that it is asked. */
 function main(): void {

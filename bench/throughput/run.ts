@@ -63,6 +63,9 @@ export interface RunOptions extends Load, Surroundings {
   /** More variables of the worker. */
   readonly env?: Readonly<Record<string, string>>;
   readonly nodeFlags?: readonly string[];
+  /** Called when the measured jobs are about to be taken, and when all have ended. */
+  readonly before?: (worker: MeasuredWorker) => Promise<void>;
+  readonly after?: (worker: MeasuredWorker) => Promise<void>;
 }
 
 export interface Run {
@@ -97,7 +100,9 @@ export async function runOnce(options: RunOptions): Promise<Run> {
     const parts = { ...options, queue, worker };
     try {
       await deliver('warm', warmUp, parts);
+      await options.before?.(worker);
       const { count, commands, cpuMs } = await deliver('measured', jobs, parts);
+      await options.after?.(worker);
       const tookMs = count.lastAtMs - count.firstAtMs;
       return {
         perSecond: (jobs - 1) / (tookMs / 1_000),
@@ -195,6 +200,7 @@ interface WorkerOptions {
 
 /** One worker process. It ends with this process. */
 export interface MeasuredWorker {
+  readonly pid: number;
   /** Throws, with its last output, if the process has ended. */
   expectAlive(): Promise<void>;
   /** Processor time so far, of all its threads, in milliseconds; NaN without /proc. */
@@ -219,12 +225,14 @@ export async function startWorker(options: WorkerOptions): Promise<MeasuredWorke
     const text = await readFile(options.logFile, 'utf8');
     return new Error(`the ${options.side} worker ${what}; its last output:\n${text.slice(-LAST_CHARACTERS)}`);
   };
+  const { pid = 0 } = child;
   return {
+    pid,
     async expectAlive() {
       if (!isAlive(child)) throw await failure('ended early');
     },
-    cpuMs: () => cpuMsOf(child.pid ?? 0),
-    rssBytes: () => rssBytesOf(child.pid ?? 0),
+    cpuMs: () => cpuMsOf(pid),
+    rssBytes: () => rssBytesOf(pid),
     async stop() {
       const killer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
       if (isAlive(child)) {

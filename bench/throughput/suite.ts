@@ -14,6 +14,7 @@ import {
   type SuiteOptions,
   type Table,
 } from '../suite.ts';
+import { measureBudget } from './budget.ts';
 import { startCollector } from './collector.ts';
 import { startCounters } from './providers.ts';
 import { CASES, runOnce, type Case, type Load, type Run, type RunOptions, type Side } from './run.ts';
@@ -25,6 +26,7 @@ export const throughputSuite: Suite = {
   rows: ['plain', 'observed', 'replicas'],
   run: (options) => measure(options, loadOf(options.quick)),
   profile: (dir, { quick, say }) => profile(dir, loadOf(quick), say),
+  budget: (options) => measureBudget(options, loadOf(options.quick)),
 };
 
 /**
@@ -95,7 +97,7 @@ async function measureCase(
 ): Promise<CaseResult> {
   say(`${measured.name}: ${pairs} pairs of runs with ${load.jobs} jobs each`);
   const counters = await startCounters(measured.latency);
-  const collector = side === 'observed' ? await startCollector() : undefined;
+  const collector = side === 'observed' ? await startCollector(say) : undefined;
   const replica = side === 'replicas' ? await startReplica(surroundings.redisUrl) : undefined;
   const env = collector?.env ?? (replica && { REDIS_WAIT_REPLICAS: '1' });
   const progress = createProgress('runs', 2 * pairs);

@@ -24,12 +24,13 @@ import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 test.each([
   [
     ['unheard-of'],
-    'suite: expected one of limiter, throughput, capacity, alternatives, pacing, api, replicas, found "unheard-of"',
+    'suite: expected one of limiter, throughput, capacity, alternatives, pacing, api, replicas, readme, found "unheard-of"',
   ],
   [['limiter', '--runs', '1'], '--runs: expected an integer from 2 to 1000, found "1"'],
   [['limiter', '--runs', '2.5'], '--runs: expected an integer from 2 to 1000, found "2.5"'],
   [['limiter', '--seconds', 'long'], '--seconds: expected a number from 0.02 to 60, found "long"'],
   [['limiter', '--profile', 'profiles'], '--profile: expected the suite throughput, found limiter'],
+  [['limiter', '--budget'], '--budget: expected the suite throughput, found limiter'],
   [['limiter', '--svg', 'x.svg'], '--svg: expected the suite alternatives, found limiter'],
   [['--svg', 'x.svg'], '--svg: expected the suite alternatives, found every suite'],
   [['alternatives', '--svg', 'x.png'], '--svg: expected a name that ends with .svg, found "x.png"'],

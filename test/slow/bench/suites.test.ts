@@ -9,6 +9,7 @@ import { MEASURED } from '../../../bench/capacity/model.ts';
 import { measurePoint } from '../../../bench/capacity/points.ts';
 import type { Shape } from '../../../bench/capacity/stage.ts';
 import { checksOf } from '../../../bench/capacity/suite.ts';
+import { measureBudget } from '../../../bench/throughput/budget.ts';
 import { startCounters } from '../../../bench/throughput/providers.ts';
 import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
 import { CASES } from '../../../bench/throughput/run.ts';
@@ -122,6 +123,40 @@ test(
     expect(more).toBeLessThan(2.5);
   },
 );
+
+test('the budget finds what each part of a job costs, for both workers', { timeout: 180_000 }, async () => {
+  const options = { quick: true, runs: 1, say: () => undefined };
+  const { json, text } = await measureBudget(options, { jobs: 600, warmUp: 200, counted: 0 });
+  expect(text).toMatch(/^APNs, 0 ms .*us\/job, ours .*bytes\/job, ours$/m);
+  const cases = json['cases'] as { plain: Costs; pushpacer: Costs }[];
+  expect(cases).toHaveLength(1); // APNs alone, since it is quick
+  for (const { plain, pushpacer } of cases) {
+    for (const { microsPerJob, micros, bytes } of [plain, pushpacer]) {
+      expect(sumOf(micros)).toBeCloseTo(microsPerJob, -1);
+      for (const part of ['node', 'bullmq', 'ioredis']) {
+        expect.soft(micros[part], part).toBeGreaterThan(0);
+        expect.soft(bytes[part], part).toBeGreaterThan(0);
+      }
+    }
+    expect(pushpacer.micros['src/delivery']).toBeGreaterThan(0);
+    expect(pushpacer.bytes['src/limiter']).toBeGreaterThan(0);
+    expect(plain.micros).not.toHaveProperty('src/delivery');
+    expect(pushpacer.bytesPerJob).toBeGreaterThan(plain.bytesPerJob);
+    expect(Object.keys(pushpacer.largest).some((place) => place.startsWith('src/delivery/deliver.ts:'))).toBe(true);
+  }
+});
+
+interface Costs {
+  readonly microsPerJob: number;
+  readonly bytesPerJob: number;
+  readonly micros: Readonly<Record<string, number>>;
+  readonly bytes: Readonly<Record<string, number>>;
+  readonly largest: Readonly<Record<string, number>>;
+}
+
+function sumOf(parts: Readonly<Record<string, number>>): number {
+  return Object.values(parts).reduce((sum, value) => sum + value, 0);
+}
 
 test('the row with a replica compares with a worker that does not wait for it', { timeout: 180_000 }, async () => {
   const options = { quick: true, runs: 1, row: 'replicas', say: () => undefined };

@@ -1,0 +1,46 @@
+import { renameSync, writeFileSync } from 'node:fs';
+import { Session } from 'node:inspector/promises';
+
+// Loaded into a worker process before its own program (`--import`). The first SIGUSR2 begins to sample, and BUDGET_FILE with `.begun`
+// at its end says that this is done. The second one writes what was found into BUDGET_FILE. BUDGET_SAMPLES: `time`, or `memory`.
+
+const { BUDGET_FILE = '', BUDGET_SAMPLES } = process.env;
+/** Between two samples of the processor, microseconds. */
+const EVERY_MICROS = 250;
+/** One allocation of about this many bytes is noted, with its stack. */
+const EVERY_BYTES = 16_384;
+
+const session = new Session();
+session.connect();
+
+async function begin(): Promise<void> {
+  if (BUDGET_SAMPLES === 'memory') {
+    // With what the garbage collector has freed: the garbage is what is to be counted.
+    await session.post('HeapProfiler.startSampling', {
+      samplingInterval: EVERY_BYTES,
+      includeObjectsCollectedByMajorGC: true,
+      includeObjectsCollectedByMinorGC: true,
+    });
+    return;
+  }
+  await session.post('Profiler.enable');
+  await session.post('Profiler.setSamplingInterval', { interval: EVERY_MICROS });
+  await session.post('Profiler.start');
+}
+
+async function end(): Promise<void> {
+  const { profile } =
+    BUDGET_SAMPLES === 'memory' ? await session.post('HeapProfiler.stopSampling') : await session.post('Profiler.stop');
+  writeWhole(BUDGET_FILE, JSON.stringify(profile));
+}
+
+/** Nobody finds the file with a part of its text. */
+function writeWhole(file: string, text: string): void {
+  writeFileSync(`${file}.part`, text);
+  renameSync(`${file}.part`, file);
+}
+
+process.once('SIGUSR2', () => {
+  process.once('SIGUSR2', () => void end());
+  void begin().then(() => writeWhole(`${BUDGET_FILE}.begun`, ''));
+});
