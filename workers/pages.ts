@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { Queue } from 'bullmq';
 import type { Registry } from 'prom-client';
@@ -7,9 +8,10 @@ import { type Service, accountIn, namesOf, quotaNameOf } from '../src/notificati
 import { ruleName } from '../src/domain/limits.ts';
 import { within } from '../src/domain/time.ts';
 import { listenError } from '../src/environment/listening.ts';
+import type { Environment } from '../src/environment/values.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { packageVersion, type Metrics } from '../src/observe/metrics.ts';
-import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';
+import { serveMetrics, type MetricsServer, type Pages } from '../src/observe/server.ts';
 import { createQueueMetrics, createQuotaMetrics, createRedisMetrics } from '../src/observe/shared-metrics.ts';
 import type { Layout } from '../src/queue/shards/layout.ts';
 import { readAges } from '../src/queue/overview.ts';
@@ -20,6 +22,7 @@ import type { Accounts } from './accounts.ts';
 import { openMs } from './breakers.ts';
 import type { Consumer } from './consumer.ts';
 import type { LossWatch } from './losses.ts';
+import { answerParent, numberOf } from './parent.ts';
 import type { ReachWatch, UnreachedServer } from './reach.ts';
 import { isAnswered, type WedgeWatch } from './wedge.ts';
 
@@ -35,18 +38,23 @@ export interface PagesParts {
   readonly reach: Pick<ReachWatch, 'unreached'>;
   readonly wedge: Pick<WedgeWatch, 'wedged'>;
   readonly log: Logger;
+  /** Says whether a parent serves the pages of this worker. */
+  readonly env: Environment;
 }
 
 /** A page, and the start, wait at most this long for an answer of Redis. */
 const ANSWER_TIMEOUT_MS = 1_000;
 
-/** Serves `/metrics`, `/healthz` and `/readyz` of this worker. Rejects with InputError if it cannot listen there. */
-export function serveReplica(
-  address: { readonly host: string; readonly port: number },
-  { connections, keys, consumers, metrics, services, reach, wedge, log }: PagesParts,
-): Promise<MetricsServer> {
+/**
+ * Serves `/metrics`, `/healthz` and `/readyz` of this worker, or lets its parent serve them, if it has one. Rejects with
+ * InputError if it cannot listen there.
+ */
+export async function serveReplica(
+  address: Address,
+  { connections, keys, consumers, metrics: { registry }, services, reach, wedge, log, env }: PagesParts,
+): Promise<{ readonly url?: string; close(): Promise<void> }> {
   const pages = {
-    metrics: async () => ({ contentType: metrics.registry.contentType, body: await metrics.registry.metrics() }),
+    metrics: async () => ({ contentType: registry.contentType, body: await registry.metrics() }),
     sick: () => {
       const wedged = wedge.wedged();
       return wedged && { reason: 'wedged', message: WEDGED, ...wedged };
@@ -60,6 +68,18 @@ export function serveReplica(
       return { ok: redis && consuming, detail: { redis, consuming, ...providers } };
     },
   };
+  if (numberOf(env) === undefined) return servePages(address, pages, log);
+  const registryId = randomUUID();
+  return answerParent({ ...pages, metrics: async () => ({ registryId, metrics: await registry.getMetricsAsJSON() }) });
+}
+
+interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Rejects with InputError if it cannot listen there. */
+export function servePages(address: Address, pages: Pages, log: Logger): Promise<MetricsServer> {
   return serveMetrics(address, pages, (taken) => {
     log.warn(
       { port: taken },
@@ -130,7 +150,15 @@ export interface PresenceParts {
 
 type Known = Pick<
   Config,
-  'queue' | 'policy' | 'categories' | 'quietHours' | 'apartRules' | 'concurrency' | 'lockMs' | 'outcomesMax'
+  | 'queue'
+  | 'policy'
+  | 'categories'
+  | 'quietHours'
+  | 'apartRules'
+  | 'overtaking'
+  | 'concurrency'
+  | 'lockMs'
+  | 'outcomesMax'
 >;
 
 /** Writes this worker into the registry of workers. */
@@ -194,11 +222,14 @@ function inTime<T>(reading: Promise<T>): Promise<T | undefined> {
 
 /** The facts of this worker. Facts that change are read at each call. */
 function factsOf(
-  { concurrency, lockMs, outcomesMax }: Known,
+  { overtaking, concurrency, lockMs, outcomesMax }: Known,
   { consumers, accounts, breakers, reach, metrics, losses, layout }: PresenceParts,
 ): () => WorkerFacts {
   const startedAt = Date.now();
-  const fixed = { version: packageVersion(), host: hostname(), pid: process.pid, concurrency, lockMs, outcomesMax };
+  const fixed = {
+    ...{ version: packageVersion(), host: hostname(), pid: process.pid, concurrency, lockMs, outcomesMax },
+    mostOvertaken: overtaking.mostTimes,
+  };
   return () => {
     const clockOffsetMs = consumers[0]?.clock.offsetMs ?? 0;
     const onRedis = (at: number): number => Math.round(at + clockOffsetMs);

@@ -2,6 +2,46 @@ import { readFileSync } from 'node:fs';
 import { isatty } from 'node:tty';
 import type { Environment } from '../src/environment/values.ts';
 
+/** The variable by which processes.ts says to a worker process which of its workers it is. */
+export const NUMBER_VARIABLE = 'PUSHPACER_WORKER';
+
+/** The number of this worker among those of its parent (processes.ts), from 1 on; undefined: it has no such parent. */
+export function numberOf(env: Environment): number | undefined {
+  const number = Number(env[NUMBER_VARIABLE]);
+  return process.send !== undefined && number > 0 ? number : undefined;
+}
+
+/** What the parent asks a worker: for its pages. */
+export type Question = 'metrics' | 'sick' | 'ready';
+
+/** A question to a worker. */
+export interface Asked {
+  readonly id: number;
+  readonly question: Question;
+}
+
+/** From a worker to its parent: the answer to the question of this id, or that it takes jobs. */
+export type Told = { readonly id: number; readonly answer: unknown } | { readonly workerIds: readonly string[] };
+
+export function tellParent(message: Told): void {
+  process.send?.(message, undefined, undefined, () => undefined); // the parent may have ended
+}
+
+/** Answers the questions of the parent until `close`. One that cannot be answered is left: the parent waits for a while only. */
+export function answerParent(answers: Readonly<Record<Question, () => unknown>>): { close(): Promise<void> } {
+  const answer = async ({ id, question }: Asked): Promise<void> => {
+    tellParent({ id, answer: await answers[question]() });
+  };
+  const onMessage = (asked: unknown): void => void answer(asked as Asked).catch(() => undefined);
+  process.on('message', onMessage);
+  return {
+    close: () => {
+      process.off('message', onMessage);
+      return Promise.resolve();
+    },
+  };
+}
+
 /**
  * npm and npx stand between a supervisor and its worker, and do not pass every signal on: after a SIGTERM they have ended, and
  * the worker would go on alone, where no supervisor can stop it. So such a worker says at the start how it should be started,

@@ -4,11 +4,13 @@ import type { AddressInfo } from 'node:net';
 /** The content of a worker's pages. */
 export interface Pages {
   readonly metrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
-  /** Why the worker should be restarted; undefined if it should not. Answers at once. */
-  readonly sick: () => Readonly<Record<string, unknown>> | undefined;
+  /** Why the worker should be restarted; undefined if it should not. */
+  readonly sick: () => Sickness | Promise<Sickness>;
   /** Whether the worker can work, and if not, what is missing. */
   readonly ready: () => Promise<{ readonly ok: boolean; readonly detail: Readonly<Record<string, unknown>> }>;
 }
+
+export type Sickness = Readonly<Record<string, unknown>> | undefined;
 
 export interface MetricsServer {
   readonly url: string;
@@ -60,7 +62,7 @@ async function respond({ method, url }: IncomingMessage, pages: Pages, response:
       answer(response, 400, 'expected a path, such as /metrics\n');
       return;
     case '/healthz': {
-      const sick = pages.sick();
+      const sick = await pages.sick();
       if (sick === undefined) answer(response, 200, 'ok\n');
       else answer(response, 503, `${JSON.stringify({ ok: false, ...sick })}\n`, 'application/json');
       return;

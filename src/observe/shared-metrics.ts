@@ -4,7 +4,8 @@ import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../notification/outc
 
 // What every worker reads from Redis at each scrape, and what is between Redis and the worker. All workers show the same
 // numbers, so take their maximum, not their sum. A reader answers undefined if Redis does not answer in time. Then its metrics
-// show nothing: no number is better than an old one.
+// show nothing: no number is better than an old one. Of several worker processes, their parent shows the maximum too.
+const SHARED = { aggregator: 'max' } as const;
 
 /** The work of all workers together. */
 export interface QueueFigures {
@@ -41,7 +42,7 @@ export function createQueueMetrics(registry: Registry, read: () => Promise<Queue
     ],
   ]);
   new Gauge({
-    ...{ name: 'pushpacer_queue_jobs', help: 'Jobs in the queue, by state.', labelNames: ['state'] },
+    ...{ name: 'pushpacer_queue_jobs', help: 'Jobs in the queue, by state.', labelNames: ['state'], ...SHARED },
     registers: [registry],
     async collect() {
       const found = await figures();
@@ -87,6 +88,7 @@ export function createDeadLetterMetrics(
     name: 'pushpacer_dead_letters',
     help: 'Dead letters that wait to be replayed or discarded, by reason. Of many, only the newest are looked at.',
     labelNames: ['reason'],
+    ...SHARED,
     registers: [registry],
     async collect() {
       const found = await figures();
@@ -113,6 +115,7 @@ export function createQuotaMetrics(registry: Registry, read: () => Promise<reado
     name: 'pushpacer_quota_used_ratio',
     help: "How much of a provider's quota is used in the window of the rule: 0 to 1. Every replica shows the same.",
     labelNames: ['platform', 'app', 'server', 'rule'],
+    ...SHARED,
     registers: [registry],
     async collect() {
       const found = await read();
@@ -146,7 +149,7 @@ export function createRedisMetrics(registry: Registry, read: () => Promise<reado
     valueOf: (figures: RedisFigures) => number,
   ): void => {
     new Kind({
-      ...{ name, help, labelNames: ['redis', 'node'], registers: [registry] },
+      ...{ name, help, labelNames: ['redis', 'node'], ...SHARED, registers: [registry] },
       async collect() {
         const found = await once();
         this.reset();
@@ -188,6 +191,7 @@ export function createLossMetrics(
     name: 'pushpacer_redis_losses_total',
     help: 'How often this worker noticed that Redis had lost all (emptied) or its last part (older). Every worker notices the same.',
     labelNames: ['redis', 'kind'],
+    ...SHARED,
     registers: [registry],
   });
   for (const redis of names) for (const kind of ['emptied', 'older']) losses.inc({ redis, kind }, 0);
@@ -218,7 +222,7 @@ function createSharedGauges<Found>(
   const figures = shared(read);
   for (const [name, help, valueOf] of gauges) {
     new Gauge({
-      ...{ name, help, registers: [registry] },
+      ...{ name, help, ...SHARED, registers: [registry] },
       async collect() {
         const found = await figures();
         if (found === undefined) this.remove();

@@ -1,0 +1,68 @@
+import { AggregatorRegistry, type Registry } from 'prom-client';
+
+/** The metrics of one worker as they come from its process: prom-client's JSON, with the registry that they are of. */
+export interface WorkerMetrics {
+  /** Another one than before: the counters have begun at 0 again. */
+  readonly registryId: string;
+  readonly metrics: readonly Metric[];
+}
+
+interface Metric {
+  readonly name: string;
+  readonly type: string;
+  /** How prom-client puts several of the same name together: `sum`, `max`, … */
+  readonly aggregator: string;
+  readonly values: readonly { readonly value: number; readonly labels: Readonly<Record<string, string | number>> }[];
+}
+
+/**
+ * One page of the metrics of several workers:
+ *
+ * - Counters and histograms are sums. What a worker that has ended had counted stays in them, as far as it was seen, because
+ *   Prometheus takes a sum that falls for one that has begun at 0 again.
+ * - What all workers show alike (`max`, shared-metrics.ts) is there once.
+ * - All other gauges, and counters that can be neither (`omit`), have a label `worker`.
+ */
+export interface TotalMetrics {
+  /** Notes the latest metrics of a worker. @param worker its number, from 1 on */
+  note(worker: number, latest: WorkerMetrics): void;
+  /** The page. @param answering the numbers of the workers whose latest metrics are of now */
+  page(answering: ReadonlySet<number>): Registry;
+}
+
+export function createTotalMetrics(): TotalMetrics {
+  const latest = new Map<number, WorkerMetrics>();
+  /** The sums of registries that are gone. */
+  let ended: readonly Metric[] = [];
+  return {
+    note(worker, next) {
+      const before = latest.get(worker);
+      if (before !== undefined && before.registryId !== next.registryId) {
+        const metrics = together([ended, sumsOf(before)]).getMetricsAsArray();
+        ended = metrics as unknown as Metric[]; // prom-client's type leaves out the values
+      }
+      latest.set(worker, next);
+    },
+    page(answering) {
+      const all = [...latest].map(([worker, each]) => (answering.has(worker) ? labelled(each, worker) : sumsOf(each)));
+      return together([...all, ended]);
+    },
+  };
+}
+
+function together(lists: readonly (readonly Metric[])[]): Registry {
+  return AggregatorRegistry.aggregate([...lists]);
+}
+
+function sumsOf({ metrics }: WorkerMetrics): Metric[] {
+  return metrics.filter(({ type, aggregator }) => type !== 'gauge' && aggregator === 'sum');
+}
+
+function labelled({ metrics }: WorkerMetrics, worker: number): Metric[] {
+  return metrics.map((metric) => {
+    const isOwn = metric.type === 'gauge' ? metric.aggregator !== 'max' : metric.aggregator === 'omit';
+    if (!isOwn) return metric;
+    const values = metric.values.map((each) => ({ ...each, labels: { ...each.labels, worker: String(worker) } }));
+    return { ...metric, aggregator: 'sum', values };
+  });
+}

@@ -1,0 +1,217 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import type { Config } from '../src/config/config.ts';
+import { within } from '../src/domain/time.ts';
+import type { Environment } from '../src/environment/values.ts';
+import type { Logger } from '../src/observe/log.ts';
+import type { Pages, Sickness } from '../src/observe/server.ts';
+import { createTotalMetrics, type WorkerMetrics } from '../src/observe/total-metrics.ts';
+import { servePages } from './pages.ts';
+import { NUMBER_VARIABLE, type Asked, type Question, type Told } from './parent.ts';
+import type { Replica } from './replica.ts';
+
+export interface ProcessesOptions {
+  /** The file of the program that each process runs: a worker. */
+  readonly program: string;
+  readonly env: Environment;
+  /** Fires when the parent is to stop, also while it starts its workers. */
+  readonly signal: AbortSignal;
+}
+
+/** How long a worker that ended is away before it is started again: doubles each time, until it ran for STEADY_MS. */
+const AWAY_MS = { least: 1_000, most: 30_000 };
+const STEADY_MS = 60_000;
+/** How long the parent waits for the answer of a worker, which itself waits for Redis for a second. */
+const ANSWER_MS = 3_000;
+/** How much longer than SHUTDOWN_GRACE a worker may take to end. */
+const CLOSE_MS = 10_000;
+
+/**
+ * As `startReplica`, with several workers, each in a process of its own, which share the variables and standard output. This
+ * process starts them, starts those again that end, stops them together, and serves the pages of all. The first one starts
+ * alone: if it cannot, no other could, so this process ends with its exit code, and there is one message. A worker whose parent
+ * is gone stops by itself, since its IPC channel is closed.
+ */
+export async function startProcesses(
+  config: Config,
+  log: Logger,
+  { program, env, signal }: ProcessesOptions,
+): Promise<Replica> {
+  const workers = Array.from({ length: config.processes }, (_, index) => createProcess(index + 1, program, env, log));
+  process.on('exit', () => workers.forEach((worker) => worker.signal('SIGKILL'))); // after a second signal, for example
+  const pages = config.metrics && (await servePages(config.metrics, pagesOf(workers), log));
+
+  async function stop(): Promise<void> {
+    const stopped = await within(Promise.allSettled(workers.map((worker) => worker.stop())), graceMs);
+    await pages?.close();
+    if (stopped === undefined) throw new Error(`a worker did not end within ${graceMs} ms, and is killed`);
+    const failed = stopped.find((each) => each.status === 'rejected');
+    if (failed !== undefined) throw failed.reason as Error;
+  }
+  const graceMs = config.shutdownGraceMs + CLOSE_MS;
+
+  const stopping = new Promise<never>((_, reject) => {
+    signal.addEventListener('abort', () => {
+      reject(signal.reason as Error);
+    });
+  });
+  try {
+    signal.throwIfAborted();
+    const [first, ...others] = workers;
+    await Promise.race([first?.start(), stopping]);
+    await Promise.race([Promise.all(others.map((worker) => worker.start())), stopping]);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return {
+    url: pages?.url,
+    get workerIds() {
+      return workers.flatMap((worker) => worker.workerIds());
+    },
+    reload: () => workers.forEach((worker) => worker.reload()),
+    stop,
+  };
+}
+
+/** One worker, in a process that is started again whenever it ends. */
+interface WorkerProcess {
+  readonly number: number;
+  pid(): number | undefined;
+  /** The ids of its BullMQ workers; empty while it takes no jobs. */
+  workerIds(): readonly string[];
+  /** Resolves when it takes jobs for the first time. */
+  start(): Promise<void>;
+  /** Undefined if it takes no jobs, or does not answer in time. */
+  ask(question: Question): Promise<{ readonly answer: unknown } | undefined>;
+  /** Lets it read its credentials again. One that starts reads them anyway. */
+  reload(): void;
+  signal(name: NodeJS.Signals): void;
+  /** Stops it, and starts no other one. Rejects if it does not end in order. */
+  stop(): Promise<void>;
+}
+
+function createProcess(number: number, program: string, env: Environment, log: Logger): WorkerProcess {
+  const started = Promise.withResolvers<undefined>();
+  const questions = new Map<number, (told: { readonly answer: unknown }) => void>();
+  let child: ChildProcess | undefined;
+  let workerIds: readonly string[] = [];
+  let [wasReady, isStopped] = [false, false];
+  let [ends, asked] = [0, 0];
+  let timer: NodeJS.Timeout | undefined;
+
+  function start(): void {
+    const startedAt = performance.now();
+    // npm, if it started the parent, is no matter of the workers.
+    const own = { WORKER_PROCESSES: '1', npm_command: undefined, npm_lifecycle_event: undefined };
+    const ended = (how: object, exitCode?: number | null): void => {
+      child = undefined;
+      workerIds = [];
+      if (isStopped) return;
+      if (number === 1 && !wasReady && exitCode) process.exit(exitCode); // it has said why
+      ends = performance.now() - startedAt < STEADY_MS ? ends + 1 : 1;
+      const inMs = Math.min(AWAY_MS.least * 2 ** (ends - 1), AWAY_MS.most);
+      log.error({ worker: number, ...how, inMs }, 'a worker has ended: it is started again in `inMs`');
+      timer = setTimeout(start, inMs);
+    };
+    try {
+      const next = fork(program, [], {
+        env: { ...env, ...own, [NUMBER_VARIABLE]: String(number) },
+        serialization: 'advanced', // numbers such as NaN
+      });
+      child = next;
+      next.on('message', (message) => hear(message as Told));
+      next.once('exit', (exitCode, signal) => ended({ endedPid: next.pid, exitCode, signal }, exitCode));
+      next.on('error', (error) => next.pid === undefined && ended({ err: error }));
+    } catch (error) {
+      ended({ err: error });
+    }
+  }
+
+  function hear(told: Told): void {
+    if ('id' in told) {
+      questions.get(told.id)?.(told);
+      return;
+    }
+    workerIds = told.workerIds;
+    wasReady = true;
+    started.resolve(undefined);
+  }
+
+  return {
+    number,
+    pid: () => child?.pid,
+    workerIds: () => workerIds,
+    start: () => {
+      start();
+      return started.promise;
+    },
+    async ask(question) {
+      if (child === undefined || workerIds.length === 0) return undefined;
+      const { promise, resolve } = Promise.withResolvers<{ readonly answer: unknown }>();
+      const id = ++asked;
+      questions.set(id, resolve);
+      child.send({ id, question } satisfies Asked, () => undefined); // it may have ended
+      const answered = await within(promise, ANSWER_MS);
+      questions.delete(id);
+      return answered;
+    },
+    reload: () => workerIds.length > 0 && child?.kill('SIGHUP'),
+    signal: (name) => child?.kill(name),
+    async stop() {
+      isStopped = true;
+      clearTimeout(timer);
+      if (child === undefined) return;
+      const exit = once(child, 'exit') as Promise<[number | null, NodeJS.Signals | null]>;
+      child.kill('SIGTERM');
+      const [code, signal] = await exit;
+      // By the signal itself if it was still loading its modules.
+      if (code !== 0 && signal !== 'SIGTERM' && signal !== 'SIGINT') {
+        throw new Error(`worker ${number} ended with ${signal ?? `exit code ${code}`}`);
+      }
+    },
+  };
+}
+
+const SILENT = {
+  reason: 'silent',
+  message: 'it does not answer its parent: end it, and the parent starts another one',
+};
+
+/** The pages of all workers. */
+function pagesOf(workers: readonly WorkerProcess[]): Pages {
+  const totals = createTotalMetrics();
+  return {
+    async metrics() {
+      const answering = new Set<number>();
+      const notes = workers.map(async (worker) => {
+        const answered = await worker.ask('metrics');
+        if (answered === undefined) return;
+        answering.add(worker.number);
+        totals.note(worker.number, answered.answer as WorkerMetrics);
+      });
+      await Promise.all(notes);
+      const page = totals.page(answering);
+      return { contentType: page.contentType, body: await page.metrics() };
+    },
+    /** The first one that is sick. One that has ended is none: it is started again. */
+    async sick() {
+      const looks = workers.map(async (worker): Promise<Sickness> => {
+        const answered = await worker.ask('sick');
+        const isSilent = answered === undefined && worker.workerIds().length > 0;
+        const sick = isSilent ? SILENT : (answered?.answer as Sickness);
+        return sick && { ...sick, worker: worker.number, pid: worker.pid() };
+      });
+      return (await Promise.all(looks)).find((sick) => sick !== undefined);
+    },
+    async ready() {
+      const looks = workers.map(async (worker) => {
+        const answered = await worker.ask('ready');
+        const { ok, detail } = (answered?.answer ?? { ok: false, detail: {} }) as Awaited<ReturnType<Pages['ready']>>;
+        return { worker: worker.number, pid: worker.pid(), ok, ...detail };
+      });
+      const states = await Promise.all(looks);
+      return { ok: states.every(({ ok }) => ok), detail: { workers: states } };
+    },
+  };
+}
