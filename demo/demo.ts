@@ -10,7 +10,7 @@ import { paceOf } from '../src/limiter/pace.ts';
 import { createCommand, EXIT, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';
 import { arrivalsOf, countResult, refusalsOf } from './counts.ts';
-import { correctConfiguration, NIGHT, readMorning, scriptTroubles, TRIP, quietNow } from './morning.ts';
+import { correctConfiguration, EXAMPLES, NIGHT, readMorning, scriptTroubles, TRIP, quietNow } from './morning.ts';
 import { longestMs, startProviders } from './providers-process.ts';
 import { openDemoQueue, replayCorrected, watch } from './queue.ts';
 import { startReplicas } from './replicas.ts';
@@ -37,11 +37,11 @@ const ENVIRONMENT = {
   LIMIT_RULES: '10/3s,20/8s',
   LIMIT_MIN_GAP: '250ms',
   LIMIT_BACKGROUND_RULES: '3/8s',
-  LIMITS_FILE: fileURLToPath(new URL('../examples/school-morning.limits.json', import.meta.url)),
+  LIMITS_FILE: fileURLToPath(new URL('school-morning.limits.json', EXAMPLES)),
   LOG_LEVEL: 'info',
 };
 
-/** `npm run demo`: the whole main job on real parts, checked by what the providers received. */
+/** `pushpacer demo`: the whole main job on real parts, checked by what the providers received. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand(
     'demo',

@@ -1,6 +1,7 @@
 import { alertsByRecipient, idealSchedule, TOLERANCE_MS, type Arrival } from '../sandbox/judge.ts';
 import { printable } from '../src/domain/faults.ts';
 import { ruleName, type Policy } from '../src/domain/limits.ts';
+import { counted } from '../src/terminal/text.ts';
 import type { DemoResult, Refusal } from './counts.ts';
 import type { Morning } from './morning.ts';
 import type { DemoDeadLetter } from './queue.ts';
@@ -81,16 +82,12 @@ export function laneAxis(scale: Scale): Markup {
 function factsOf({ alerts, leastGapMs, deadLetters, expired }: Teacher): string {
   const last = alerts.at(-1);
   return [
-    alerts.length === 0 ? 'no alert' : count(alerts.length, 'alert'),
+    alerts.length === 0 ? 'no alert' : counted(alerts.length, 'alert'),
     ...(leastGapMs === undefined ? [] : [`least gap ${Math.round(leastGapMs)} ms`]),
     ...(last === undefined ? [] : [`last after ${(last.atMs / 1_000).toFixed(1)} s`]),
-    ...(deadLetters === 0 ? [] : [count(deadLetters, 'dead letter')]),
+    ...(deadLetters === 0 ? [] : [counted(deadLetters, 'dead letter')]),
     ...(expired === 0 ? [] : [`${expired} expired`]),
   ].join(', ');
-}
-
-function count(number: number, what: string): string {
-  return `${number} ${what}${number === 1 ? '' : 's'}`;
 }
 
 function fullBands({ full }: Teacher, scale: Scale): Markup {
@@ -128,7 +125,7 @@ function tick(kind: string, x: string, { top, bottom }: typeof IDEAL, title?: st
 }
 
 function enqueuedMark({ enqueued }: Teacher): Markup {
-  return markup`<path class="enqueued" d="M0 0h9l-9 9z"><title>${count(enqueued, 'notification')} enqueued from 0 s on</title></path>`;
+  return markup`<path class="enqueued" d="M0 0h9l-9 9z"><title>${counted(enqueued, 'notification')} enqueued from 0 s on</title></path>`;
 }
 
 const STAIRS_HEIGHT = 220;
@@ -143,7 +140,7 @@ export function staircase({ recipientId, enqueued, alerts, idealMs }: Teacher, s
   const y = (number: number): number => STAIRS_HEIGHT * (1 - number / most);
   const arrived = stepsOf(arrivedMs, scale.endMs, most);
   const last = arrivedMs.at(-1) ?? 0;
-  const text = `${recipientId}: ${enqueued} enqueued from 0 s on; ${count(alerts.length, 'alert')} arrived, the last at ${seconds(last)}, ideal ${seconds(idealMs.at(-1) ?? 0)}`;
+  const text = `${recipientId}: ${enqueued} enqueued from 0 s on; ${counted(alerts.length, 'alert')} arrived, the last at ${seconds(last)}, ideal ${seconds(idealMs.at(-1) ?? 0)}`;
   return markup`<svg class="drawing tall" height="${STAIRS_HEIGHT + LABELS}" role="img" aria-label="${text}">
 <title>${text}</title>
 <rect class="ground" width="100%" height="${STAIRS_HEIGHT}"/>

@@ -1,11 +1,16 @@
 import { readFileSync } from 'node:fs';
+import { extname } from 'node:path';
 import { parseScriptText, type ScriptedAnswer } from '../sandbox/answers.ts';
 import { tokenOf } from '../src/notification/device.ts';
 import { parseNotification, type ToDevices } from '../src/notification/notification.ts';
 import type { QuietHours } from '../src/domain/quiet-hours.ts';
 import type { ProvidersProcess } from './providers-process.ts';
 
-const EXAMPLES = new URL('../examples/', import.meta.url);
+/** The folder `examples`, which is one folder higher if this file runs from `dist`. */
+export const EXAMPLES = new URL(
+  extname(import.meta.url) === '.ts' ? '../examples/' : '../../examples/',
+  import.meta.url,
+);
 const TROUBLES = 'school-morning.sandbox.json';
 
 type Scripted = Pick<ProvidersProcess, 'order'>;

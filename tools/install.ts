@@ -25,7 +25,7 @@ export async function installAll(say: (line: string) => void): Promise<void> {
 }
 
 /** Installs the packages of a folder unless those of its lock file are there. Of several processes one installs, and the others wait. */
-async function installPackages(folder: PackageFolder, say: (line: string) => void): Promise<void> {
+export async function installPackages(folder: PackageFolder, say: (line: string) => void): Promise<void> {
   const path = join(ROOT, folder);
   const wanted = await readFile(join(path, 'package-lock.json'), 'utf8');
   const isInstalled = async () => (await readFile(join(path, INSTALLED), 'utf8').catch(() => undefined)) === wanted;

@@ -223,19 +223,21 @@ export interface OpenRedis {
 export interface OpenRedisOptions {
   /** `REDIS_URL` of one node. If it is left out or empty, an embedded Redis is started. */
   readonly url?: string | undefined;
+  /** The variable or the flag that has the URL, for errors. Default: `REDIS_URL`. */
+  readonly name?: string;
   readonly say: (line: string) => void;
 }
 
 /** The given Redis, after it has answered, or an embedded one. Rejects with an InputError if neither is possible. */
-export async function openRedis({ url, say }: OpenRedisOptions): Promise<OpenRedis> {
+export async function openRedis({ url, name = 'REDIS_URL', say }: OpenRedisOptions): Promise<OpenRedis> {
   if (url === undefined || url === '') {
     const redis = await startEmbeddedRedis({ say, install: true });
     return { url: redis.url, isEmbedded: true, close: () => redis.close() };
   }
   const refusal = await refusalOf(url);
   if (refusal !== undefined) {
-    const fault = { path: 'REDIS_URL', expected: 'the URL of a Redis that answers', found: refusal };
-    throw new InputError('no Redis', [fault]);
+    const expected = `the URL of a Redis that answers (without ${name} one is started here)`;
+    throw new InputError('no Redis', [{ path: name, expected, found: refusal }]);
   }
   return { url, isEmbedded: false, close: () => Promise.resolve() };
 }

@@ -21,7 +21,7 @@ export function thisMachine(): Machine {
 
 /**
  * The path of a Redis server: one on the PATH, or else Debian's, which is installed if `mayInstall`, there is apt-get and the user
- * is root. Rejects with an InputError that names the platform's install command if there is none.
+ * is root. Rejects with an InputError that says what to do if there is none: the platform's install command, or a container.
  */
 export async function redisServer(say: (line: string) => void, machine: Machine, mayInstall: boolean): Promise<string> {
   for (const name of SERVERS) {
@@ -29,14 +29,24 @@ export async function redisServer(say: (line: string) => void, machine: Machine,
     if (file !== undefined) return file;
   }
   const isDebian = machine.platform === 'linux' && (await findOnPath('apt-get', machine.path)) !== undefined;
-  if (mayInstall && isDebian && machine.isRoot) return installRedis(say, machine.path);
-  const expected = `the URL of a Redis, or a redis-server on the PATH (${await installHint(machine)})`;
-  throw new InputError('no Redis', [{ path: 'REDIS_URL', expected, found: 'neither' }]);
+  const expected =
+    `a redis-server or valkey-server on the PATH (${await installHint(machine)}), or the URL of a Redis, such as ` +
+    `redis://127.0.0.1:6379 of one in a container (${IN_A_CONTAINER})`;
+  const none = (found: string): InputError => new InputError('no Redis', [{ path: 'REDIS_URL', expected, found }]);
+  if (!mayInstall || !isDebian || !machine.isRoot) throw none('neither');
+  return installRedis(say, machine.path).catch((error: unknown) => {
+    throw none(`neither, and ${(error as Error).message}`);
+  });
 }
+
+/** For a machine on which nothing can be installed. */
+const IN_A_CONTAINER = 'docker run --rm -p 127.0.0.1:6379:6379 redis:7-alpine';
 
 /** Installs Debian's package `redis-server` with apt-get, as root, and says so first. Resolves with the path of the server. */
 export async function installRedis(say: (line: string) => void, path: string): Promise<string> {
-  say('No redis-server on the PATH: installing the package redis-server with apt-get. REDIS_URL avoids this.');
+  say(
+    'No redis-server on the PATH: installing the package redis-server with apt-get. A Redis of your own avoids this (REDIS_URL).',
+  );
   await run('apt-get', ['update', '-q'], path);
   await run('apt-get', ['install', '-q', '-y', '--no-install-recommends', 'redis-server'], path);
   const server = await findOnPath('redis-server', path);

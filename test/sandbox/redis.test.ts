@@ -3,6 +3,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { describe, expect, test, onTestFinished, vi } from 'vitest';
+import { InputError } from '../../src/domain/faults.ts';
 import { type EmbeddedRedisOptions, startEmbeddedRedis, openRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { findOnPath, installRedis, redisServer, type Machine } from '../../sandbox/redis/redis-server.ts';
 import { startProcess } from '../support/process.ts';
@@ -54,7 +55,8 @@ describe('the server that is used', () => {
   ] as const)('is asked for where there is none: with %s on %s', async (program, platform, command) => {
     const path = await programs({ [program]: '' });
     await expect(redisServer(silent, machine(path, { platform }), true)).rejects.toThrow(
-      `no Redis: REDIS_URL: expected the URL of a Redis, or a redis-server on the PATH (${command}), found neither`,
+      `no Redis: REDIS_URL: expected a redis-server or valkey-server on the PATH (${command}), or the URL of a Redis, such as ` +
+        'redis://127.0.0.1:6379 of one in a container (docker run --rm -p 127.0.0.1:6379:6379 redis:7-alpine), found neither',
     );
   });
 });
@@ -87,10 +89,12 @@ describe('installing, for root on a machine with apt-get', () => {
     await expect(stat(join(folder, 'calls'))).rejects.toThrow('ENOENT');
   });
 
-  test('shows what apt-get said where it fails', async () => {
+  test('shows what apt-get said where it fails, and what else can be done', async () => {
     const folder = await programs({ 'apt-get': 'echo "E: no network" >&2; exit 100' });
-    const failed = installRedis(silent, tools(folder));
-    await expect(failed).rejects.toThrow('apt-get update -q ended with 100:\nE: no network');
+    const failed = redisServer(silent, machine(folder, { isRoot: true }), true);
+    await expect(failed).rejects.toThrow('in a container (docker run');
+    await expect(failed).rejects.toThrow('found neither, and apt-get update -q ended with 100:\nE: no network');
+    await expect(failed).rejects.toThrow(InputError);
     await expect(stat(join(folder, 'redis-server'))).rejects.toThrow('ENOENT');
   });
 });
@@ -260,7 +264,7 @@ test('a Redis that refuses is reported, without its password', async () => {
   const url = `redis://:wr0ng@127.0.0.1:${locked.port}`;
   const failed = openRedis({ url, say });
   await expect(failed).rejects.toThrow(
-    /^no Redis: REDIS_URL: expected the URL of a Redis that answers, found one that refuses the credentials \(WRONGPASS\)$/,
+    /^no Redis: REDIS_URL: expected the URL of a Redis that answers \(without REDIS_URL one is started here\), found one that refuses the credentials \(WRONGPASS\)$/,
   );
   await expect(failed).rejects.not.toThrow('wr0ng');
 });

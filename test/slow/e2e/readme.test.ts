@@ -1,35 +1,18 @@
 import { access, cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
 import { freePort } from '../../../sandbox/redis/embedded-redis.ts';
 import { fencesOf } from '../../support/fences.ts';
 import { runProgram, temporaryFolder } from '../../support/program.ts';
-import { startShell, type Shell } from '../../support/shell.ts';
+import { startShell, userEnvironment, type Shell } from '../../support/shell.ts';
 
 const MINUTE = 60_000;
 /** The long-running commands of the README, and what each prints when it is there. */
-const READY: Readonly<Record<string, RegExp>> = {
-  redis: /redis:\/\//,
-  sandbox: /FCM_ENDPOINT/,
-  worker: /"msg":"ready"/,
-};
+const READY: Readonly<Record<string, RegExp>> = { dev: /Ctrl-C ends/ };
 /** The demo judges its own timing; on a busy machine it may fail, and is run again. */
 const AGAIN = { timeout: 4 * MINUTE, interval: 1_000 };
 const DEFAULT_PORT = 6379;
-
-/** A user's machine: Node 24 and npm, with nothing of this repository and of the run that this test is a part of. */
-function userEnvironment(): NodeJS.ProcessEnv {
-  const own = /^(VITEST|REDIS_|npm_(lifecycle|package|command|execpath|config_local_prefix)|INIT_CWD$|NODE_ENV$|CI$)/;
-  const kept = Object.entries(process.env).filter(([name]) => !own.test(name));
-  const path = (process.env['PATH'] ?? '').split(':').filter((folder) => !folder.includes('node_modules'));
-  return {
-    ...Object.fromEntries(kept),
-    PATH: [dirname(process.execPath), ...path].join(':'),
-    TERM: 'xterm',
-    npm_config_prefer_offline: 'true',
-  };
-}
 
 it('the README works as typed from top to bottom, in a clone and in an app', { timeout: 8 * MINUTE }, async () => {
   const home = await temporaryFolder();
@@ -80,8 +63,8 @@ it('the README works as typed from top to bottom, in a clone and in an app', { t
     ...['test: enqueue', 'test: plain-bullmq', 'run: app', 'run: ci'],
   ]);
 
-  const [, , worker] = terminals;
-  const deliveries = () => worker?.output().match(/"outcome":"delivered"/g) ?? [];
+  const [dev] = terminals;
+  const deliveries = () => dev?.output().match(/ fcm .* accepted /g) ?? [];
   await vi.waitFor(() => expect(deliveries()).toHaveLength(3), { timeout: 20_000 });
 });
 
@@ -97,13 +80,13 @@ async function copyTracked(folder: string): Promise<void> {
   }
 }
 
-/** The README's Redis listens on the default port. Where a Redis has it already, this one gets another port. */
+/** The README's Redis listens on the default port. Where a Redis has it already, this one gets another port, as its page says. */
 async function besideARedis(env: NodeJS.ProcessEnv) {
   if (await isFree(DEFAULT_PORT)) return { env, typed: (text: string) => text };
   const port = String(await freePort());
   return {
     env: { ...env, REDIS_URL: `redis://127.0.0.1:${port}` },
-    typed: (text: string) => text.replaceAll(String(DEFAULT_PORT), port),
+    typed: (text: string) => text.replaceAll('pushpacer dev', `pushpacer dev --redis-port ${port}`),
   };
 }
 

@@ -22,7 +22,7 @@ it(
   { timeout: 300_000 },
   async () => {
     const [redis, app, metrics] = [await freePort(), await freePort(), await freePort()];
-    const ports = { 6379: redis, 3000: app, 9464: metrics };
+    const ports = { 6379: redis, 3000: app, 9464: metrics, 'pushpacer dev': `pushpacer dev --redis-port ${redis}` };
     const [clone, folder] = await projects();
     const terminals = createTerminals({
       REDIS_URL: `redis://127.0.0.1:${redis}`,
@@ -30,7 +30,7 @@ it(
       npm_config_prefer_offline: 'true',
     });
     const left: string[] = [];
-    let worker: Terminal | undefined;
+    let dev: Terminal | undefined;
     let sandbox: Terminal | undefined;
     for (const { verb, rest, code: written } of await blocksOf('docs/getting-started.md')) {
       const code = Object.entries(ports).reduce((text, [port, own]) => text.replaceAll(port, String(own)), written);
@@ -39,23 +39,23 @@ it(
       } else if (verb === 'install' || verb === 'run') {
         expect(await terminals.run(folder, code)).toContain(rest);
       } else if (verb === 'background') {
+        if (code.includes('pushpacer redis')) await dev?.end();
+        if (code.includes('pushpacer worker')) {
+          sandbox = await terminals.start(folder, 'npx pushpacer sandbox --dir .sandbox', 'FCM_ENDPOINT');
+          await copyFile(join(folder, '.sandbox/sandbox.env'), join(folder, '.env')); // in place of real credentials
+        }
         const terminal = await terminals.start(folder, code, rest.replaceAll('"', '').replace('6379', String(redis)));
-        if (code.includes('pushpacer worker')) worker = terminal;
-        if (code.includes('pushpacer sandbox')) sandbox = terminal;
+        if (code.includes('pushpacer dev')) dev = terminal;
       } else if (verb === 'app.js') {
         await writeFile(join(folder, 'app.js'), code);
       } else if (verb === 'env') {
         expectVariables(code);
-      } else if (verb === 'after') {
-        await worker?.end();
-        await copyFile(join(folder, '.sandbox/sandbox.env'), join(folder, '.env')); // in place of real credentials
-        worker = await terminals.start(folder, code, 'ready');
       } else left.push(verb);
     }
     expect(left).toEqual(['docker', 'docker']);
     // The alerts of the app, and the one that the command enqueued, by the beginning of their tokens.
     await vi.waitFor(() => expect(sandbox?.output()).toMatch(/apns.* 00fc/), { timeout: 60_000 });
-    expect(sandbox?.output()).toMatch(/fcm.* a-re/);
+    expect(dev?.output()).toMatch(/fcm.* a-re/);
     for (const { verb, code } of await blocksOf('docs/upgrading.md')) {
       expect(verb).toBe('run');
       await terminals.run(folder, code);

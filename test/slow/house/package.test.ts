@@ -35,7 +35,7 @@ test(
     expect(
       paths.filter((path) => /^(src|sandbox|test|scripts|demo|chaos|tools|bench|workers|node_modules)\//.test(path)),
     ).toEqual([]);
-    expect(paths.filter((path) => /^dist\/(demo|chaos|tools|test|bench|examples)\//.test(path))).toEqual([]);
+    expect(paths.filter((path) => /^dist\/(chaos|tools|test|bench|examples)\//.test(path))).toEqual([]);
 
     await writeFile(join(consumer, 'package.json'), '{ "type": "module", "private": true }');
     await runProgram(
@@ -76,7 +76,7 @@ test(
         cwd: consumer,
       });
       const line = JSON.parse(await child.waitForLine(/console (is|are) ready/)) as { url?: string; console?: string };
-      for (const path of ['/', '/assets/style.css', '/assets/console.js', '/assets/uplot.js']) {
+      for (const path of ['/', '/assets/style.css', '/assets/console.js']) {
         expect([path, (await fetch(`${line.url ?? line.console ?? ''}${path}`)).status]).toEqual([path, 200]);
       }
       child.kill('SIGTERM');

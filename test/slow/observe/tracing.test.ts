@@ -44,16 +44,19 @@ async function watching(missing: RegExp): Promise<string[]> {
   return ['--import', pathToFileURL(file).href];
 }
 
+/** Without these flags a process finds no SDK. */
+const WITH_SDK = ['--import', import.meta.resolve('../../../tools/otel-sdk.ts')];
+
 const NONE = /^$/;
 const WARNING = /"level":"warn".*OTEL_… asks for traces/;
 
 it('sends the spans of a worker and of the enqueue command to a collector, also the last ones at their end', async () => {
   const bench = await open();
   const collector = await openCollector();
-  const worker = await bench.startWorker(collector.env);
+  const worker = await bench.startWorker(collector.env, WITH_SDK);
   const { token } = makeDevice('fcm');
   const flags = ['--recipient', 'teacher-42', '--fcm', token, '--title', 'a private title', '--id', 'msg-8841'];
-  const args = ['scripts/enqueue.ts', ...flags];
+  const args = [...WITH_SDK, 'scripts/enqueue.ts', ...flags];
   // So long that only the flush at the end can send the span of a process that lives for a second.
   const env = { ...bench.env, ...collector.env, OTEL_BSP_SCHEDULE_DELAY: '60000' };
   const { code } = await startProcess({ args, env }).waitForExit();
@@ -104,7 +107,7 @@ it('looks for no package of OpenTelemetry without a variable, and with OTEL_SDK_
 it('warns once and goes on where a package is missing', async () => {
   const bench = await open();
   for (const missing of [/^@opentelemetry\/api$/, /^@opentelemetry\/sdk-node$/]) {
-    const worker = await bench.startWorker({ OTEL_SERVICE_NAME: 'push' }, await watching(missing));
+    const worker = await bench.startWorker({ OTEL_SERVICE_NAME: 'push' }, [...WITH_SDK, ...(await watching(missing))]);
     await deliverOne(bench);
     worker.kill();
     const { code, stdout } = await worker.waitForExit();
@@ -143,7 +146,8 @@ it('uses the tracer provider that the operator has registered, and starts no sec
 it('says in the log that a collector cannot be reached, and delivers and stops all the same', async () => {
   const bench = await open();
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9', OTEL_EXPORTER_OTLP_TIMEOUT: '500' };
-  const worker = await bench.startWorker({ ...env, OTEL_BSP_SCHEDULE_DELAY: '100', OTEL_BSP_EXPORT_TIMEOUT: '500' });
+  const noWaiting = { OTEL_BSP_SCHEDULE_DELAY: '100', OTEL_BSP_EXPORT_TIMEOUT: '500' };
+  const worker = await bench.startWorker({ ...env, ...noWaiting }, WITH_SDK);
   await deliverOne(bench);
   await worker.waitForLine(/OpenTelemetry reports a trouble/);
   worker.kill();
