@@ -3,8 +3,9 @@ import { packageVersion } from '../src/observe/metrics.ts';
 import { OPERATIONS } from '../src/operations/catalogue.ts';
 import { TAKE, TAKINGS } from '../src/operations/taking.ts';
 import { ADMIT_FIELDS, REFUND_FIELDS } from './admits.ts';
+import { RETRACT_FIELDS, RETRACT_KEY_FIELDS } from './cancels.ts';
 import { fieldsSchema } from './operations.ts';
-import { integer, object, ref, schemas, text, type Schema } from './schemas.ts';
+import { integer, list, object, ref, schemas, text, type Schema } from './schemas.ts';
 
 const body = (type: string, schema: Schema, example?: unknown) => ({
   [type]: { schema, ...(example !== undefined && { example }) },
@@ -26,6 +27,7 @@ const REFUSALS = {
   401: problem('no valid token'),
   403: problem('the token has not the scope that this needs'),
   429: problem('too many wait, or too many requests without a valid token came; see Retry-After'),
+  500: problem('a bug: the log of the server has the error'),
   503: problem('Redis does not answer; see Retry-After'),
 };
 
@@ -40,6 +42,14 @@ const FIELD_FAULTS = {
   415: problem('not application/json'),
   422: problem('a field, or the id, is not usable: with every fault'),
 };
+
+/** A body that has these fields. */
+function ofFields(fields: z.ZodObject, required: boolean): Schema {
+  return {
+    required,
+    content: body('application/json', { ...z.toJSONSchema(fields, { io: 'input' }), $schema: undefined }),
+  };
+}
 
 function paths(): Schema {
   return {
@@ -128,6 +138,31 @@ function paths(): Schema {
         },
       },
     },
+    '/v1/notifications/{id}/retract': {
+      post: {
+        ...{ operationId: 'retract', parameters: [idInPath], requestBody: ofFields(RETRACT_FIELDS, false) },
+        summary: 'Cancels a notification that waits, and takes one that was sent from its devices. Scope: send',
+        responses: {
+          202: answer(
+            'what came of it; unknown: if it is enqueued within the next hour, it is not sent',
+            object({ id: text, result: { enum: ['canceled', 'retracting', 'ended', 'unknown'] } }),
+          ),
+          ...FIELD_FAULTS,
+          ...REFUSALS,
+        },
+      },
+    },
+    '/v1/recipients/{id}/retract': {
+      post: {
+        ...{ operationId: 'retractByKey', parameters: [idInPath], requestBody: ofFields(RETRACT_KEY_FIELDS, true) },
+        summary: 'Retracts what waits for a recipient, or was sent, under a cancellation key. Scope: send',
+        responses: {
+          202: answer('how many', object({ canceled: integer, retracting: integer, ended: integer, unknown: integer })),
+          ...FIELD_FAULTS,
+          ...REFUSALS,
+        },
+      },
+    },
     '/v1/recipients/{id}': {
       get: {
         operationId: 'recipient',
@@ -180,7 +215,7 @@ function operationPaths(): Schema {
     `/v1/recipients/{id}/${operation.name}`,
     {
       post: {
-        ...{ operationId: operation.name, summary: `${operation.does} Scope: ${operation.scope}` },
+        ...{ operationId: `${operation.name}Recipient`, summary: `${operation.does} Scope: ${operation.scope}` },
         parameters: [idInPath, preview],
         requestBody: { required: false, content: body('application/json', fieldsSchema(operation.fields)) },
         responses: {
@@ -199,10 +234,6 @@ function operationPaths(): Schema {
 
 /** The paths for the slots that others take. */
 function admitPaths(): Schema {
-  const ofFields = (fields: z.ZodObject): Schema => ({
-    ...{ required: true },
-    content: body('application/json', { ...z.toJSONSchema(fields, { io: 'input' }), $schema: undefined }),
-  });
   const refused = { anyOf: [ref('Refused'), ref('Problem')] };
   const common = {
     409: problem('a newer version wrote what is stored for the recipient'),
@@ -212,7 +243,7 @@ function admitPaths(): Schema {
   return {
     '/v1/recipients/{id}/admit': {
       post: {
-        ...{ operationId: 'admit', parameters: [idInPath, preview], requestBody: ofFields(ADMIT_FIELDS) },
+        ...{ operationId: 'admit', parameters: [idInPath, preview], requestBody: ofFields(ADMIT_FIELDS, true) },
         summary: 'Takes a slot of the recipient for what another program sends. Scope: limit',
         responses: {
           ...common,
@@ -228,7 +259,7 @@ function admitPaths(): Schema {
     },
     '/v1/recipients/{id}/refund': {
       post: {
-        ...{ operationId: 'refund', parameters: [idInPath], requestBody: ofFields(REFUND_FIELDS) },
+        ...{ operationId: 'refund', parameters: [idInPath], requestBody: ofFields(REFUND_FIELDS, true) },
         summary: 'Gives back a slot that was not used. Scope: limit',
         responses: { ...common, 200: answer('what came of it', ref('Refunded')) },
       },
@@ -266,7 +297,7 @@ function deadLetterPaths(): Schema {
     '/v1/dead-letters/runs': {
       get: {
         ...{ operationId: 'runs', summary: 'The runs of this process, the newest first. Scope: read' },
-        responses: { 200: answer('all', object({ runs: { type: 'array', items: ref('Run') } })), ...REFUSALS },
+        responses: { 200: answer('all', object({ runs: list(ref('Run')) })), ...REFUSALS },
       },
     },
     '/v1/dead-letters/runs/{id}': {

@@ -1,8 +1,14 @@
 import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+import { isObject } from '../src/domain/json.ts';
+import { EXEMPTIONS } from '../src/domain/limits.ts';
+import { DAYS } from '../src/domain/quiet-hours.ts';
 import { DEAD_LETTER_REASONS, OUTCOMES } from '../src/notification/outcome.ts';
 import { TAKINGS } from '../src/operations/taking.ts';
+import { workerFactsSchema } from '../src/queue/workers.ts';
 
-// The schemas of requests and answers, for the description of the API.
+// The schemas of requests and answers, for the description of the API. Of an object without `properties` and without
+// `additionalProperties` a client that is generated from it knows no field.
 
 export type Schema = Readonly<Record<string, unknown>>;
 
@@ -14,28 +20,149 @@ export const integer: Schema = { type: 'integer', minimum: 0 };
 export const instant: Schema = { type: 'integer', description: 'epoch milliseconds' };
 export const text: Schema = { type: 'string' };
 export const ms: Schema = { type: 'number', minimum: 0, description: 'milliseconds' };
+export const list = (items: Schema): Schema => ({ type: 'array', items });
+const boolean: Schema = { type: 'boolean' };
+/** Any names, each with such a value. */
+const mapOf = (value: Schema): Schema => ({ type: 'object', additionalProperties: value });
 
-/** What a producer may send: as the worker checks it, but without the need for an id. */
+/**
+ * What a producer may send: as the worker checks it, but without the need for an id. Without `default`, since a generated client
+ * would demand such a field. An object of any fields says so.
+ */
 function notification(): Schema {
   const here = import.meta.url.endsWith('.ts') ? '../docs' : '../../docs';
   const file = new URL(`${here}/notification.schema.json`, import.meta.url);
-  const schema = JSON.parse(readFileSync(file, 'utf8')) as { readonly required: readonly string[] };
+  const schema = JSON.parse(readFileSync(file, 'utf8'), (name, value: unknown) => {
+    if (name === 'default') return undefined;
+    const isAny = isObject(value) && value['type'] === 'object' && value['properties'] === undefined;
+    return isAny ? { additionalProperties: {}, ...value } : value;
+  }) as { readonly required: readonly string[] };
   return { ...schema, required: schema.required.filter((name) => name !== 'id') };
 }
 
-/** For a notification that waits: its slot, the rule that makes it wait longest, and what fixes the slot. */
-const SLOT_REASON = object(
-  {
-    ...{ at: instant, rule: text, ruleUntil: instant, before: integer, after: text, longestAfter: text },
-    ...{ fixed: { type: 'object' }, longest: { type: 'object' }, block: { type: 'object' } },
-    ...{ goesBefore: integer, overtaken: integer },
-  },
-  ['at', 'rule', 'before'],
-);
+/** Fields that an object always has, and those that it may have. */
+const record = (always: Readonly<Record<string, Schema>>, sometimes: Readonly<Record<string, Schema>>): Schema =>
+  object({ ...always, ...sometimes }, Object.keys(always));
+
+const RULE = { max: integer, perMs: integer };
+const POLICY = { rules: list(ref('Rule')), minGapMs: integer };
+/** Of a slot that waits. */
+const CAUSE = { at: instant, rule: text, before: integer };
+const MORE_CAUSE = { ruleUntil: instant, goesBefore: integer, overtaken: integer };
+const SOURCE = { enum: ['limiter', 'stored'] };
+
+/** Limits, blocks and quiet hours, and why a slot is not earlier. */
+function limitSchemas(): Readonly<Record<string, Schema>> {
+  const quietTime = record({ from: text, until: text }, { days: list({ enum: DAYS }) });
+  const after = record({ at: instant, isSent: boolean }, { entry: text });
+  const end = object({ rule: { enum: ['block', 'quiet'] }, until: instant });
+  return {
+    Rule: object(RULE),
+    Policy: object(POLICY),
+    CategoryPolicy: record(POLICY, { exempt: list({ enum: EXEMPTIONS }) }),
+    Block: object({ until: instant, reason: text }),
+    QuietHours: object({ timezone: text, quietHours: list(quietTime) }),
+    Quiet: record({ hours: ref('QuietHours'), source: SOURCE }, { until: instant }),
+    LimitReason: object({ rule: text, ...RULE, after }),
+    SlotReason: record(
+      { now: instant, ...CAUSE },
+      {
+        ...{ ...MORE_CAUSE, after: text, longestAfter: text },
+        ...{ fixed: { anyOf: [ref('LimitReason'), end] }, longest: ref('LimitReason'), block: ref('Block') },
+      },
+    ),
+  };
+}
+
+/** A recipient, with what was sent to it and what waits. */
+function recipientSchema(): Schema {
+  const job = {
+    ...{ id: text, priority: { enum: ['high', 'normal'] }, enqueuedAt: instant },
+    ...{ attempts: integer, requeues: integer },
+  };
+  const ofSome = { replay: integer, category: text };
+  const waiting = { ...job, waitsFor: text };
+  return record(
+    {
+      ...{ recipientId: text, now: instant, policy: ref('Policy'), source: SOURCE, nextAt: instant, rule: text },
+      sent: list(record({ at: instant }, { id: text })),
+      ...{ waitingCount: integer, waiting: list(record(CAUSE, { id: text, ...MORE_CAUSE })) },
+      delayed: list(record({ ...waiting, dueAt: instant }, ofSome)),
+      notTaken: list(record(waiting, ofSome)),
+      sending: list(record(job, { ...ofSome, at: instant, takenAt: instant })),
+    },
+    {
+      ...{ policyUntil: instant, block: ref('Block'), quiet: ref('Quiet') },
+      note: { ...object({ text, by: text, at: instant }), description: 'what operators noted' },
+    },
+  );
+}
+
+/** A worker, as it describes itself. Those of other versions may say more. */
+function workerSchema(): Schema {
+  const { properties, required = [] } = z.toJSONSchema(workerFactsSchema, {
+    override({ jsonSchema }) {
+      delete jsonSchema.additionalProperties;
+      delete jsonSchema.default;
+    },
+  });
+  const seen = { seenAt: instant, silentMs: ms, alive: boolean };
+  const all = { ...(properties as Readonly<Record<string, Schema>>), ...seen, policyId: text };
+  return object(all, [...required, ...Object.keys(seen)]);
+}
+
+/** What `status --json` prints. */
+function overviewSchema(): Schema {
+  const backlog = record({ count: integer }, { oldestAt: instant });
+  const recipient = record({ recipientId: text, waiting: integer, since: instant }, { until: instant });
+  const byReason = mapOf(integer);
+  const ofService = { app: text, server: text };
+  const told = { platform: text, since: instant, workers: integer };
+  return record(
+    {
+      ...{ ok: boolean, now: instant, workersAlive: integer, workers: list(workerSchema()) },
+      wrong: { ...list(object({ kind: text, text })), description: 'what is wrong; empty: all is well' },
+      ...{ jobs: mapOf(integer), paused: boolean, due: backlog, untaken: backlog, outcomes: integer },
+      waiting: record(
+        { lookedAt: integer, of: integer, byRule: mapOf(integer), newer: integer, recipients: list(recipient) },
+        { oldestAt: instant },
+      ),
+      deadLetters: object({
+        ...{ total: integer, lookedAt: integer, byReason, lastHour: integer, lastHourByReason: byReason },
+      }),
+      shards: object({
+        ...{ version: integer, phase: { enum: ['steady', 'prepare', 'move'] } },
+        ...{ from: integer, to: integer, left: integer },
+      }),
+      policies: list(
+        record(
+          {
+            ...{ id: text, workers: integer, policy: ref('Policy'), categories: mapOf(ref('CategoryPolicy')) },
+            apartRules: mapOf(list(ref('Rule'))),
+          },
+          { quietHours: ref('QuietHours') },
+        ),
+      ),
+      breakers: list(record({ ...told, trouble: text, code: text, until: instant }, ofService)),
+      unreachable: list(record({ ...told, host: text, cause: text }, ofService)),
+      losses: list(
+        record(
+          {
+            ...{ redis: { enum: ['queue', 'limiter'] }, kind: { enum: ['emptied', 'older', 'evicted'] } },
+            ...{ at: instant, server: object({ runId: text, isSame: boolean }) },
+          },
+          { from: instant, to: instant, evicted: integer, since: instant },
+        ),
+      ),
+    },
+    { noWrites: text },
+  );
+}
 
 export function schemas(): Schema {
   const fault = object({ path: text, expected: text, found: text });
   const result = { enum: ['added', 'duplicate', 'invalid', 'conflict', 'refused'] };
+  const counts = { added: integer, duplicate: integer, invalid: integer, conflict: integer, refused: integer };
   const oneResult = object(
     { result, id: text, faults: { type: 'array', items: ref('Fault') }, detail: text, problem: ref('Problem') },
     ['result'],
@@ -64,20 +191,19 @@ export function schemas(): Schema {
     ),
     Result: oneResult,
     LineResult: {
-      anyOf: [{ allOf: [ref('Result'), object({ line: integer })] }, object({ end: { type: 'boolean' } })],
+      anyOf: [
+        { allOf: [ref('Result'), object({ line: integer })] },
+        object({ end: boolean, ...counts, problem: text }, ['end', ...Object.keys(counts)]),
+      ],
     },
-    BatchResult: object({
-      ...{ added: integer, duplicate: integer, invalid: integer, conflict: integer, refused: integer },
-      results: { type: 'array', items: ref('Result') },
-    }),
+    BatchResult: object({ ...counts, results: list(ref('Result')) }),
     Status: object(
       {
         ...{ id: text, state: { enum: ['waiting', 'sending', 'ended', 'dead-lettered'] } },
         ...{ until: instant, rule: text, ruleUntil: instant, before: integer },
         ...{
           outcome: { enum: OUTCOMES.filter((name) => name !== 'dead-lettered') },
-          endedAt: instant,
-          sentAt: instant,
+          ...{ by: text, silenced: { const: true }, endedAt: instant, sentAt: instant },
         },
         ...{ waitMs: integer, devices: { type: 'object', additionalProperties: text } },
         ...{ reason: { enum: DEAD_LETTER_REASONS }, message: text, deadAt: instant, generation: integer },
@@ -91,10 +217,19 @@ export function schemas(): Schema {
         recorded: { type: 'boolean', description: 'whether passes are recorded: HISTORY_MAX of the workers' },
         ...{ passes: { type: 'array', items: ref('Pass') }, passesLeftOut: integer },
         why: { type: 'array', items: text, description: 'why it waits, or why it ended as it did and when: sentences' },
-        slotReason: { ...SLOT_REASON, description: 'of one that has a slot ahead: why it has no earlier one' },
+        slotReason: { ...ref('SlotReason'), description: 'of one that has a slot ahead: why it has no earlier one' },
+        retractions: list(ref('Retraction')),
+        retracts: { ...list(text), description: 'of a retraction: the ids that it takes from devices' },
       },
       ['recorded', 'passes', 'passesLeftOut', 'why'],
     ),
+    Retraction: {
+      ...record(
+        { id: text, state: text },
+        { until: instant, outcome: { enum: OUTCOMES }, endedAt: instant, devices: mapOf(text) },
+      ),
+      description: 'takes the notification from its devices',
+    },
     Pass: object(
       {
         ...{ at: instant, worker: text, result: text, rule: text, ruleUntil: instant, before: integer, until: instant },
@@ -116,6 +251,7 @@ export function schemas(): Schema {
         ...{ id: text, recipientId: text, category: text, platform: text, app: text, outcome: { enum: OUTCOMES } },
         ...{ reason: { enum: DEAD_LETTER_REASONS }, by: text, generation: integer, enqueuedAt: instant },
         ...{ silenced: { const: true }, sentAt: instant, waitMs: integer },
+        retracted: { ...list(text), description: 'of a retracted one: the ids that it took from devices' },
         devices: { type: 'object', additionalProperties: text },
       },
       ['id', 'outcome', 'generation', 'enqueuedAt', 'waitMs', 'devices'],
@@ -124,10 +260,10 @@ export function schemas(): Schema {
       {
         ...{ recipientId: text, did: { ...text, description: 'one sentence' }, moved: integer },
         ...{ waiting: { ...integer, description: 'for a slot, now' }, lastAt: instant },
-        ...{ until: instant, reason: text, wasBlocked: { type: 'boolean' }, wasQuiet: { type: 'boolean' } },
-        ...{ note: text, wasNoted: { type: 'boolean' } },
-        ...{ policy: { type: 'object' }, source: { enum: ['limiter', 'stored'] }, quiet: { type: 'object' } },
-        ...{ wasKnown: { type: 'boolean' }, sent: integer, canceled: integer, tooLate: integer },
+        ...{ until: instant, reason: text, wasBlocked: boolean, wasQuiet: boolean },
+        ...{ note: text, wasNoted: boolean },
+        ...{ policy: ref('Policy'), source: SOURCE, quiet: ref('Quiet') },
+        ...{ wasKnown: boolean, sent: integer, canceled: integer, tooLate: integer },
       },
       ['recipientId', 'did', 'waiting', 'moved'],
     ),
@@ -185,13 +321,27 @@ export function schemas(): Schema {
       'id',
       'result',
     ]),
+    Chosen: object(
+      {
+        ...{
+          reason: { enum: DEAD_LETTER_REASONS },
+          recipient: text,
+          platform: text,
+          app: text,
+          category: text,
+          id: text,
+        },
+        ...{ since: text, until: text, all: { const: true }, pick: list(text), rate: text, before: instant },
+      },
+      ['rate', 'before'],
+    ),
     Run: object(
       {
         ...{ id: text, verb: { enum: Object.keys(TAKINGS) }, by: text, beganAt: instant, endedAt: instant },
         state: { enum: ['running', 'done', 'stopped', 'failed'] },
-        chosen: { type: 'object', description: 'the fields that chose, with fixed times and before' },
+        chosen: { ...ref('Chosen'), description: 'the fields that chose, with fixed times and before' },
         of: { ...integer, description: 'how many were chosen; absent while they are counted' },
-        ...{ done: integer, gone: { ...integer, description: 'others had taken them' }, byReason: { type: 'object' } },
+        ...{ done: integer, gone: { ...integer, description: 'others had taken them' }, byReason: mapOf(integer) },
         ...{ awaySince: instant, unsure: text, error: text },
       },
       ['id', 'verb', 'by', 'beganAt', 'state', 'chosen', 'done', 'gone', 'byReason'],
@@ -199,41 +349,16 @@ export function schemas(): Schema {
     WouldTake: object(
       {
         would: { ...text, description: 'sentences' },
-        chosen: { type: 'object', description: 'the fields that choose the same later: with fixed times and before' },
-        ...{ now: instant, count: integer, byReason: { type: 'object' } },
+        chosen: { ...ref('Chosen'), description: 'the fields that choose the same later: with fixed times and before' },
+        ...{ now: instant, count: integer, byReason: mapOf(integer) },
         newer: { ...integer, description: 'written by a newer version: they stay' },
         isWhole: { type: 'boolean', description: 'false: the look took too long, and counted the oldest' },
-        ...{ recipients: integer, busiest: { type: 'object' }, expired: integer, lastAfterMs: ms },
+        ...{ recipients: integer, busiest: object({ recipientId: text, count: integer }) },
+        ...{ expired: integer, lastAfterMs: ms },
       },
       ['would', 'chosen', 'count', 'byReason', 'newer', 'isWhole'],
     ),
-    Overview: object(
-      {
-        ...{ ok: { type: 'boolean' }, now: instant, workersAlive: integer, jobs: { type: 'object' } },
-        wrong: { type: 'array', items: { type: 'object' }, description: 'what is wrong; empty: all is well' },
-        ...{ workers: { type: 'array' }, deadLetters: { type: 'object' }, shards: { type: 'object' } },
-      },
-      ['ok', 'now', 'wrong', 'workersAlive', 'workers', 'jobs', 'deadLetters', 'shards'],
-    ),
-    Recipient: object(
-      {
-        ...{ recipientId: text, now: instant, policy: { type: 'object' }, source: { enum: ['limiter', 'stored'] } },
-        ...{ nextAt: instant, rule: text, waitingCount: integer },
-        sent: { type: 'array', items: object({ at: instant }) },
-        waiting: {
-          type: 'array',
-          items: object(
-            { id: text, at: instant, rule: text, before: integer, goesBefore: integer, overtaken: integer },
-            ['at', 'rule'],
-          ),
-        },
-        ...{ delayed: { type: 'array' }, notTaken: { type: 'array' }, sending: { type: 'array' } },
-        note: { ...object({ text, by: text, at: instant }), description: 'what operators noted' },
-      },
-      [
-        ...['recipientId', 'now', 'policy', 'sent', 'waiting', 'waitingCount', 'delayed', 'notTaken', 'sending'],
-        ...['nextAt', 'rule'],
-      ],
-    ),
+    ...limitSchemas(),
+    ...{ Overview: overviewSchema(), Recipient: recipientSchema() },
   };
 }

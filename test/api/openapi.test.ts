@@ -43,6 +43,30 @@ it('every example is taken, and every answer is as described', async () => {
   await checked(api, 'delete', '/v1/recipients/x/notifications?cancellationKey=a', byKey);
   await checked(api, 'delete', '/v1/recipients/x/notifications', byKey);
   await checked(api, 'get', '/v1/notifications/unknown', '/v1/notifications/{id}');
+  const [retract, retractKey] = ['/v1/notifications/{id}/retract', '/v1/recipients/{id}/retract'];
+  await checked(api, 'post', '/v1/notifications/msg-8842/retract', retract);
+  await checked(api, 'post', '/v1/notifications/msg-8842/retract', retract, { badge: 'many' });
+  await checked(api, 'post', '/v1/recipients/x/retract', retractKey, { cancellationKey: 'a', badge: 3 });
+  await checked(api, 'post', '/v1/recipients/x/retract', retractKey);
+});
+
+it('each operation has an id of its own, of which a generated client makes the name of a function', () => {
+  const ids = Object.values(paths).flatMap((methods) => Object.values(methods).map((each) => each?.operationId));
+  expect(ids.length).toBeGreaterThan(20);
+  expect(ids.filter((id, index) => id === undefined || ids.indexOf(id) !== index)).toEqual([]);
+});
+
+it('says of each object which fields it may have, and has no default, which a generated client would demand', () => {
+  const faulty: string[] = [];
+  const look = (value: unknown, path: string): void => {
+    if (typeof value !== 'object' || value === null) return;
+    const isBare =
+      'type' in value && value.type === 'object' && !('properties' in value || 'additionalProperties' in value);
+    if (isBare || 'default' in value) faulty.push(path);
+    for (const [name, each] of Object.entries(value)) look(each, `${path}/${name}`);
+  };
+  look(openApiDocument(), '');
+  expect(faulty).toEqual([]);
 });
 
 it('tells the story of a notification: who enqueued it, its passes and why it was late, also long after its end', async () => {
