@@ -26,7 +26,7 @@ const NOT_ON_CLUSTER = [
   'test/limiter/{clock,fallback}.test.ts',
   'test/breaker/suspicion.test.ts',
   'test/operations/{rates,why}.test.ts',
-  'test/scripts/{commands,recipient-text,terminal}.test.ts',
+  'test/scripts/{commands,dev,recipient-text,terminal}.test.ts',
 ];
 
 const alone = { fileParallelism: false, sequence: { groupOrder: 1 } };
@@ -35,6 +35,7 @@ const together = { sequence: { groupOrder: 0 } };
 export default defineConfig({
   test: {
     globalSetup: 'test/support/global-setup.ts',
+    setupFiles: 'test/support/limit-meta.ts',
     // These limits only end tests that fail anyway, however busy the machine is.
     testTimeout: 120_000,
     hookTimeout: 60_000,

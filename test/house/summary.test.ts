@@ -86,3 +86,18 @@ test('the files that took longest stand at the beginning, the longest first, ten
   expect(lines.slice(0, 3)).toEqual(['The slowest files:', '   184 s  test/a.test.ts', '    61 s  test/a.test.ts']);
   expect(lines).toHaveLength(1 + 10 + 2);
 });
+
+test('a test that passed with more than half of its limit is named, the nearest to its limit first', async () => {
+  const took = (fullName: string, duration: number, limitMs: number, status = 'passed') => ({
+    ...{ status, fullName, duration, meta: { limitMs }, failureMessages: [] },
+  });
+  const tests = [took('quick', 59_000, 120_000), took('slow', 61_000, 120_000), took('slower', 9_000, 10_000)];
+  const file = { ...passedFile, assertionResults: [...tests, passedTest, took('failed', 9_000, 10_000, 'failed')] };
+  const { stdout } = await lastLine(0, [{ text: report(4, 1, file), code: 1 }]);
+  expect(stdout.split('\n').slice(2, 6)).toEqual([
+    'Passed, but needed more than half of the limit:',
+    '     9 s of 10 s  test/a.test.ts > slower',
+    '    61 s of 120 s  test/a.test.ts > slow',
+    'FAILED test/a.test.ts > failed',
+  ]);
+});

@@ -15,7 +15,7 @@ export function markRun(): void {
 export async function leftoverProcesses(graceMs = GRACE_MS): Promise<string[]> {
   const until = performance.now() + graceMs;
   for (;;) {
-    const left = await markedProcesses();
+    const left = await processesWith(`${MARK}=${process.env[MARK] ?? ''}`);
     if (left.length === 0 || performance.now() > until) return left;
     await setTimeout(50);
   }
@@ -30,9 +30,11 @@ export async function strayKeys(redis: Redis): Promise<string[]> {
   return [...new Set(stray)].sort();
 }
 
-/** This process, and the runner's workers, which are its children, are no leak: what a test started is a child of those. */
-async function markedProcesses(): Promise<string[]> {
-  const mark = `${MARK}=${process.env[MARK] ?? ''}`;
+/**
+ * The command lines of processes that have this in their environment: `NAME=value`. This process, and the runner's workers, which are
+ * its children, are no leak: what a test started is a child of those.
+ */
+export async function processesWith(mark: string): Promise<string[]> {
   const pids = (await readdir('/proc').catch(() => [])).filter((name) => /^\d+$/.test(name));
   const found = await Promise.all(pids.map((pid) => describe(pid, mark)));
   return found.filter((line) => line !== undefined);

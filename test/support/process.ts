@@ -14,6 +14,8 @@ const PATIENCE_MS = 60_000;
 export interface ProcessOptions {
   /** The script and its flags: `['scripts/redis.ts', '--help']`, relative to the repository. */
   readonly args: readonly string[];
+  /** What runs them, with its flags; Node where it is left out. */
+  readonly program?: readonly [program: string, ...flags: string[]];
   /** On top of this process's environment; `undefined` takes a variable away. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** The repository's root where it is left out. */
@@ -42,8 +44,15 @@ export interface TestProcess {
 }
 
 /** Starts a Node script. It is killed when the test ends, and ends by itself when the test's process does. */
-export function startProcess({ args, env = {}, cwd = ROOT, input = '' }: ProcessOptions): TestProcess {
-  const child = spawn(process.execPath, ['--import', END_WITH_PARENT, ...args], {
+export function startProcess({
+  args,
+  program = [process.execPath, '--import', END_WITH_PARENT],
+  env = {},
+  cwd = ROOT,
+  input = '',
+}: ProcessOptions): TestProcess {
+  const [command, ...flags] = program;
+  const child = spawn(command, [...flags, ...args], {
     cwd,
     env: { ...process.env, ...env },
     stdio: ['pipe', 'pipe', 'pipe', 'pipe'],

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { dirname } from 'node:path';
 import { onTestFinished, vi } from 'vitest';
 
 /** A command line that runs in a bash of its own, as a person types it into a terminal. */
@@ -8,6 +9,8 @@ export interface Shell {
   output(): string;
   /** Resolves when the output matches; rejects if the command ends before, or it takes longer than a minute. */
   until(pattern: RegExp): Promise<void>;
+  /** Presses Ctrl-C. */
+  interrupt(): void;
   /** The exit code. */
   readonly ended: Promise<number | null>;
 }
@@ -50,6 +53,7 @@ export function startShell(line: string, { cwd, env }: ShellOptions): Shell {
   });
   return {
     output: () => output,
+    interrupt: () => void child.stdin.write(CTRL_C),
     ended,
     until: (pattern) =>
       vi.waitUntil(
@@ -60,5 +64,18 @@ export function startShell(line: string, { cwd, env }: ShellOptions): Shell {
         },
         { timeout: 60_000, interval: 50 },
       ) as Promise<unknown> as Promise<void>,
+  };
+}
+
+/** A user's machine: Node 24 and npm, with nothing of this repository and of the run that this test is a part of. */
+export function userEnvironment(): NodeJS.ProcessEnv {
+  const own = /^(VITEST|REDIS_|npm_(lifecycle|package|command|execpath|config_local_prefix)|INIT_CWD$|NODE_ENV$|CI$)/;
+  const kept = Object.entries(process.env).filter(([name]) => !own.test(name));
+  const path = (process.env['PATH'] ?? '').split(':').filter((folder) => !folder.includes('node_modules'));
+  return {
+    ...Object.fromEntries(kept),
+    PATH: [dirname(process.execPath), ...path].join(':'),
+    TERM: 'xterm',
+    npm_config_prefer_offline: 'true',
   };
 }

@@ -7,7 +7,7 @@ import { temporaryFolder } from './program.ts';
 const root = process.cwd();
 
 /** The code under `<!-- test: NAME -->` of a page. */
-export async function snippetOf(page: string, name: string, language: 'js' | 'sh' = 'js'): Promise<string> {
+export async function snippetOf(page: string, name: string, language: 'js' | 'ts' | 'sh' = 'js'): Promise<string> {
   const text = await readFile(page, 'utf8');
   const code = new RegExp(`<!-- test: ${name} -->\\n\\n?\`\`\`${language}\\n([^]*?)\`\`\``).exec(text)?.[1];
   if (code === undefined) throw new Error(`${page} has no snippet ${name}`);

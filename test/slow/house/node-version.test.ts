@@ -32,7 +32,7 @@ test('every published program checks the version before it loads the rest', asyn
   await runProgram('node', ['tools/build.ts', '--out', out], process.cwd());
   try {
     const programs = globSync(
-      ['scripts/*.js', 'api/{api,token}.js', 'console/{console,serve}.js', 'workers/notifications.js'],
+      ['scripts/*.js', 'api/{api,token}.js', 'console/{console,serve}.js', 'workers/notifications.js', 'demo/demo.js'],
       { cwd: out },
     ).filter((file) => !file.endsWith('.command.js'));
     expect(programs).toHaveLength(Object.keys(COMMANDS).length); // pushpacer itself too; completion is no program
