@@ -10,6 +10,7 @@ export type Act = { readonly atMs: number } & (
       readonly pick: number;
     }
   | { readonly kind: 'cancel-key'; readonly pick: number }
+  | { readonly kind: 'retract-id'; readonly of: 'any' | 'digest' | 'latest' | 'dead'; readonly pick: number }
   | { readonly kind: 'block'; readonly recipientId: string; readonly forMs: number }
   | { readonly kind: 'unblock' | 'limit' | 'unlimit' | 'quiet' | 'unquiet' | 'reset'; readonly recipientId: string }
   | { readonly kind: 'replay-all' }
@@ -77,16 +78,28 @@ export function planPairs({ seed, seconds, recipientIds, aside, hasEarlier = fal
   ];
   const workers = dice.between(3, 5);
   const faults = planFaults(createDice(seed, 42), ms, workers, hasEarlier && !isResharded);
+  const known = acts.filter((act) => act.kind !== 'retract-id' || !isUnknownTo(faults, act.atMs));
   return {
     workers,
-    acts: [...acts, ...duringVisits(dice, faults, ms)].toSorted((a, b) => a.atMs - b.atMs),
+    acts: [...known, ...duringVisits(dice, faults, ms)].toSorted((a, b) => a.atMs - b.atMs),
     faults: faults.toSorted((a, b) => a.atMs - b.atMs),
   };
 }
 
+/** A retract that meets a send that is under way may last so long. */
+const RETRACT_MS = 8_000;
+
+/** A worker of the earlier version knows no retracts: docs/upgrading.md says to upgrade the workers first. */
+function isUnknownTo(faults: readonly PairFault[], atMs: number): boolean {
+  return faults.some((fault) => {
+    if (fault.kind !== 'visitor' || fault.what !== 'earlier') return false;
+    return atMs > fault.atMs - RETRACT_MS && atMs < fault.atMs + fault.forMs + START_MS;
+  });
+}
+
 /** How often each is done in the usual 25 s. */
 const TIMES = {
-  ...{ cancelId: 44, cancelKey: 8, replayAll: 3, replayOne: 4, discardOne: 2 },
+  ...{ cancelId: 44, cancelKey: 8, retractId: 24, replayAll: 3, replayOne: 4, discardOne: 2 },
   ...{ remove: 8, againWaits: 6, againEnded: 12 },
 };
 const USUAL_MS = 25_000;
@@ -103,6 +116,10 @@ function singleActs(dice: Dice, ms: number): Act[] {
       return { atMs: at(), kind: 'cancel-id', of, pick: pick() };
     }),
     ...repeat('cancelKey', () => ({ atMs: at(), kind: 'cancel-key', pick: pick() })),
+    ...repeat('retractId', () => {
+      const of = dice.pick(['any', 'any', 'digest', 'latest', 'dead'] as const);
+      return { atMs: at(), kind: 'retract-id', of, pick: pick() };
+    }),
     ...repeat('replayAll', () => ({ atMs: at(), kind: 'replay-all' })),
     ...repeat('replayOne', () => ({ atMs: at(), kind: 'replay-one', pick: pick() })),
     ...repeat('discardOne', () => ({ atMs: at(), kind: 'discard-one', pick: pick() })),
@@ -221,6 +238,8 @@ function textOf(one: Act | PairFault): string {
       return `cancel one by its id: ${one.of}`;
     case 'cancel-key':
       return 'cancel all under a key';
+    case 'retract-id':
+      return `retract one by its id: ${one.of}`;
     case 'block':
       return `block ${one.recipientId} for ${seconds(one.forMs)}`;
     case 'unblock':

@@ -36,11 +36,13 @@ export async function readEnds(redis: Redis, prefix: string, lives: readonly Lif
         ends: [
           ...stream.map(([at, fields]) => ofStream(at, fields, lives)),
           ...completed.flatMap((job) => (job.name === 'push' ? [ofJob(job, lives)] : [])),
-        ],
-        dead: dead.map((stored) => {
-          const { reason, generation } = stored.letter;
-          return { life: nameOfLetter(stored), letterId: stored.id, reason, generation };
-        }),
+        ].filter(({ life }) => !isRetraction(life)),
+        dead: dead
+          .filter((stored) => !isRetraction(nameOfLetter(stored)))
+          .map((stored) => {
+            const { reason, generation } = stored.letter;
+            return { life: nameOfLetter(stored), letterId: stored.id, reason, generation };
+          }),
         queued: await Promise.all(
           open.map(async (job) => {
             const due = await redis.zscore(queue.toKey('delayed'), job.id ?? '');
@@ -77,6 +79,11 @@ export async function countOpen(redis: Redis, prefix: string): Promise<number> {
   } finally {
     await shards.close();
   }
+}
+
+/** Retractions are enqueued by the product itself. What they did is judged by what the phones show. */
+function isRetraction(name: string): boolean {
+  return name.startsWith('retract-');
 }
 
 /** The name of a dead letter's notification. */

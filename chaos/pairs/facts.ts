@@ -39,6 +39,13 @@ export type Done = Asked &
         readonly canceled: number;
         readonly tooLate: number;
       }
+    | {
+        readonly kind: 'retract';
+        readonly id: string;
+        readonly canceled: number;
+        readonly retracting: number;
+        readonly ended: number;
+      }
     | { readonly kind: 'block'; readonly recipientId: string; readonly blockedUntil: number }
     | { readonly kind: 'unblock' | 'limit' | 'unlimit' | 'quiet' | 'unquiet' | 'reset'; readonly recipientId: string }
     | {

@@ -22,6 +22,8 @@ export interface Fate {
   readonly removed: Extract<Done, { kind: 'remove' }> | undefined;
   /** A cancel by its id answered `canceled: 1`: when it was asked for. */
   readonly canceledAt: number | undefined;
+  /** Somebody has retracted it, whatever came of that. Its dead letter is gone. */
+  readonly isRetracted: boolean;
   /** The answers said so, or it ended so: it is in no digest. */
   readonly isCanceled: boolean;
 }
@@ -39,9 +41,12 @@ export function fatesOf(facts: PairsFacts): Fates {
   const queued = new Set(facts.queued.map((text) => text.split(' ')[0]));
   const removed = new Map(done.flatMap((one) => (one.kind === 'remove' ? [[one.life, one] as const] : [])));
   const discarded = new Map(done.flatMap((one) => (one.kind === 'discard' ? [[one.life, one] as const] : [])));
+  const retracted = new Set(
+    done.flatMap((one) => (one.kind === 'retract' ? lifeAt(lives, one.id, one.from)?.name : []) ?? []),
+  );
   const canceledAt = new Map<string, number>();
   for (const one of done) {
-    if (one.kind !== 'cancel-id' || one.canceled === 0) continue;
+    if ((one.kind !== 'cancel-id' && one.kind !== 'retract') || one.canceled === 0) continue;
     const name = lifeAt(lives, one.id, one.from)?.name;
     if (name !== undefined && !canceledAt.has(name)) canceledAt.set(name, one.from);
   }
@@ -51,11 +56,15 @@ export function fatesOf(facts: PairsFacts): Fates {
       const own = (ends.get(name) ?? []).toSorted((a, b) => a.generation - b.generation || a.at - b.at);
       const last = lastOf(own);
       const removal = removed.get(name);
-      const parts = { isQueued: queued.has(name), isDead: dead.has(name), isDiscarded: discarded.has(name) };
+      const parts = {
+        isQueued: queued.has(name),
+        isDead: dead.has(name),
+        isDiscarded: discarded.has(name) || retracted.has(name),
+      };
       const kind = kindOf(last, removal, parts);
       const isCanceled = canceledAt.has(name) || last?.outcome === 'canceled';
       const fate: Fate = {
-        ...{ life, kind, last, ends: own, seen: seen.get(name) ?? [], isCanceled },
+        ...{ life, kind, last, ends: own, seen: seen.get(name) ?? [], isCanceled, isRetracted: retracted.has(name) },
         ...{ dead: dead.get(name), removed: removal, canceledAt: canceledAt.get(name) },
       };
       return [name, fate];

@@ -90,7 +90,7 @@ export function openOperator({ redis, redisUrl, prefix, marker }: OperatorOption
     return [...latest.values()].filter(fits).slice(-RECENT);
   };
   const wasCanceled = (id: string): boolean =>
-    done.some((one) => one.kind === 'cancel-id' && one.id === id && one.canceled > 0);
+    done.some((one) => (one.kind === 'cancel-id' || one.kind === 'retract') && one.id === id && isStopped(one));
   const deadNow = async (): Promise<{ letters: DeadLetters; stored: StoredDeadLetter }[]> => {
     const found = (await shards.open()).map(async (shard) => {
       const letters = createDeadLetters(shard);
@@ -109,14 +109,25 @@ export function openOperator({ redis, redisUrl, prefix, marker }: OperatorOption
     return recent(({ input }) => input.onThrottle === of).slice(-RECENT_OF_KIND);
   }
 
-  async function cancelId(of: Extract<Act, { kind: 'cancel-id' }>['of'], pick: number): Promise<void> {
+  /** Does something to one of the candidates, by its id. */
+  async function onOne(
+    of: Parameters<typeof candidates>[0],
+    pick: number,
+    work: (id: string) => Promise<Done>,
+  ): Promise<void> {
     const life = pickOf(await candidates(of), pick);
-    if (life === undefined) return;
-    const { id } = life;
-    await inTurn(id, async () => {
-      const { answer, ...asked } = await timed(() => producer.cancel({ id }));
-      done.push({ kind: 'cancel-id', id, ...answer, ...asked });
-    });
+    if (life !== undefined) await inTurn(life.id, async () => done.push(await work(life.id)));
+  }
+
+  async function cancel(id: string): Promise<Done> {
+    const { answer, ...asked } = await timed(() => producer.cancel({ id }));
+    return { kind: 'cancel-id', id, ...answer, ...asked };
+  }
+
+  async function retract(id: string): Promise<Done> {
+    const { answer, ...asked } = await timed(() => producer.retract({ id }));
+    const { canceled, retracting, ended } = answer;
+    return { kind: 'retract', id, canceled, retracting, ended, ...asked };
   }
 
   async function cancelKey(pick: number): Promise<void> {
@@ -254,9 +265,11 @@ export function openOperator({ redis, redisUrl, prefix, marker }: OperatorOption
   function perform(one: Act): Promise<void> {
     switch (one.kind) {
       case 'cancel-id':
-        return cancelId(one.of, one.pick);
+        return onOne(one.of, one.pick, cancel);
       case 'cancel-key':
         return cancelKey(one.pick);
+      case 'retract-id':
+        return onOne(one.of, one.pick, retract);
       case 'block':
         return onRecipient(one.recipientId, { kind: 'block', until: Date.now() + one.forMs, reason: 'the run' });
       case 'limit':
@@ -306,6 +319,11 @@ export function openOperator({ redis, redisUrl, prefix, marker }: OperatorOption
       await closeAll(producer, shards);
     },
   };
+}
+
+/** The limiter has it as canceled, or it may have. */
+function isStopped(one: Extract<Done, { kind: 'cancel-id' | 'retract' }>): boolean {
+  return one.canceled > 0 || (one.kind === 'retract' && one.retracting > 0);
 }
 
 async function closeAll(producer: Producer, shards: { close(): Promise<void> }): Promise<void> {

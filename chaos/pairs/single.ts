@@ -1,4 +1,6 @@
 import type { SeenEntry } from '../../demo/providers-child.ts';
+import { retractionIn, screensOf } from '../../sandbox/screen.ts';
+import { refOf } from '../workload.ts';
 import { lifeAt, excuse, type End, type Fault, type PairsFacts } from './facts.ts';
 import { hasLeft, labelsOf, type Fate, type JudgeParts as Parts } from './fates.ts';
 import { SENT_BODY } from './workload.ts';
@@ -104,6 +106,7 @@ function canEnd({ outcome }: End, { life: { input } }: Fate): boolean {
 function mayBeCanceled({ life }: Fate, { facts }: Parts): boolean {
   return facts.done.some((done) => {
     if (done.kind === 'cancel-id') return done.id === life.id && done.canceled > 0;
+    if (done.kind === 'retract') return done.id === life.id;
     const { recipientId, cancellationKey } = life.input;
     return (
       done.kind === 'cancel-key' &&
@@ -152,13 +155,13 @@ function unseen({ kind, last, seen, life }: Fate): string[] {
 
 /** What is judged with its digest is left out: a part may be sent in place of a leader that left. */
 function undelivered(fate: Fate, { doubts, excused }: Parts): string[] {
-  const { kind, seen, isCanceled, removed } = fate;
+  const { kind, seen, isCanceled, isRetracted, removed } = fate;
   // One of its devices was alerted, and the other one was to be tried again.
   if (kind === 'removed' && seen.length > 0 && seen.every(({ at }) => at < (removed?.until ?? 0))) {
     excuse(excused, 'seen, then removed by hand');
     return [];
   }
-  if (seen.length === 0 || kind === 'delivered' || kind === 'merged' || isCanceled) return [];
+  if (seen.length === 0 || kind === 'delivered' || kind === 'merged' || isCanceled || isRetracted) return [];
   const certain = seen.filter((entry) => !doubts.unanswered(entry));
   if (certain.length === 0) {
     excuse(excused, 'seen, but the answer did not say so');
@@ -216,7 +219,30 @@ export function judgeCanceled(parts: Parts): Fault[] {
       ];
     });
   });
-  return [...byId, ...byKey];
+  return [...byId, ...byKey, ...judgeRetracted(parts)];
+}
+
+/** A phone that keeps an alert that was retracted, unless its provider said that the phone is gone. A digest is for others too. */
+function judgeRetracted({ facts, fates, excused }: Parts): Fault[] {
+  const gone = new Set(
+    facts.entries.flatMap((entry) =>
+      ![404, 410].includes(entry.status ?? 0) || retractionIn(entry) === undefined ? [] : entry.token,
+    ),
+  );
+  const meant = facts.done.flatMap((done) => {
+    const isMeant = done.kind === 'retract' && done.canceled + done.retracting > 0;
+    return isMeant ? (lifeAt(facts.lives, done.id, done.from)?.name ?? []) : [];
+  });
+  const kept = [...screensOf(facts.entries).values()].flatMap((screen) => [...screen.values()]);
+  return kept.flatMap((entry): Fault[] => {
+    const name = refOf(entry.data);
+    if (!meant.includes(name) || SENT_BODY.test(entry.body ?? '') || fates.get(name) === undefined) return [];
+    if (gone.has(entry.token)) {
+      excuse(excused, 'retracted, and its phone was gone');
+      return [];
+    }
+    return [{ rule: 3, text: `${name}: was retracted, and ${entry.platform} still shows it`, lives: [name] }];
+  });
 }
 
 /** By a key no dead letters are canceled, nor what had ended. */

@@ -92,7 +92,8 @@ function digestFaults(group: readonly Fate[], parts: Parts): Fault[] {
     const canceled = group.filter((one) => one.kind === 'merged' && one.isCanceled && isIn(one, counted, parts));
     const names = canceled.map(({ life }) => life.name).join(', ');
     const why = names === '' ? '' : `; ${names}, merged into them, had been canceled`;
-    faults.push(fault(`${texts.join('; ')}: ${more} more than there are${why}`, [...counted, ...canceled]));
+    const unseen = group.filter((one) => one.seen.length === 0); // one of them may be what is counted
+    faults.push(fault(`${texts.join('; ')}: ${more} more than there are${why}`, [...counted, ...canceled, ...unseen]));
   } else if (more > 0) excuse(excused, 'counted, and expired in hand at a fault, or removed by hand', more);
   for (const part of merged) {
     const leader = leaderOf.get(part);
