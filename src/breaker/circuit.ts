@@ -122,8 +122,12 @@ export function createCircuit(
     void askRedis(question);
   }
 
-  function openMs({ retryAfterMs = QUOTA_MS }: Evidence, trouble: Trouble, step: number): number {
-    return trouble === 'quota' ? Math.max(Math.ceil(retryAfterMs), baseMs) : doubledMs(baseMs, maxMs, step);
+  /** An answer that only makes a quota suspected names no trouble, also as the answer to a trial. */
+  function openMs(evidence: Evidence, trouble: Trouble, step: number): number {
+    if (trouble !== 'quota') return doubledMs(baseMs, maxMs, step);
+    const { retryAfterMs = QUOTA_MS } = evidence;
+    const mostMs = evidence.trouble === undefined ? MAX_SUSPECTED_MS : Infinity;
+    return Math.max(Math.min(Math.ceil(retryAfterMs), mostMs), baseMs);
   }
 
   function open(
@@ -194,9 +198,7 @@ export function createCircuit(
       if (evidence.trouble !== undefined) find(evidence, evidence.trouble, false);
       else if (suspected !== undefined) {
         if (known === undefined) failed = latestOf(suspected.recipientIds);
-        const { retryAfterMs } = evidence;
-        const bounded = retryAfterMs !== undefined && { retryAfterMs: Math.min(retryAfterMs, MAX_SUSPECTED_MS) };
-        find({ ...evidence, ...bounded }, suspected.trouble, suspected.trouble !== 'quota');
+        find(evidence, suspected.trouble, suspected.trouble !== 'quota');
       }
     },
     release({ id }: Trial): void {

@@ -29,6 +29,7 @@ const ASK_FIELDS: OptionNames<WaitingAsk> = {
     enqueuedAt: true,
     untilAwake: true,
     goesFirst: true,
+    behindOverdue: true,
   },
 };
 const BLOCK_FIELDS: OptionNames<Block> = { until: true, reason: true };

@@ -318,6 +318,11 @@ export interface WaitingAsk extends Ask {
    */
   readonly untilAwake?: boolean | undefined;
   /**
+   * The queue is overloaded, and its job was taken before due ones. So it also waits behind reservations that are overdue by
+   * more than two seconds, until they are forgotten: their jobs still come. Default: false.
+   */
+  readonly behindOverdue?: boolean | undefined;
+  /**
    * When the notification was enqueued first: epoch milliseconds. Together with the job id this names the notification: an id
    * alone may be used again, and a replay has another job id but is the same notification.
    */

@@ -93,8 +93,8 @@ export function slotReasonOf(state: RecipientState, entry: string): SlotReason |
 }
 
 /**
- * The sent slot behind which a slot at `at` had to stay by this rule: for 10 in a minute, the tenth one before `at`. Undefined
- * if it is not kept any more, or the rule is no limit.
+ * The sent slot for which a slot at `at` had to wait by this rule: for 10 in a minute, the tenth before `at`. Undefined if it
+ * is not kept or too old, or no limit has this name.
  */
 export function sentBefore({ scopes }: RecipientState, rule: string, at: number): SlotBefore | undefined {
   for (const { limits, slots } of scopes) {

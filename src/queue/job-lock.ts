@@ -1,8 +1,7 @@
-import type { Job, Queue, QueueBase, RedisQueueBackend } from 'bullmq';
-import type { Waited } from '../notification/outcome.ts';
+import type { Job, QueueBase, RedisQueueBackend } from 'bullmq';
 import { defineQueueScript } from '../redis/scripts.ts';
-import { jobOfLostLock, lockKeyOf, makeDueAt, noteWhy } from './bullmq-internals.ts';
-import { PRIORITY } from './names.ts';
+import { jobOfLostLock, lockKeyOf } from './bullmq-internals.ts';
+import { priorityWhenDue, type Prioritised } from './names.ts';
 
 /** A worker's job lock (BullMQ's), and the writes about the job that need this lock. */
 export interface JobLock {
@@ -22,8 +21,8 @@ export interface JobLock {
   save(progress: object): Promise<boolean>;
   /**
    * Puts the job back for `delayMs` without an attempt, and saves its progress, if there is one. When the job is due, it goes
-   * before all jobs that no worker has looked at yet. Rejects, and writes nothing, if the lock was lost or the job was removed.
-   * The processor must then throw BullMQ's `DelayedError`.
+   * before new ones of its kind (high or normal). Rejects, and writes nothing, if the lock was lost or the job was removed. In
+   * both cases the processor must throw BullMQ's `DelayedError`.
    */
   putBack(delayMs: number, progress: object | undefined): Promise<void>;
 }
@@ -38,7 +37,7 @@ export function isLockLost(error: unknown): boolean {
 
 /** The queue's side of BullMQ: a `Queue`, or a `Worker`, whose commands are on Redis's clock. */
 type Jobs = Pick<QueueBase<RedisQueueBackend>, 'getBackend' | 'toKey'>;
-type LockedJob = Pick<Job, 'id' | 'processedOn'>;
+type LockedJob = Pick<Job<unknown>, 'id' | 'processedOn'> & Prioritised;
 
 /** What the locks of all jobs of a queue have in common. */
 export interface JobLockOptions {
@@ -65,14 +64,17 @@ export function createJobLock(job: LockedJob, token: string, options: JobLockOpt
 /** A class instead of closures, because one is created for each pass of a job. */
 class BullMqJobLock implements JobLock {
   readonly lockMs: number;
+  readonly #job: LockedJob;
   readonly #jobId: string;
   readonly #token: string;
   readonly #options: JobLockOptions;
   #lockedAt: number;
   #until: number;
 
-  constructor({ id = '', processedOn = -Infinity }: LockedJob, token: string, options: JobLockOptions) {
+  constructor(job: LockedJob, token: string, options: JobLockOptions) {
+    const { id = '', processedOn = -Infinity } = job;
     this.lockMs = options.lockMs;
+    this.#job = job;
     this.#jobId = id;
     this.#token = token;
     this.#options = options;
@@ -97,10 +99,11 @@ class BullMqJobLock implements JobLock {
   async putBack(delayMs: number, progress: object | undefined): Promise<void> {
     const now = Date.now();
     const waitMs = Math.max(0, Math.ceil(delayMs));
+    const priority = priorityWhenDue(this.#job);
     // One script writes everything. `job.changePriority` would also search the whole list of jobs without a priority each time.
     await this.#options.queue.getBackend().moveToDelayed(this.#jobId, now, waitMs, this.#token, {
       skipAttempt: true,
-      fieldsToUpdate: { priority: PRIORITY.due, ...(progress && { progress: JSON.stringify(progress) }) },
+      fieldsToUpdate: { priority, ...(progress && { progress: JSON.stringify(progress) }) },
     });
     this.#options.onPutBack?.(now + waitMs);
   }
@@ -119,47 +122,4 @@ class BullMqJobLock implements JobLock {
     this.#until = asked.steady + this.lockMs * CERTAIN_SHARE;
     return this.#isCertain();
   }
-}
-
-/** A delayed job and its new due time. */
-export interface Due {
-  readonly jobId: string;
-  /** Epoch milliseconds on Redis's clock. */
-  readonly at: number;
-  /**
-   * Why it waits until then, for `producer.status`. It is not written to the job's progress, since only a worker may write
-   * there.
-   */
-  readonly why?: Pick<Waited, 'rule' | 'ruleUntil'>;
-}
-
-/** How many commands are under way at once, so that workers' commands get through in between. */
-const AT_ONCE = 100;
-
-/**
- * Changes the due times of delayed jobs, and answers how many were delayed. A job whose time is past is due at once. Jobs that
- * have ended, or that a worker has by now, are left as they are: a worker asks the limiter anyway.
- *
- * @param queues the queues that may have the jobs, the most likely first
- */
-export async function redelay(queues: readonly Queue[], jobs: readonly Due[]): Promise<number> {
-  let done = 0;
-  for (let from = 0; from < jobs.length; from += AT_ONCE) {
-    const changed = await Promise.all(jobs.slice(from, from + AT_ONCE).map((due) => changeFirst(queues, due)));
-    done += changed.filter(Boolean).length;
-  }
-  return done;
-}
-
-/** Changes the job in the first queue that has it. False if none has. */
-async function changeFirst(queues: readonly Queue[], due: Due): Promise<boolean> {
-  for (const queue of queues) if (await changeDue(queue, due)) return true;
-  return false;
-}
-
-async function changeDue(queue: Queue, { jobId, at, why }: Due): Promise<boolean> {
-  if (!(await makeDueAt(queue, jobId, at))) return false;
-  // No worker has taken the job since its due time was changed: no slot is moved to earlier than MOVE_LEAD_MS from now.
-  if (why !== undefined) await noteWhy(queue, jobId, { at, ...why });
-  return true;
 }

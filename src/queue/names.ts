@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto';
 import { QueueKeys, type Job, type JobsOptions, type KeepJobs } from 'bullmq';
+import { newerThanKnown } from '../domain/format.ts';
+import { valueAt } from '../domain/json.ts';
 
 /** The queue that producers add to: BullMQ's keys are `{pushpacer}:notifications:…`. */
 export const QUEUE = 'notifications';
@@ -13,12 +15,41 @@ export function destinationOf(prefix: string): string {
 export const JOB = 'push';
 /** The name of a job that cancels notifications. */
 export const CANCEL = 'cancel';
+/** The name of a job that retracts notifications: it cancels those that wait, and takes alerts from devices. */
+export const RETRACT = 'retract';
+/** Whether a job of this name is no notification, but is about others. */
+export function isOrder(name: string): boolean {
+  return name === CANCEL || name === RETRACT;
+}
 
 /**
- * BullMQ takes the job with the lower number first. A job that is due goes before all new jobs: behind a backlog of 6,000 it
- * was seconds late. BullMQ takes jobs without a priority before all of these.
+ * BullMQ takes jobs without a priority first, then those with the lowest number. `dueHigh` and `due` are for jobs that a worker
+ * has put back, `high` and `normal` for new ones. Due jobs go before new ones of their kind: behind 6,000 new ones they were
+ * seconds late. While much is overdue, workers give `high` to some new jobs of normal priority, too (prioritise.ts).
  */
-export const PRIORITY = { due: 1, high: 5, normal: 10 } as const;
+export const PRIORITY = { dueHigh: 1, high: 2, due: 3, normal: 10 } as const;
+/** Clients in other languages may give this to a notification of high priority: earlier versions did so. */
+export const FORMER_HIGH = 5;
+
+/** The part of a job that decides about its priority. */
+export type Prioritised = Pick<Job<unknown>, 'name' | 'data' | 'priority'>;
+
+/** The priority with which a job is put back, so that it has this when it is due. */
+export function priorityWhenDue({ name, data, priority }: Prioritised): number {
+  // Whether a notification of a newer version is high cannot be read.
+  if (newerThanKnown('job data', data) !== undefined) return priority || PRIORITY.due;
+  return isHigh(data) || isOrder(name) ? PRIORITY.dueHigh : PRIORITY.due;
+}
+
+/** Whether a job's data, which may be anything, are a notification of high priority. */
+export function isHigh(data: unknown): boolean {
+  return valueAt(data, 'priority') === 'high';
+}
+
+/** Whether a worker raised this new job: it goes before due jobs that are not high. */
+export function isRaised({ data, priority }: Pick<Prioritised, 'data' | 'priority'>): boolean {
+  return priority === PRIORITY.high && !isHigh(data);
+}
 
 /** Names of BullMQ's own keys: a job with the id `meta` would have the same key as the queue's settings. */
 const BULLMQ_KEYS = new Set(Object.keys(new QueueKeys().getKeys(QUEUE)));
@@ -46,6 +77,19 @@ const MOST_REPLAYS = 20;
 /** The job ids of a notification's first 20 replays, the first one first. */
 export function replayIdsOf(jobId: string): string[] {
   return Array.from({ length: MOST_REPLAYS }, (_, index) => replayIdOf(jobId, index + 1));
+}
+
+/** The id of a job's dead letter: `msg-1`; `msg-1#d2` if those of two earlier jobs with its id are still there. */
+export function deadIdOf(jobId: string, earlier: number): string {
+  return earlier === 0 ? jobId : `${jobId}#d${earlier}`;
+}
+
+/** A producer may use an id again, once its job is gone. This many more dead letters of an id are looked for. */
+const MOST_SAME_ID = 20;
+
+/** The ids that the dead letters of jobs with this id may have. */
+export function deadIdsOf(jobId: string): string[] {
+  return Array.from({ length: MOST_SAME_ID + 1 }, (_, earlier) => deadIdOf(jobId, earlier));
 }
 
 /** The notification's id in a job id: `msg-1#r2` → `msg-1`, `#123` → `123`. */

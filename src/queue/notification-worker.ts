@@ -59,7 +59,21 @@ export function workerOptions(settings: WorkerSettings): WorkerOptions {
 export interface Place {
   /** The pass sleeps and needs no place. Call the returned function when the pass wakes. */
   leave(): () => void;
+  /**
+   * The pass puts its job back for another worker, for the `times`-th time. For some seconds, whenever this worker has nothing
+   * to do, it lets others be first.
+   */
+  giveWay(times: number): void;
 }
+
+/**
+ * Redis tells the worker that has waited for longest of a job. A worker that puts a job back at once waits again before the
+ * others do: on an idle queue it would get that job each time, for hours, if the others are farther from Redis or slower. So it
+ * begins to wait this much later; doubled each time, up to the most. What is due for this worker alone meanwhile is as late.
+ */
+const GIVE_WAY_MS = { first: 10, most: 160 } as const;
+/** For how long after the last job that a worker put back for another one. */
+const GIVE_WAY_FOR_MS = 5_000;
 
 /** At most this many passes sleep without a place: each of them needs some kilobytes, and a lock that is renewed. */
 const MOST_ASLEEP = 1_000;
@@ -90,6 +104,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   #underWay = 0;
   #asleep = 0;
   #moves = 0;
+  #givesWay = { ms: 0, until: -Infinity };
 
   /** @param offsetMs Redis's clock minus this machine's, in whole milliseconds */
   constructor(
@@ -105,7 +120,8 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     const isClosing = (): boolean => this.closing !== undefined;
     const onAsked = (): void => void (this.#moves += 1);
     const process: Processor = (job, token) => this.#process(job, token ?? '', processor, onLetGo);
-    super(name, process, options, insisting(open, { lockMs, isClosing, onLetGo, onAsked }));
+    const givesWayMs = (): number => (performance.now() < this.#givesWay.until ? this.#givesWay.ms : 0);
+    super(name, process, options, insisting(open, { lockMs, isClosing, onLetGo, onAsked, givesWayMs }));
     this.#places = this.concurrency;
     this.#setConcurrency();
     this.#renewLocks(lockMs);
@@ -138,6 +154,12 @@ export class NotificationWorker extends Worker<unknown, unknown> {
         this.#asleep -= 1;
         this.#setConcurrency();
       };
+    },
+    giveWay: (times) => {
+      const ms = Math.min(GIVE_WAY_MS.first * 2 ** (times - 1), GIVE_WAY_MS.most);
+      const now = performance.now();
+      const before = now < this.#givesWay.until ? this.#givesWay.ms : 0;
+      this.#givesWay = { ms: Math.max(ms, before), until: now + GIVE_WAY_FOR_MS };
     },
   };
 
@@ -223,6 +245,8 @@ interface Insisting {
   readonly onLetGo: OnLetGo;
   /** Called when Redis has answered or refused an ask for a job. */
   readonly onAsked: () => void;
+  /** How long to wait before the worker waits for a job. */
+  readonly givesWayMs: () => number;
 }
 
 /**
@@ -231,7 +255,7 @@ interface Insisting {
  */
 function insisting(
   open: BackendFactory<RedisQueueBackend>,
-  { lockMs, isClosing, onLetGo, onAsked }: Insisting,
+  { lockMs, isClosing, onLetGo, onAsked, givesWayMs }: Insisting,
 ): BackendFactory<RedisQueueBackend> {
   async function end<T>(job: Pick<Job, 'id'>, write: () => Promise<T>): Promise<T> {
     for (;;) {
@@ -252,6 +276,7 @@ function insisting(
     const moveToActive = backend.moveToActive.bind(backend);
     const moveToCompleted = backend.moveToCompleted.bind(backend);
     const moveToFailed = backend.moveToFailed.bind(backend);
+    const waitForJob = backend.waitForJob.bind(backend);
     backend.moveToActive = (...args) =>
       moveToActive(...args)
         .catch(async (error: unknown) => {
@@ -259,6 +284,11 @@ function insisting(
           throw error;
         })
         .finally(onAsked);
+    backend.waitForJob = async (seconds) => {
+      const ms = givesWayMs();
+      if (ms > 0) await sleep(ms);
+      return waitForJob(seconds);
+    };
     backend.moveToCompleted = (job, ...args) => end(job, () => moveToCompleted(job, ...args));
     backend.moveToFailed = (job, ...args) => end(job, () => moveToFailed(job, ...args));
     return backend;

@@ -6,7 +6,7 @@ import { SEND_AFTER, waitsFrom } from '../domain/time.ts';
 import type { Connection } from '../redis/connection.ts';
 import { dueAtOfScore, scoreOfDue, scoresOfPriority, whyOf } from './bullmq-internals.ts';
 import { redisNow } from './clock-offset.ts';
-import { CANCEL, outcomesKey, PRIORITY } from './names.ts';
+import { FORMER_HIGH, isOrder, outcomesKey, PRIORITY } from './names.ts';
 import { readJobs, type RawJob } from './readable.ts';
 
 /** The queue at one instant, over all shards. Instants are epoch milliseconds on Redis's clock. */
@@ -16,7 +16,7 @@ export interface Overview {
   readonly jobs: Readonly<Record<string, number>>;
   /** The queue was paused: workers take no jobs from it. */
   readonly paused: boolean;
-  /** Jobs that were put back or delayed, and whose time has come: workers take them before all others. */
+  /** Jobs that were put back or delayed, and whose time has come: workers take them before others of their kind, high or normal. */
   readonly due: Backlog;
   /** Jobs that no worker has taken yet. */
   readonly untaken: Backlog;
@@ -160,27 +160,47 @@ interface Look {
   readonly others: readonly Seen[];
 }
 
+/** The priorities of jobs that are due. */
+const DUE = [PRIORITY.dueHigh, PRIORITY.due].map((priority) => [priority, priority] as const);
+/** The priorities of new jobs. Each priority that is in use has a range of its own, in which the jobs are in the order of enqueuing. */
+const NEW = [
+  [PRIORITY.high, PRIORITY.high],
+  [PRIORITY.due + 1, FORMER_HIGH],
+  [FORMER_HIGH + 1, PRIORITY.normal],
+  [PRIORITY.normal + 1, Infinity],
+] as const;
+
 /** Looks at one queue. Jobs that come and go meanwhile make the numbers differ by a few. */
 async function lookAt(queue: Queue, connection: Connection, mostDelayed: number, mostNew: number): Promise<Look> {
   const [delayedKey, prioritizedKey] = [queue.toKey('delayed'), queue.toKey('prioritized')];
-  const [dueFrom, dueTo] = scoresOfPriority(PRIORITY.due, PRIORITY.due);
+  const first = (most: number, range: readonly [from: number, to: number]): Promise<string[]> => {
+    const [from, to] = scoresOfPriority(...range);
+    return connection.zrangebyscore(prioritizedKey, from, Number.isFinite(to) ? to : '+inf', 'LIMIT', 0, most);
+  };
+  const firstOf = async (most: number, ranges: readonly (readonly [from: number, to: number])[]): Promise<string[]> =>
+    (await Promise.all(ranges.map((range) => first(most, range)))).flat();
   const now = await redisNow(queue);
-  const [jobs, overdue, promoted, promotedIds, oldestOfNew, newIds] = await Promise.all([
+  const [jobs, overdue, inDue, dueIds, oldestOfNew, newIds, plain] = await Promise.all([
     queue.getJobCounts(),
     connection.zcount(delayedKey, '-inf', scoreOfDue(now + 1) - 1),
-    connection.zcount(prioritizedKey, dueFrom, dueTo),
-    connection.zrangebyscore(prioritizedKey, dueFrom, dueTo, 'LIMIT', 0, FEW),
-    oldestNew(queue, connection),
-    connection.zrangebyscore(prioritizedKey, dueTo + 1, '+inf', 'LIMIT', 0, mostNew),
+    queue.getCountsPerPriority(DUE.map(([priority]) => priority)),
+    firstOf(FEW, DUE),
+    firstOf(1, NEW),
+    firstOf(mostNew, [
+      [PRIORITY.high, PRIORITY.high],
+      [PRIORITY.due + 1, Infinity],
+    ]),
+    connection.lrange(queue.toKey('wait'), -FEW, -1),
   ]);
+  const promoted = Object.values(inDue).reduce((sum, count) => sum + count, 0);
   const delayed = await readDelayed(queue, connection, mostDelayed);
-  const due = await read(queue, promotedIds);
-  const fresh = await read(queue, [...new Set([...oldestOfNew, ...newIds])]);
+  const due = await read(queue, dueIds);
+  const fresh = await read(queue, [...new Set([...oldestOfNew, ...plain, ...newIds])]);
   // Only the score of the first delayed job is used, since after a move to another slot the job's progress still has the old
   // due time. And a job that a newer version wrote is left out: its progress is that of its last readable pass, though it was
   // put back since.
-  const firstDue = due.find(({ isNewer }) => !isNewer);
-  const oldestDue = least([overdue > 0 ? delayed[0]?.dueAt : undefined, firstDue?.readyAt]);
+  const oldestPromoted = least(due.filter(({ isNewer }) => !isNewer).map(({ readyAt }) => readyAt));
+  const oldestDue = least([overdue > 0 ? delayed[0]?.dueAt : undefined, oldestPromoted]);
   const oldestUntaken = least(fresh.map(({ readyAt }) => readyAt));
   const news = (jobs['waiting'] ?? 0) + (jobs['prioritized'] ?? 0) - promoted;
   return {
@@ -191,18 +211,6 @@ async function lookAt(queue: Queue, connection: Connection, mostDelayed: number,
     delayed,
     others: [...due, ...fresh],
   };
-}
-
-/** The first job of each priority that is in use, and the first without one: each of these lists is in the order of enqueuing. */
-async function oldestNew(queue: Queue, connection: Connection): Promise<string[]> {
-  const key = queue.toKey('prioritized');
-  const ends = [PRIORITY.due, PRIORITY.high, PRIORITY.normal];
-  const lines = ends.map((end, index) => {
-    const [from, to] = scoresOfPriority(end + 1, ends[index + 1] ?? Infinity);
-    return connection.zrangebyscore(key, from, to === Infinity ? '+inf' : to, 'LIMIT', 0, 1);
-  });
-  const plain = connection.lrange(queue.toKey('wait'), -FEW, -1);
-  return (await Promise.all([...lines, plain])).flat();
 }
 
 async function readDelayed(queue: Queue, connection: Connection, most: number): Promise<Seen[]> {
@@ -231,7 +239,7 @@ async function read(queue: Queue, ids: readonly string[], dueAt?: ReadonlyMap<st
 }
 
 function seen([, data, timestamp, name, opts, progress, why]: RawJob, dueAt: number | undefined): Seen | undefined {
-  if (timestamp === null || name === CANCEL) return undefined;
+  if (timestamp === null || isOrder(name ?? '')) return undefined;
   const [fields, noted, options] = [parseObject(data ?? ''), parseObject(progress ?? ''), parseObject(opts ?? '')];
   const recipientId = fields['recipientId'];
   const enqueuedAt = Number(timestamp);

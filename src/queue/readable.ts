@@ -1,6 +1,7 @@
 import type { Job, Queue } from 'bullmq';
 import type { Fault } from '../domain/faults.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
+import { moveKeys } from './names.ts';
 
 /**
  * Some jobs BullMQ itself cannot read: their data is not JSON (old BullMQ for Python writes `NaN`) or was cut off, or their
@@ -75,6 +76,13 @@ export function findJob(queue: Queue, jobId: string): Promise<Job<unknown, unkno
     if (error instanceof SyntaxError || error instanceof TypeError) return undefined;
     throw error;
   });
+}
+
+/** Whether a `reshard` has taken the job from this queue, and not put it into another one yet. */
+export async function isMoving(queue: Queue, jobId: string): Promise<boolean> {
+  const client = await queue.getBackend().client;
+  const { moving } = moveKeys(queue.opts.prefix ?? '');
+  return (await client.hget(moving, `${queue.name}:${jobId}`)) !== null;
 }
 
 type Text = string | null;

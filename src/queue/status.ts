@@ -10,9 +10,9 @@ import {
 import { describeFound, InputError } from '../domain/faults.ts';
 import { waitsFrom } from '../domain/time.ts';
 import { defined, ID, ID_FORMAT } from '../domain/json.ts';
-import { findJob } from './readable.ts';
+import { findJob, isMoving } from './readable.ts';
 import { dueAtOfScore, readWhy } from './bullmq-internals.ts';
-import { jobIdOf, moveKeys, QUEUE, replayIdsOf } from './names.ts';
+import { deadIdsOf, jobIdOf, replayIdsOf } from './names.ts';
 
 /** What became of a notification. `state` decides which other fields there are. */
 export type NotificationStatus =
@@ -102,7 +102,9 @@ export async function findStatus(
   return firstKnown(
     ids.flatMap((jobId) => [
       ...(jobId === first ? [] : queues.map((queue) => statusOf(queue, jobId, countBefore))),
-      ...deadQueues.map((queue) => deadLetterStatus(queue, jobId)),
+      ...(jobId === first ? deadIdsOf(first).toReversed() : [jobId]).flatMap((deadId) =>
+        deadQueues.map((queue) => deadLetterStatus(queue, deadId)),
+      ),
     ]),
   );
 }
@@ -140,10 +142,7 @@ async function statusOf(queue: Queue, jobId: string, countBefore: CountBefore): 
 
 /** Usually only the job's id is left here: it is or was a dead letter. Or `reshard` is moving the job to another queue. */
 async function movingStatus(queue: Queue, job: Job<unknown, unknown>): Promise<NotificationStatus> {
-  const client = await queue.getBackend().client;
-  const { moving } = moveKeys(queue.opts.prefix ?? '');
-  const isMoving = (await client.hget(moving, `${QUEUE}:${job.id ?? ''}`)) !== null;
-  if (!isMoving) return UNKNOWN;
+  if (!(await isMoving(queue, job.id ?? ''))) return UNKNOWN;
   return job.finishedOn === undefined ? { state: 'waiting' } : endedStatus(job);
 }
 

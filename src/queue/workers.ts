@@ -51,7 +51,7 @@ const unreachableSchema = z.object({
   since: z.number(),
 });
 
-const factsSchema = z.object({
+export const workerFactsSchema = z.object({
   /** BullMQ's id of the worker (with several shards, of the first one's): the value of a job lock begins with it. */
   id: z.string(),
   version: z.string(),
@@ -71,6 +71,8 @@ const factsSchema = z.object({
   lockMs: z.number().optional(),
   /** OUTCOMES_MAX; 0: the worker writes no outcomes. Absent: a worker of an older version. */
   outcomesMax: z.number().optional(),
+  /** LIMIT_MAX_OVERTAKEN. Absent: a worker of an older version. */
+  mostOvertaken: z.number().optional(),
   /** How many jobs the worker has, with those whose passes sleep. */
   inHand: z.number(),
   /** How many of these sleep, and so take none of the WORKER_CONCURRENCY places. */
@@ -111,7 +113,7 @@ const factsSchema = z.object({
 });
 
 /** What a worker says about itself. Instants are epoch milliseconds on Redis's clock. */
-export type WorkerFacts = Readonly<z.output<typeof factsSchema>>;
+export type WorkerFacts = Readonly<z.output<typeof workerFactsSchema>>;
 
 /** The limits of a worker, as its variables and its LIMITS_FILE give them. */
 export interface WorkerPolicy {
@@ -214,7 +216,7 @@ export async function readWorkers(redis: ScriptRedis, prefix: string): Promise<S
       continue;
     }
     const [, seenAt, digest = '', json = ''] = /^(\d+) (\S+) (.*)$/s.exec(value) ?? [];
-    const facts = factsSchema.safeParse(parseJson(json));
+    const facts = workerFactsSchema.safeParse(parseJson(json));
     if (!facts.success) continue;
     const silentMs = Math.max(0, at - Number(seenAt));
     const policyId = digest === NO_DIGEST ? {} : { policyId: digest };
@@ -274,6 +276,8 @@ export interface SharedPolicy {
   readonly workers: number;
   /** How many living workers have another policy, or none that this version can read. */
   readonly others: number;
+  /** How often a reservation may be overtaken: the most of all living workers. Absent: none of them says so. */
+  readonly mostOvertaken?: number;
 }
 
 /**
@@ -289,7 +293,11 @@ export function sharedPolicy({ workers, policies }: SeenWorkers): SharedPolicy |
   const policy = policies.get(best?.policyId ?? '');
   if (policy === undefined) return undefined;
   const count = counts.get(best?.policyId ?? '') ?? 0;
-  return { policy, workers: count, others: living.length - count };
+  const most = living.flatMap(({ mostOvertaken }) => mostOvertaken ?? []);
+  return {
+    ...{ policy, workers: count, others: living.length - count },
+    ...(most.length > 0 && { mostOvertaken: Math.max(...most) }),
+  };
 }
 
 const POLICY = 'policy:';

@@ -65,6 +65,16 @@ it('stays open for ten minutes at most if a quota is only suspected, and else as
   expect(openMs(openAtClock(() => wanted(dayMs)))).toBe(dayMs);
 });
 
+it('stays open for ten minutes at most after a trial too, if a quota is only suspected', async () => {
+  const dayMs = 86_400_000;
+  const worker = openBreakers(testPrefix(), { ...LONG, baseMs: 100 });
+  reportTimes(20, worker, () => overQuota(100));
+  worker.breakers.report({ ...overQuota(dayMs), recipientId: 'odd' }, await trialOf(worker, 'odd'));
+  const openMs = openOf(worker).until - Date.now();
+  expect(openMs).toBeLessThanOrEqual(600_000);
+  expect(openMs).toBeGreaterThan(500_000);
+});
+
 it('never brings anybody back in the past', async () => {
   const { clock, worker, until } = openAtClock(unreached, 5);
   clock.at = openOf(worker).until + 500_000;

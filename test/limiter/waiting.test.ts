@@ -354,3 +354,27 @@ describe('a digest that was tried, and alerted nobody', () => {
     expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
   });
 });
+
+describe('behindOverdue', () => {
+  it('waits behind what is overdue by more than two seconds, until that is forgotten', async () => {
+    const { ask, clock, start, reserved } = open();
+    for (const name of ['first', 'old', 'older']) await ask(name);
+    clock.now = start + 30_000;
+    expect(await ask('raised', { behindOverdue: true })).toMatchObject({ kind: 'reserved', at: start + 33_000 });
+    expect(await reserved()).toEqual(['old/0', 'older/0', 'raised/0']);
+    // What is overdue is sent in its order, and the newcomer as soon as the limits allow it then.
+    expect(await ask('old')).toMatchObject({ kind: 'admitted', at: start + 30_000 });
+    clock.now = start + 33_000;
+    expect(await ask('older')).toMatchObject({ kind: 'admitted', at: start + 33_000 });
+    clock.now = start + 36_000;
+    expect(await ask('raised')).toMatchObject({ kind: 'admitted', at: start + 36_000 });
+  });
+
+  it('does not wait without such a line, nor for a no-show of a minute ago', async () => {
+    const { ask, clock, start } = open();
+    expect(await ask('first', { behindOverdue: true })).toMatchObject({ kind: 'admitted' });
+    await ask('no-show');
+    clock.now = start + 3_000 + 60_001;
+    expect(await ask('next', { behindOverdue: true })).toMatchObject({ kind: 'admitted' });
+  });
+});

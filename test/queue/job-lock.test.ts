@@ -1,10 +1,12 @@
 import { DelayedError, Worker, type Job } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { dueAtOfScore, onRedisTime } from '../../src/queue/bullmq-internals.ts';
-import { createJobLock, redelay } from '../../src/queue/job-lock.ts';
+import { createJobLock } from '../../src/queue/job-lock.ts';
+import { redelay } from '../../src/queue/redelay.ts';
 import { connectRedis } from '../support/redis.ts';
 import { consume, notification, openQueues, present, putBack, stepClock } from './support.ts';
-import { PRIORITY, QUEUE } from '../../src/queue/names.ts';
+import { createProducer } from '../../src/producer/producer.ts';
+import { CANCEL, FORMER_HIGH, PRIORITY, QUEUE } from '../../src/queue/names.ts';
 import { waitFor } from '../support/wait.ts';
 
 const LOCK_MS = 10_000;
@@ -59,7 +61,10 @@ test('a clock that was set back is not believed', async () => {
 test('one is not valid where Redis gives no answer', async () => {
   const { queue } = openQueues();
   vi.spyOn(queue.getBackend(), 'extendLock').mockRejectedValue(new Error('Connection is closed.'));
-  const lock = createJobLock({ id: 'one', processedOn: 0 }, 'us', { queue, lockMs: 1 });
+  const lock = createJobLock({ id: 'one', processedOn: 0, name: 'push', data: {}, priority: 10 }, 'us', {
+    queue,
+    lockMs: 1,
+  });
   expect(await lock.isValid()).toBe(false);
 });
 
@@ -145,7 +150,73 @@ test('the rejection does not fail the job that it could not delay', async () => 
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), { timeout: 10_000 });
   expect(passes).toBe(2);
   expect(await queue.getFailedCount()).toBe(0);
-  expect(PRIORITY.due).toBeLessThan(PRIORITY.high);
+});
+
+test('jobs are taken in this order: high ones that are due, new high ones, others that are due, other new ones', async () => {
+  const { prefix, queue } = openQueues();
+  const redis = connectRedis();
+  const due = ['due high 1', 'due 1', 'due high 2', 'due 2'];
+  for (const id of due) {
+    await queue.add('push', notification({ id, priority: priorityOf(id) }), { jobId: id, priority: 10 });
+  }
+  const before = consume(prefix, async (job, token) => {
+    await putBack(queue, job, token, HOUR_MS);
+    throw new DelayedError();
+  });
+  await waitFor(async () => expect(await queue.getDelayedCount()).toBe(due.length));
+  await before.close();
+  const producer = createProducer({ connection: redis, prefix });
+  onTestFinished(() => producer.close());
+  for (const id of ['new-1', 'new-high-1', 'new-2', 'new-high-2']) {
+    await producer.enqueue(notification({ id, priority: priorityOf(id) }));
+  }
+  // As clients in other languages add them.
+  await queue.add('push', notification({ priority: 'high' }), { jobId: 'new with 5', priority: FORMER_HIGH });
+  await redelay(
+    [queue],
+    due.map((jobId) => ({ jobId, at: Date.now() - 1_000 })),
+  );
+  const order: string[] = [];
+  consume(prefix, (job) => Promise.resolve(void order.push(present(job.id))));
+  await waitFor(() => expect(order).toHaveLength(9));
+  expect(order).toEqual([
+    ...['due high 1', 'due high 2', 'new-high-1', 'new-high-2'],
+    ...['due 1', 'due 2', 'new with 5', 'new-1', 'new-2'],
+  ]);
+});
+
+function priorityOf(id: string): 'high' | 'normal' {
+  return id.includes('high') ? 'high' : 'normal';
+}
+
+test('a high one stays high, however often it is put back or moved; of what a newer version wrote, nothing is guessed', async () => {
+  const { prefix, queue } = openQueues();
+  const jobs = [
+    { jobId: 'high', data: notification({ priority: 'high' }), added: FORMER_HIGH, putBackAs: PRIORITY.dueHigh },
+    { jobId: 'normal', data: notification(), added: PRIORITY.normal, putBackAs: PRIORITY.due },
+    { jobId: 'raised', data: notification(), added: PRIORITY.high, putBackAs: PRIORITY.due },
+    { jobId: 'cancel', name: CANCEL, data: { id: 'msg-1' }, added: 1, putBackAs: PRIORITY.dueHigh },
+    { jobId: 'text', data: 'high', added: 0, putBackAs: PRIORITY.due },
+    { jobId: 'newer', data: { format: 2, urgent: true }, added: PRIORITY.high, putBackAs: PRIORITY.high },
+    { jobId: 'newer, plain', data: { format: 2, urgent: true }, added: 0, putBackAs: PRIORITY.due },
+  ];
+  await queue.addBulk(
+    jobs.map(({ jobId, name = 'push', data, added: priority }) => ({ name, data, opts: { jobId, priority } })),
+  );
+  const passes = new Map<string, number>();
+  consume(prefix, async (job, token) => {
+    const id = present(job.id);
+    passes.set(id, (passes.get(id) ?? 0) + 1);
+    await putBack(queue, job, token, passes.get(id) === 1 ? 0 : HOUR_MS);
+    throw new DelayedError();
+  });
+  await waitFor(async () => expect(await queue.getDelayedCount()).toBe(jobs.length));
+  await waitFor(() => expect([...passes.values()]).toEqual(jobs.map(() => 2)));
+  await redelay(
+    [queue],
+    jobs.map(({ jobId }) => ({ jobId, at: Date.now() + 2 * HOUR_MS })),
+  );
+  for (const { jobId, putBackAs } of jobs) expect(present(await queue.getJob(jobId)).priority, jobId).toBe(putBackAs);
 });
 
 test('jobs that were delayed for an hour come back at the instants that they are given, in that order', async () => {
@@ -162,7 +233,7 @@ test('jobs that were delayed for an hour come back at the instants that they are
     { jobId: 'two', at: now + 200 },
     { jobId: 'one', at: now + 400 },
   ];
-  expect(await redelay([queue], due)).toBe(2);
+  expect(await redelay([queue], due)).toMatchObject({ moved: 2 });
   await vi.waitFor(() => expect(taken.map(({ id }) => id)).toEqual(['two', 'one']), { timeout: 10_000 });
   for (const [index, { at }] of due.entries()) expect(present(taken[index]).at).toBeGreaterThanOrEqual(at);
   expect(await queue.getDelayedCount()).toBe(1);
@@ -177,7 +248,7 @@ describe.each([-30_000, 30_000])('where this machine’s clock is %i ms from Red
     stepClock()(aheadMs);
     const due = [-1_000, 5_000, 40_000.25, HOUR_MS].map((inMs) => ({ jobId: `in ${inMs}`, at: now + inMs }));
     for (const { jobId } of due) await queue.add('push', {}, { jobId, delay: 2 * HOUR_MS });
-    expect(await redelay([queue], due)).toBe(4);
+    expect(await redelay([queue], due)).toMatchObject({ moved: 4 });
     for (const { jobId, at } of due) {
       expect(dueAtOfScore(Number(await redis.zscore(queue.toKey('delayed'), jobId))), jobId).toBe(Math.ceil(at));
     }
@@ -206,7 +277,7 @@ test('a job that is not delayed, or not there, is left alone', async () => {
   const { queue } = openQueues();
   await queue.add('push', {}, { jobId: 'waiting', priority: 10 });
   const due = ['waiting', 'of-nobody'].map((jobId) => ({ jobId, at: Date.now() + HOUR_MS }));
-  expect(await redelay([queue], due)).toBe(0);
+  expect(await redelay([queue], due)).toMatchObject({ moved: 0 });
   expect(await queue.getJobCounts('prioritized', 'delayed')).toMatchObject({ prioritized: 1, delayed: 0 });
 });
 
@@ -215,11 +286,10 @@ test('thousands are moved', async () => {
   const ids = Array.from({ length: 3_000 }, (_, n) => `w${n}`);
   await queue.addBulk(ids.map((jobId) => ({ name: 'push', data: {}, opts: { jobId, delay: HOUR_MS } })));
   const at = Date.now() + 2 * HOUR_MS;
-  expect(
-    await redelay(
-      [queue],
-      ids.map((jobId) => ({ jobId, at })),
-    ),
-  ).toBe(3_000);
+  const { moved } = await redelay(
+    [queue],
+    ids.map((jobId) => ({ jobId, at })),
+  );
+  expect(moved).toBe(3_000);
   expect(present(await queue.getJob('w2999')).delay).toBeGreaterThan(1.9 * HOUR_MS);
 });

@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest';
-import { redelay } from '../../src/queue/job-lock.ts';
-import { CANCEL, PRIORITY } from '../../src/queue/names.ts';
+import { redelay } from '../../src/queue/redelay.ts';
+import { CANCEL, FORMER_HIGH, PRIORITY } from '../../src/queue/names.ts';
 import { readAges, readOverview } from '../../src/queue/overview.ts';
 import { createProducer } from '../../src/producer/producer.ts';
 import { connectRedis } from '../support/redis.ts';
@@ -103,6 +103,31 @@ it('what is due and not taken: in the delayed set, and in the line where a worke
   expect(after.untaken.count).toBe(0);
   expect((await ages()).oldestDueMs).toBeGreaterThanOrEqual(60_000);
   expect((await ages()).dueJobs).toBe(2);
+});
+
+it('counts what is due and what is new in each priority, also what clients in other languages and workers give', async () => {
+  const { queue, redis, read, ages } = open();
+  const add = (id: string, priority: number, agoMs: number, more: object = {}) =>
+    queue.add('push', notification({ id, ...more }), { jobId: id, priority, timestamp: Date.now() - agoMs });
+  for (const [id, priority, agoMs] of [
+    ['due-high', PRIORITY.dueHigh, 3 * MINUTE],
+    ['due', PRIORITY.due, 5 * MINUTE],
+  ] as const) {
+    const job = await add(id, priority, 10 * MINUTE);
+    await job.updateProgress({ rule: 'gap', dueAt: Date.now() - agoMs });
+  }
+  await add('new-high', PRIORITY.high, 1_000);
+  await add('raised', PRIORITY.high, 2_000);
+  await add('former-high', FORMER_HIGH, 7 * MINUTE, { priority: 'high' });
+  await add('new', PRIORITY.normal, 6 * MINUTE);
+  const { now, due, untaken } = await read();
+  expect([due.count, untaken.count]).toEqual([2, 4]);
+  const ageMs = (at = NaN): number => Math.abs(now - at);
+  expect(Math.abs(ageMs(due.oldestAt) - 5 * MINUTE)).toBeLessThan(5_000);
+  expect(Math.abs(ageMs(untaken.oldestAt) - 7 * MINUTE)).toBeLessThan(5_000);
+  expect((await ages()).dueJobs).toBe(6);
+  await redis.zrem(queue.toKey('prioritized'), 'due');
+  expect(Math.abs(ageMs((await read()).due.oldestAt) - 3 * MINUTE)).toBeLessThan(5_000);
 });
 
 it('only alerts count as waiting alerts', async () => {

@@ -1,9 +1,10 @@
-import type { Queue } from 'bullmq';
-import { expect, onTestFinished, test } from 'vitest';
-import { scoreOfDue } from '../../src/queue/bullmq-internals.ts';
+import type { Job, Queue } from 'bullmq';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { dueAtOfScore, scoreOfDue } from '../../src/queue/bullmq-internals.ts';
 import { homeOf } from '../../src/queue/shards/layout.ts';
 import { historyKeys, jobIdOf, moveKeys, QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/producer/producer.ts';
+import { redelay } from '../../src/queue/redelay.ts';
 import { LeaseLostError } from '../../src/queue/shards/reshard.ts';
 import { connectRedis, testTarget } from '../support/redis.ts';
 import { dataOf, jobsIn, openReshard } from './moving.ts';
@@ -45,6 +46,51 @@ test.each([
   for (const of of [...former, ...layout.prefixes]) {
     expect(await redis.exists(moveKeys(of).moving, moveKeys(of).moved)).toBe(0);
   }
+});
+
+test.each([
+  [1, 4],
+  [3, 4],
+  [4, 1],
+])('an id that a retract took stays taken in every queue, from %i to %i', async (from, to) => {
+  const { prefix, layout, write, moveAll } = await openReshard({ from, to });
+  await write({ ...layout, phase: 'steady', prefixes: present(layout.former[0]), former: [] });
+  const before = createProducer({ ...testTarget(), prefix });
+  onTestFinished(() => before.close());
+  expect(await before.retract({ id: 'x' })).toMatchObject({ unknown: 1 });
+  await write(layout);
+  await moveAll();
+  const after = createProducer({ ...testTarget(), prefix });
+  onTestFinished(() => after.close());
+  const recipients = new Map(Array.from({ length: 40 }, (_, n) => [homeOf(`teacher-${n}`, layout), `teacher-${n}`]));
+  expect(recipients.size).toBe(to);
+  for (const recipientId of recipients.values()) {
+    expect(await after.enqueue(notification({ id: 'x', recipientId })), recipientId).toMatchObject({ added: false });
+  }
+});
+
+test('a job whose slot moves while it is between two queues is due at the new instant', async () => {
+  const { layout, mover, moveAll, queueOf, formerQueueOf, shards, former: formers } = await openReshard();
+  const former = await formerQueueOf('teacher-42');
+  const hourMs = 3_600_000;
+  await former.add('push', dataOf('x', 'teacher-42'), { jobId: 'x', delay: hourMs });
+  await present((await former.getJob('x')) as Job | undefined).updateProgress({ rule: 'quiet' });
+  const homes = await Promise.all([homeOf('teacher-42', layout), ...formers].map((of) => shards.at(of)));
+  const at = Date.now() + 60_000;
+  let followed: Promise<void> | undefined;
+  const slowly = async (step: string): Promise<void> => {
+    if (step !== 'taken' || followed !== undefined) return;
+    const queues = homes.map(({ queue }) => queue);
+    const clients = await Promise.all(queues.map((queue) => queue.getBackend().client));
+    const looks = clients.map((each) => vi.spyOn(each, 'zscore'));
+    ({ followed } = await redelay(queues, [{ jobId: 'x', at }]));
+    await vi.waitFor(() => expect(looks.every(({ mock }) => mock.settledResults.length > 0)).toBe(true)); // it finds the job in neither
+  };
+  await moveAll(mover(1, slowly));
+  await followed;
+  const home = await queueOf('teacher-42');
+  const client = await home.getBackend().client;
+  expect(dueAtOfScore(Number(await client.zscore(home.toKey('delayed'), 'x')))).toBe(at);
 });
 
 test('what has ended and is gone before a killed process is followed by another one is not put again', async () => {

@@ -4,7 +4,7 @@ import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Moved } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { redelay } from '../../src/queue/job-lock.ts';
+import { redelay } from '../../src/queue/redelay.ts';
 import { createProducer, type ProducerOptions } from '../../src/producer/producer.ts';
 import { RedisAwayError } from '../../src/redis/connection.ts';
 import { strictFaults } from '../support/strict-typescript.ts';

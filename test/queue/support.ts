@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import { expect, onTestFinished, vi } from 'vitest';
 import type { EnqueueInput } from '../../src/producer/producer.ts';
 import { createJobLock } from '../../src/queue/job-lock.ts';
-import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
+import { DEAD_LETTERS, QUEUE, type Prioritised } from '../../src/queue/names.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { contentOf } from '../support/stored.ts';
 import { waitFor } from '../support/wait.ts';
@@ -55,14 +55,14 @@ export const ATTEMPTS = [{ at: 1_784_000_000_000, device: 'apns#0', error: 'Inte
 /** Puts a job back as a worker does, for so long; answers when it is due. The processor then throws `DelayedError`. */
 export async function putBack(
   queue: Queue,
-  job: Pick<Job, 'id'>,
+  job: Pick<Job<unknown>, 'id'> & Prioritised,
   token: string | undefined,
   delayMs: number,
   progress = {},
 ): Promise<number> {
   let dueAt = NaN;
   const options = { queue, lockMs: 30_000, onPutBack: (at: number) => void (dueAt = at) };
-  await createJobLock({ id: job.id ?? '' }, token ?? '', options).putBack(delayMs, progress);
+  await createJobLock(job, token ?? '', options).putBack(delayMs, progress);
   return dueAt;
 }
 

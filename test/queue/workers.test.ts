@@ -44,8 +44,8 @@ function open() {
     return presence;
   };
   /** A worker that was killed so long ago. */
-  const leave = async (id: string, agoMs: number, digest = '-'): Promise<void> => {
-    await redis.hset(key, id, `${Date.now() - agoMs} ${digest} ${JSON.stringify(facts(id))}`);
+  const leave = async (id: string, agoMs: number, digest = '-', more: Partial<WorkerFacts> = {}): Promise<void> => {
+    await redis.hset(key, id, `${Date.now() - agoMs} ${digest} ${JSON.stringify(facts(id, more))}`);
   };
   const read = () => readWorkers(redis, prefix);
   const ids = async () => (await read()).workers.map(({ id }) => id);
@@ -183,6 +183,16 @@ describe('the policy of the workers', () => {
     expect(sharedPolicy(await read())).toEqual({ policy: POLICY, workers: 1, others: 1 });
     await start('c', OTHER, { startedAt: 0 });
     expect(sharedPolicy(await read())).toEqual({ policy: OTHER, workers: 2, others: 1 });
+  });
+
+  it('comes with how often one may be overtaken: the most that a living worker allows', async () => {
+    const { start, read, leave } = open();
+    await start('older', POLICY);
+    expect(sharedPolicy(await read())).not.toHaveProperty('mostOvertaken');
+    await start('a', POLICY, { mostOvertaken: 5 });
+    await start('b', POLICY, { mostOvertaken: 20 });
+    await leave('gone', 20_000, '-', { mostOvertaken: 99 });
+    expect(sharedPolicy(await read())).toMatchObject({ workers: 3, mostOvertaken: 20 });
   });
 
   it('knows a category by any name', async () => {

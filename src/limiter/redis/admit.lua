@@ -21,6 +21,7 @@
 --         born, name   when the notification was enqueued first, 0 if absent; its job's id, if ARGV[1] does not begin with that
 --         untilAwake   1: if it is refused in a quiet time, it waits for the end of the quiet time
 --         first        1: if it must wait, note that it goes first (waiting.lua)
+--         behindOverdue 1: it waits behind every reservation that is not forgotten yet, however long that is overdue
 --         claim        1: if it is refused it will be sent without a slot, so store that it is too late to cancel it
 --         maxQuiet     with quiet hours: refuse a wait with more quiet time than this (ms); maxWait then does not count quiet time
 --         expiresIn    with quiet hours: refuse a wait that is longer than this, with the quiet time in it (ms)

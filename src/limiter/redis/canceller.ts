@@ -18,12 +18,16 @@ import type { Numeric } from './wire.ts';
 export interface CancelRequest extends SlotId {
   /** As `enqueuedAt` in the asks of this notification. */
   readonly enqueuedAt: number;
+  /** Cancel it also if it was sent before, and waits to be sent again: to devices that are left, or after an unclear answer. */
+  readonly isResend?: boolean;
 }
 
 /** What a cancel did. */
 interface CancelAnswer {
   /** False if it is too late: the notification has been admitted, or has ended in another way. */
   readonly canceled: boolean;
+  /** An earlier cancel had canceled it. Absent if not. */
+  readonly isRepeated?: true;
   /** The ask that leads the notification's digest from now on, with its slot; absent if none does. */
   readonly leader?: SlotView;
 }
@@ -35,8 +39,13 @@ export interface Canceller {
    * LimiterUnavailableError if there was no answer: then call it again, which is safe.
    */
   cancel(request: CancelRequest): Promise<CancelAnswer>;
-  /** Removes what `cancel` stored: the job says that it was too late after all. */
+  /** Removes what `cancel` stored: the job has ended. */
   forget(request: CancelRequest): Promise<void>;
+  /**
+   * Takes a cancel back, so that the notification is sent after all. False if a pass knows of the cancel already: then the job
+   * ends as canceled.
+   */
+  takeBack(request: CancelRequest): Promise<boolean>;
 }
 
 export interface CancellerOptions {
@@ -56,13 +65,14 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
   const define = (keys: number): Call<readonly [canceled: Numeric, leader: string, slot: Numeric]> =>
     defineScript(redis, `pushpacer:cancel:${keys}`, lua, keys);
   const [script, withCategory] = [define(3), define(5)];
+  const ends = defineEnds<Numeric>(redis);
   const answered = createDeadline(timeoutMs);
   return {
-    async cancel({ recipientId, id, category, enqueuedAt }) {
+    async cancel({ recipientId, id, category, enqueuedAt, isResend = false }) {
       const keys = recipientKeys(prefix, recipientId);
       const ofOverall = [keys.waiting, keys.sent, keys.reserved];
       const own = category === undefined ? undefined : categoryKeys(keys, category);
-      const args = [jobIdIn(id), enqueuedAt, ...sentEntries(id)];
+      const args = [jobIdIn(id), enqueuedAt, ...sentEntries(id, isResend)];
       const [canceled, leader, slot] = await answered(
         own === undefined
           ? script(...ofOverall, ...args)
@@ -70,7 +80,8 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
       );
       const [at, leads] = [Number(slot), idOf(leader)];
       return {
-        canceled: Number(canceled) === 1,
+        canceled: Number(canceled) > 0,
+        ...(Number(canceled) === 2 && { isRepeated: true }),
         ...(at > 0 && { leader: { at, ...(leads !== undefined && { id: leads }) } }),
       };
     },
@@ -79,13 +90,25 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
         redis.hdel(recipientKeys(prefix, recipientId).waiting, waitingFields(jobIdIn(id), enqueuedAt).end),
       );
     },
+    async takeBack({ recipientId, id, enqueuedAt }) {
+      const { waiting } = recipientKeys(prefix, recipientId);
+      return Number(await answered(ends(waiting, jobIdIn(id), enqueuedAt, 'take back'))) === 1;
+    },
   };
 }
 
-/** Every id under which an admission of the notification may stand among the sent slots. `id`: the id of its next ask. */
-function sentEntries(id: string): string[] {
+function defineEnds<Reply>(redis: LimiterRedis): Call<Reply> {
+  return defineScript<Reply>(redis, 'pushpacer:end', readScript('end.lua', import.meta.url), 1);
+}
+
+/**
+ * The ids under which the notification may stand among the sent slots. `id`: that of its next ask. For a resend, without those
+ * of earlier asks: an earlier send does not make it too late.
+ */
+function sentEntries(id: string, isResend: boolean): string[] {
   const asks = Number(/\d+$/.exec(id)?.[0] ?? 0);
-  return Array.from({ length: asks + ASKS_AHEAD }, (_, number) => memberOf(entryOf(`${jobIdIn(id)}/${number}`)));
+  const all = Array.from({ length: asks + ASKS_AHEAD }, (_, number) => memberOf(entryOf(`${jobIdIn(id)}/${number}`)));
+  return isResend ? all.slice(asks) : all;
 }
 
 /** The part of ioredis that reads a place in line. */
@@ -120,29 +143,23 @@ export async function countBefore(
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-interface EndLookOptions {
-  /** The limiter's Redis: a client of ioredis. */
-  readonly redis: WaitingRedis;
-  /** The limiter's prefix. */
-  readonly prefix: string;
-  /** How long an answer may take, in milliseconds. */
-  readonly timeoutMs: number;
-}
-
-/** How a notification is to end without being sent; undefined if it is not. */
+/**
+ * How a notification is to end without being sent; undefined if it is not. The caller ends it so: what was canceled can no
+ * longer be taken back. Rejects with LimiterUnavailableError if there was no answer.
+ */
 export type EndLook = (
   ending: Pick<CancelRequest, 'recipientId' | 'enqueuedAt'> & { readonly jobId: string },
 ) => Promise<Pick<NotToBeSent, 'how' | 'by'> | undefined>;
 
-/** Only reads: takes no slot and writes nothing. The look rejects with LimiterUnavailableError if there was no answer. */
-export function createEndLook({ redis, prefix, timeoutMs }: EndLookOptions): EndLook {
+/** Takes no slot. */
+export function createEndLook({ redis, prefix, timeoutMs = 2_000 }: CancellerOptions): EndLook {
+  const script = defineEnds<readonly [how: NotToBeSent['how'] | '', by: string]>(redis);
   const answered = createDeadline(timeoutMs);
   return async ({ recipientId, jobId, enqueuedAt }) => {
     const key = recipientKeys(prefix, recipientId).waiting;
-    const [own, older] = await answered(redis.hmget(key, waitingFields(jobId, enqueuedAt).end, `end:${jobId}`));
-    const { how, by } = JSON.parse(own ?? older ?? '{}') as Stored;
-    if (how === undefined || how === 'sent') return undefined;
-    return { how, ...(by !== undefined && { by }) };
+    const [how, by] = await answered(script(key, jobId, enqueuedAt, 'tell'));
+    if (how === '') return undefined;
+    return { how, ...(by !== '' && { by }) };
   };
 }
 
@@ -153,8 +170,6 @@ export interface WaitingRedis {
 
 /** A value of the hash of waiting.lua. */
 interface Stored {
-  readonly how?: NotToBeSent['how'] | 'sent';
-  readonly by?: string;
   readonly field?: string;
   readonly entry?: string;
   readonly count?: number;

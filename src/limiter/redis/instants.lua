@@ -1,4 +1,4 @@
--- Included by admit.lua after scopes.lua and take-now.lua. Needs all that scopes.lua gives, `quiet`, `awake`, `edge`,
+-- Included by admit.lua after scopes.lua and take-now.lua. Needs all that scopes.lua gives, `options`, `quiet`, `awake`, `edge`,
 -- `isUrgent` and `text`. Gives `first` and `category`; instants that are found by rank look-ups: `afterQuiet(at)`,
 -- `firstInstant(among, nth, from)`, `nthSent`, `queued(set, at)`, `tails(withHeldBack)`, `asNewcomer(line, own)`; and the
 -- causes of a wait: `NONE`, `QUIET`, `slowest(counts)`, `causeOf(at, inCategory, inQuiet)`.
@@ -26,14 +26,17 @@ local function nthSent(scope, k)
   return newest(scope.sent, k)
 end
 
+local standsFrom = now - (options.behindOverdue and NO_SHOW_MS or GRACE_MS)
+
 -- How many reservations of a set come before a newcomer, or before `at`: those ahead of now, or overdue by at most GRACE_MS.
+-- For an ask with behindOverdue, those that are not forgotten yet.
 local function queued(set, at)
   local last = stored(set, 1)
-  if set.queued == 0 or not last or last < now - GRACE_MS then return 0 end
+  if set.queued == 0 or not last or last < standsFrom then return 0 end
   local isAll = not at or last < at
   if isAll and set.queued then return set.queued end
-  local count = redis.call('ZCOUNT', set.key, text(now - GRACE_MS), isAll and '+inf' or beyond(at))
-  if set.ownAt and set.ownAt >= now - GRACE_MS and (isAll or set.ownAt < at) then count = count - 1 end
+  local count = redis.call('ZCOUNT', set.key, text(standsFrom), isAll and '+inf' or beyond(at))
+  if set.ownAt and set.ownAt >= standsFrom and (isAll or set.ownAt < at) then count = count - 1 end
   if isAll then set.queued = count end
   return count
 end

@@ -13,13 +13,14 @@ local function endedReply(how, by, at)
 end
 
 -- The notification ends without being sent, so its slot is free again.
-local ended = readOwn('end:')
+local ended, whoseEnd = readOwn('end:')
 if ended and ended.how ~= 'sent' then
   for _, scope in ipairs(scopes) do
     drop(scope.reserved)
     drop(scope.heldBack)
   end
   dropWaiting('order:' .. id)
+  tell(ended, whoseEnd)
   return endedReply(ended.how, ended.by, slot or 0)
 end
 

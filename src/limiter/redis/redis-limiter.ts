@@ -319,7 +319,7 @@ const MOVES_A_STEP = 500;
 /** How many rounds look for reservations that were made meanwhile, at most. */
 const MOST_ROUNDS = 5;
 
-/** The job of a notification that waits without a slot of its own, or has ended; from a field of waiting.lua and its value. */
+/** From a field of waiting.lua: the id of a job that waits without a slot, or has ended. Empty for other fields. */
 function unslottedIn(field: string, value = ''): string[] {
   const first = /^(?:end|part):(.+)@\d+$/s.exec(field)?.[1];
   if (first === undefined) return [];

@@ -1,14 +1,14 @@
--- Included by admit.lua, cancel.lua and release.lua. Needs `now`, `waitingKey`, and the notification's `name` and `born`. Gives `who`,
--- `readOwn`, `readWaiting`, `writeWaiting`, `dropWaiting`, `writeEnd`, `writeFirst`, `moveSlot`, `readGroup`, `handOn`, `leave`, and `settle`, to be
--- called last.
+-- Included by admit.lua, cancel.lua, end.lua and release.lua. Needs `now`, `waitingKey`, and the notification's `name` and `born`. Gives
+-- `who`, `readOwn`, `readWaiting`, `writeWaiting`, `dropWaiting`, `writeEnd`, `tell`, `writeFirst`, `moveSlot`, `readGroup`, `handOn`, `leave`,
+-- and `settle`, to be called last.
 --
 -- A recipient's hash with what waits together, and what ends without an alert of its own. Its values are JSON objects; `kept`:
 -- until when the field is kept, epoch ms. `who` names a notification: the id of its first job, and when that was enqueued. So
 -- its replays have the same `who`, and another notification with the same id has another one. `name` is the id of its present
 -- job. Fields:
 --   end:<who>      it ends without an alert of its own. how: 'canceled', 'superseded' or 'merged'; by: the name of the notification
---                  that took its slot, or of the digest; name: of its own job. Or how is 'sent': it was sent without a slot, so it is too
---                  late to cancel it
+--                  that took its slot, or of the digest; name: of its own job; told: 1 if a pass knows that it was canceled. Or how is
+--                  'sent': it was sent without a slot, so it is too late to cancel it
 --   latest:<key>   of the notifications that wait under a collapse id only the newest is sent. who, name, entry: the notification and
 --                  the id that has the slot; at: its age; sent: {name, age, who} of the newest that was admitted; entry is '' then
 --   digest:<key>   the digest that waits. who, name, entry: its leader, and the id of the leader, which has the slot; parts: the other
@@ -58,6 +58,13 @@ end
 -- Stores how a notification ends, unless an earlier end of it is stored.
 local function writeEnd(whose, itsName, how, by)
   if not readWaiting('end:' .. whose) then writeWaiting('end:' .. whose, { how = how, by = by, name = itsName }) end
+end
+
+-- A pass learns how the notification ends. From now on a cancel can no longer be taken back: the pass ends the job.
+local function tell(ended, whose)
+  if ended.how ~= 'canceled' or ended.told then return end
+  ended.told = 1
+  writeWaiting('end:' .. whose, ended, ended.kept - now)
 end
 
 local function nameOf(part)

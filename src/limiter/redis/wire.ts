@@ -31,7 +31,7 @@ export function toOptions(
   hasQuietTimes: boolean,
 ): string {
   const { maxWaitMs = Infinity, maxQuietMs, expiresInMs = Infinity, maxPending, leadMs = 0 } = ask;
-  const { join, claim = false, untilAwake = false, goesFirst = false, enqueuedAt } = ask;
+  const { join, claim = false, untilAwake = false, goesFirst = false, behindOverdue = false, enqueuedAt } = ask;
   const bounds = hasQuietTimes
     ? { ...bound('maxWait', maxWaitMs), ...bound('maxQuiet', maxQuietMs), ...bound('expiresIn', expiresInMs) }
     : bound('maxWait', Math.min(maxWaitMs, expiresInMs));
@@ -44,6 +44,7 @@ export function toOptions(
     ...(claim && { claim: 1 }),
     ...(untilAwake && { untilAwake: 1 }),
     ...(goesFirst && { first: 1 }),
+    ...(behindOverdue && { behindOverdue: 1 }),
     ...(enqueuedAt !== undefined && { born: enqueuedAt }),
     ...(name !== undefined && { name }),
   });

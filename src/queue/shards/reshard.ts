@@ -4,7 +4,16 @@ import { isObject, parseJson, valueAt } from '../../domain/json.ts';
 import type { Connection } from '../../redis/connection.ts';
 import { defineQueueScript } from '../../redis/scripts.ts';
 import { homeOf, type Layout, type LayoutLease } from './layout.ts';
-import { cancellationIndexKey, DEAD_LETTERS, historyKeys, ID_KEPT_S, moveKeys, QUEUE } from '../names.ts';
+import {
+  cancellationIndexKey,
+  DEAD_LETTERS,
+  historyKeys,
+  ID_KEPT_S,
+  jobIdOf,
+  moveKeys,
+  QUEUE,
+  RETRACT,
+} from '../names.ts';
 import type { ShardQueues } from './shards.ts';
 
 /**
@@ -88,10 +97,10 @@ export function createMover({ connection, layout, lease: { fence }, open, bury, 
     if (taken.length === 0) return 0;
     await onStep?.('taken');
     const jobs = await Promise.all(taken.map((job) => described(job, from, connection)));
+    const ofNobody = jobs.filter(({ isIdTaken }) => isIdTaken);
+    for (const target of ofNobody.length > 0 ? layout.prefixes : []) await putInto(target, name, ofNobody);
     for (const [target, some] of Map.groupBy(jobs, ({ recipientId }) => homeOf(recipientId, layout))) {
-      const { [name]: to, queue: toNotifications } = await open(target);
-      const [put, left] = await PUT(to, putArgs(to, toNotifications, fence, some, target));
-      if (put === -1) throw new LeaseLostError('another process moves the jobs');
+      const { put, left } = await putInto(target, name, some);
       await onStep?.('put');
       const { moving, mover } = moveKeys(source);
       const kept = name === 'queue' ? ID_KEPT_S : 0;
@@ -105,6 +114,17 @@ export function createMover({ connection, layout, lease: { fence }, open, bury, 
       byPrefix.set(target, (byPrefix.get(target) ?? 0) + put);
     }
     return jobs.length;
+  }
+
+  async function putInto(
+    target: string,
+    name: 'queue' | 'deadQueue',
+    jobs: readonly Described[],
+  ): Promise<{ readonly put: number; readonly left: number }> {
+    const { [name]: to, queue: notifications } = await open(target);
+    const [put, left] = await PUT(to, putArgs(to, notifications, fence, jobs, target));
+    if (put === -1) throw new LeaseLostError('another process moves the jobs');
+    return { put, left };
   }
 
   /** Calls `move` for each former queue, in turn. */
@@ -162,6 +182,8 @@ function take(from: Queue, notifications: Queue, fence: number, states: readonly
 interface Described {
   readonly id: string;
   readonly recipientId: string;
+  /** A retract has taken this id, whoever its notification is for: so it is put into every queue. */
+  readonly isIdTaken: boolean;
   readonly taken: Taken;
   /** The key of the cancellation index in the former shard that contains the job; empty if none does. */
   readonly indexKey: string;
@@ -171,15 +193,18 @@ interface Described {
 
 async function described(taken: Taken, from: Queue, connection: Connection): Promise<Described> {
   const [, id, , , fields] = taken;
-  const data = parseJson(fields.find((_, at) => at % 2 === 1 && fields[at - 1] === 'data') ?? '');
+  const field = (name: string): string => fields.find((_, at) => at % 2 === 1 && fields[at - 1] === name) ?? '';
+  const data = parseJson(field('data'));
+  const isIdTaken = field('name') === RETRACT && jobIdOf(textOf(valueAt(data, 'id'))) === id;
   const notification = from.name === DEAD_LETTERS && isObject(data) ? valueAt(data, 'notification') : data;
   // As everywhere: a job without a recipient belongs to the recipient with the empty name.
   const recipientId = textOf(valueAt(notification, 'recipientId'));
   const cancellationKey = from.name === QUEUE ? textOf(valueAt(notification, 'cancellationKey')) : '';
-  if (cancellationKey === '') return { id, recipientId, taken, indexKey: '', cancellationKey, indexScore: '0' };
+  if (cancellationKey === '')
+    return { id, recipientId, isIdTaken, taken, indexKey: '', cancellationKey, indexScore: '0' };
   const indexKey = cancellationIndexKey(from.opts.prefix ?? '', recipientId, cancellationKey);
   const indexScore = (await connection.zscore(indexKey, id)) ?? '0';
-  return { id, recipientId, taken, indexKey, cancellationKey, indexScore };
+  return { id, recipientId, isIdTaken, taken, indexKey, cancellationKey, indexScore };
 }
 
 function textOf(value: unknown): string {

@@ -1,0 +1,119 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Queue } from 'bullmq';
+import { parseObject } from '../domain/json.ts';
+import { SEND_AFTER } from '../domain/time.ts';
+import { CREDENTIALS, type Waited } from '../notification/outcome.ts';
+import { dueAtOfScore, lockKeyOf, makeDueAt, noteWhy } from './bullmq-internals.ts';
+import { isMoving } from './readable.ts';
+
+/** A delayed job and its new due time. */
+export interface Due {
+  readonly jobId: string;
+  /** Epoch milliseconds on Redis's clock. */
+  readonly at: number;
+  /**
+   * Why it waits until then, for `producer.status`. It is not written to the job's progress, since only a worker may write
+   * there.
+   */
+  readonly why?: Pick<Waited, 'rule' | 'ruleUntil'>;
+  /** It was due earlier before: then it asks for its slot when it is due, and nothing more has to be done. */
+  readonly isLater?: boolean;
+}
+
+/** What `redelay` did. */
+export interface Redelayed {
+  /** How many of the jobs were delayed. */
+  readonly moved: number;
+  /**
+   * Resolves when each job that a worker had at that moment has been put back, and is due no later than its new due time; or
+   * has ended, or has been in hand for 30 s. Rejects if Redis is away.
+   */
+  readonly followed: Promise<void>;
+}
+
+/** How many commands are under way at once, so that workers' commands get through in between. */
+const AT_ONCE = 100;
+
+/**
+ * Changes the due times of delayed jobs. A job whose time is past is due at once. Jobs that have ended are left as they are.
+ *
+ * A worker that has one of the jobs may have asked the limiter before the change, and then puts the job back until the slot that
+ * it had before: two hours, say, if quiet hours have just been ended. So such a job is looked at until it is put back
+ * (`followed`). If it waits for a slot then, and is due later, its due time is changed. One that is due too early only asks once
+ * more.
+ *
+ * @param queues the queues that may have the jobs, the most likely first
+ */
+export async function redelay(queues: readonly Queue[], jobs: readonly Due[]): Promise<Redelayed> {
+  let moved = 0;
+  const following: Promise<void>[] = [];
+  for (let from = 0; from < jobs.length; from += AT_ONCE) {
+    const some = jobs.slice(from, from + AT_ONCE);
+    const changed = await Promise.all(some.map((due) => changeFirst(queues, due)));
+    moved += changed.filter(Boolean).length;
+    for (const [index, due] of some.entries()) {
+      if (changed[index] === true || due.isLater === true) continue;
+      const own = follow(queues, due);
+      own.catch(() => undefined); // not every caller waits for it
+      following.push(own);
+    }
+  }
+  const followed = Promise.all(following).then(() => undefined);
+  followed.catch(() => undefined);
+  return { moved, followed };
+}
+
+/** Changes the job in the first queue in which it is delayed. False if it is in none. */
+async function changeFirst(queues: readonly Queue[], due: Due): Promise<boolean> {
+  for (const queue of queues) if (await changeDue(queue, due)) return true;
+  return false;
+}
+
+async function changeDue(queue: Queue, { jobId, at, why }: Due): Promise<boolean> {
+  if (!(await makeDueAt(queue, jobId, at))) return false;
+  // Mostly no worker has taken the job since: no slot is moved to earlier than MOVE_LEAD_MS from then.
+  if (why !== undefined) await noteWhy(queue, jobId, { at, ...why });
+  return true;
+}
+
+/** A worker that stands still for longer has lost its job, by the default of LOCK_DURATION. */
+const MOST_FOLLOWED_MS = 30_000;
+/** The wait before a look at a job that a worker has: the first one, doubled each time, and the longest. */
+const [FIRST_LOOK_MS, LAST_LOOK_MS] = [10, 500];
+
+async function follow(queues: readonly Queue[], due: Due): Promise<void> {
+  const deadline = performance.now() + MOST_FOLLOWED_MS;
+  for (let waitMs = FIRST_LOOK_MS; performance.now() < deadline; waitMs = Math.min(2 * waitMs, LAST_LOOK_MS)) {
+    // In this order: whoever has the job lets go of it when it is in its queue again.
+    const inHand = await Promise.all(queues.map((queue) => isInHand(queue, due.jobId)));
+    const dueAts = await Promise.all(queues.map((queue) => dueAtIn(queue, due.jobId)));
+    const delayed = dueAts.findIndex((dueAt) => dueAt !== undefined);
+    const [queue, dueAt = 0] = [queues[delayed], dueAts[delayed]];
+    if (queue !== undefined) {
+      if (dueAt > due.at && (await waitsForSlot(queue, due.jobId))) await changeDue(queue, due);
+      return;
+    }
+    if (!inHand.includes(true)) return; // it asks the limiter when it is taken, or it has ended
+    await sleep(waitMs, undefined, { ref: false });
+  }
+}
+
+/** Whether a worker has the job, or a reshard that moves it. */
+async function isInHand(queue: Queue, jobId: string): Promise<boolean> {
+  const client = await queue.getBackend().client;
+  return (await client.get(lockKeyOf(queue, jobId))) !== null || isMoving(queue, jobId);
+}
+
+/** When the job is due; undefined if it is not delayed. */
+async function dueAtIn(queue: Queue, jobId: string): Promise<number | undefined> {
+  const client = await queue.getBackend().client;
+  const score = await client.zscore(queue.toKey('delayed'), jobId);
+  return score === null ? undefined : dueAtOfScore(Number(score));
+}
+
+/** Whether a delayed job waits because of its limits: not to be tried again, say, nor for a breaker. */
+async function waitsForSlot(queue: Queue, jobId: string): Promise<boolean> {
+  const client = await queue.getBackend().client;
+  const { rule } = parseObject((await client.hget(queue.toKey(jobId), 'progress')) ?? '');
+  return typeof rule === 'string' && rule !== SEND_AFTER && rule !== CREDENTIALS;
+}
