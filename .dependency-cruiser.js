@@ -79,21 +79,21 @@ export default {
     {
       name: 'what-is-published-needs-no-tool-test-or-bench',
       severity: 'error',
-      from: { path: '^(sandbox|api|console|workers|scripts)/' },
-      to: { path: '^(demo|chaos|tools|test|bench|examples)/' },
+      from: { path: '^(sandbox|api|console|workers|scripts|demo)/' },
+      to: { path: '^(chaos|tools|test|bench|examples)/' },
     },
     {
       name: 'workers-api-and-console-need-no-script',
       severity: 'error',
       from: { path: '^(api|console|workers)/' },
-      to: { path: '^(scripts|sandbox)/' },
+      to: { path: '^(scripts|sandbox|demo)/' },
     },
     {
       name: 'the-sandbox-stands-apart',
       comment: 'It knows what a notification is, and nothing of how a worker delivers it.',
       severity: 'error',
       from: { path: '^sandbox/' },
-      to: { path: '^(src/(?!domain/|notification/)|api/|console/|workers/|scripts/)' },
+      to: { path: '^(src/(?!domain/|notification/)|api/|console/|workers/|scripts/|demo/)' },
     },
     {
       name: 'concrete-parts-only-in-composition-roots',
@@ -124,7 +124,7 @@ export default {
       name: 'published-code-needs-no-dev-dependency',
       comment: 'bull-board and OpenTelemetry are optional peers: the programs go on without them.',
       severity: 'error',
-      from: { path: '^(src|sandbox|api|console|workers|scripts)/' },
+      from: { path: '^(src|sandbox|api|console|workers|scripts|demo)/' },
       to: {
         dependencyTypes: ['npm-dev'],
         dependencyTypesNot: ['type-only'],

@@ -11,8 +11,8 @@ export default tseslint.config(
       sourceType: 'script',
       globals: Object.fromEntries(
         [
-          ...['document', 'location', 'fetch', 'setTimeout', 'setInterval', 'addEventListener', 'matchMedia'],
-          ...['getComputedStyle', 'getSelection', 'DOMParser', 'Element', 'uPlot'],
+          ...['document', 'location', 'fetch', 'setTimeout', 'setInterval', 'addEventListener'],
+          ...['getSelection', 'DOMParser', 'Element'],
         ].map((name) => [name, 'readonly']),
       ),
     },

@@ -3,7 +3,6 @@ import { Counter, Histogram, Registry } from 'prom-client';
 import { z } from 'zod';
 import type { ApiConfig } from '../src/config/config.ts';
 import { askIdOverHttp, createMoveUps, moveLineUp } from '../src/delivery/lines.ts';
-import { InputError } from '../src/domain/faults.ts';
 import { MAX_WINDOW_MS } from '../src/domain/limits.ts';
 import { DURATION_FORMAT, formatDuration, LATENESS_BOUNDS_MS, parseDuration, sleepUntil } from '../src/domain/time.ts';
 import { rateLimitFields } from '../src/http/limit.ts';
@@ -11,10 +10,10 @@ import type { Admission, Admitted, Limiter, Refused, SlotId } from '../src/limit
 import { paceOf } from '../src/limiter/pace.ts';
 import { notificationSchema } from '../src/notification/notification.ts';
 import { readFields, unfit, written } from '../src/operations/fields.ts';
-import { redelay, type Due } from '../src/queue/job-lock.ts';
+import { redelay, type Due } from '../src/queue/redelay.ts';
 import type { Backend } from './backend.ts';
 import { json } from './bodies.ts';
-import { fieldsIn, isPreviewed, recipientOf } from './operator-routes.ts';
+import { fieldsIn, isPreviewed, recipientOf, withoutPreview } from './operator-routes.ts';
 import { problemResponse, type Problem } from './problems.ts';
 import type { ApiEnv } from './serve.ts';
 import type { Scope } from './tokens.ts';
@@ -99,7 +98,7 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
     const slot = slotOf(recipientId, id, category);
     const ask = {
       ...slot,
-      // Quiet time counts too, as it does not for `maxWaitMs`: who asked for ten minutes does not mean the next morning.
+      // Counts quiet time; `maxWaitMs` does not. A caller that waits ten minutes does not want the next morning.
       expiresInMs: wait ? Math.min(maxWait ?? bounds.maxWaitMs, bounds.maxWaitMs) : 0,
       maxPending: bounds.maxPending,
       everyRule: true,
@@ -108,11 +107,11 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
     if (isPreview) return answerOf(await all.alert.peek(ask), { id, category });
     const counted = category !== undefined && Object.hasOwn(categories, category) ? category : undefined;
     const answer = await metrics.asked(all.alert.admit(ask), counted);
-    // Whoever gets the answer sends at once, so it comes at the slot. With a line that is late, that is up to the tolerance ahead.
+    // The caller sends at once, so the answer comes at the slot: up to the tolerance from now, if the line is late.
     if (answer.kind === 'admitted' && answer.sendAt > performance.now())
       await sleepUntil(answer.sendAt, c.req.raw.signal);
     if (answer.kind === 'refused') {
-      // The id may have a slot: one that lies too far ahead by now, or an unused one. Whoever is told not to send does not come for it.
+      // The id may have a slot: unused, or too far ahead by now. It is given back: a refused caller does not come for it.
       if (unsent) await all.alert.refund(slot);
       if (await all.alert.cancel(slot)) await moveUp(recipientId, all.alert, paceOf(policy).toleranceMs);
     }
@@ -121,11 +120,7 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
 
   app.post('/v1/recipients/:id/refund', needs('limit'), async (c) => {
     const recipientId = recipientOf(c);
-    if (isPreviewed(c)) {
-      throw new InputError('the address', [
-        { path: 'preview', expected: 'none: a refund has no preview', found: 'true' },
-      ]);
-    }
+    withoutPreview(c, 'a refund');
     const body = await fieldsIn(c);
     if ('problem' in body) return problemResponse(body.problem);
     const { id, category } = readFields('the request', REFUND_FIELDS, body.value);

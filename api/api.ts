@@ -9,6 +9,7 @@
  * - refusals.ts: refused tokens, counted and logged
  * - backlog.ts: whether more notifications may be added
  * - enqueue.ts: notifications of a body or a stream, and requests that come twice
+ * - cancels.ts: cancels and retracts
  * - limiters.ts: the limiters, with the limits of the workers
  * - recipients.ts: one recipient, and when a notification would be sent
  * - operations.ts: what an operator may do to a recipient

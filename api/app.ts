@@ -5,7 +5,6 @@ import { NewerFormatError } from '../src/domain/format.ts';
 import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
 import type { Tracing } from '../src/observe/tracing.ts';
 import type { Told } from '../src/operations/story.ts';
-import type { Canceled, CancelTarget, Producer } from '../src/producer/producer.ts';
 import { RedisAwayError, type RedisTrouble } from '../src/redis/connection.ts';
 import { LimiterUnavailableError, notNowWord } from '../src/redis/deadline.ts';
 import { addAdmitRoutes, type AdmitParts } from './admits.ts';
@@ -22,11 +21,12 @@ import {
   typeOf,
   unsupported,
 } from './bodies.ts';
+import { addCancelRoutes, type CancelParts } from './cancels.ts';
 import type { Enqueuer, Result } from './enqueue.ts';
 import { openApiDocument } from './openapi.ts';
 import { addOperatorRoutes, recipientOf, type OperatorParts } from './operator-routes.ts';
 import { openOutcomes, parseCursor, type OutcomesParts } from './outcomes.ts';
-import { invalid, problemResponse, redisAway, type Problem } from './problems.ts';
+import { invalid, problemResponse, redisAway, UNKNOWN_ID, type Problem } from './problems.ts';
 import type { Recipients } from './recipients.ts';
 import type { Refusals } from './refusals.ts';
 import { peerOf, type ApiEnv } from './serve.ts';
@@ -34,7 +34,7 @@ import type { Scope, Token, TokenBook } from './tokens.ts';
 
 export interface AppParts extends Omit<OperatorParts, 'needs'> {
   readonly tokens: Pick<TokenBook, 'find'>;
-  readonly producer: Pick<Producer, 'cancel'>;
+  readonly producer: CancelParts['producer'];
   /** What became of a notification, and why. */
   readonly tell: (id: string) => Promise<Told>;
   readonly enqueuer: Enqueuer;
@@ -210,25 +210,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
     return status.state === 'unknown' ? problemResponse(UNKNOWN_ID) : json(200, { id, ...status, story });
   });
 
-  /** Cancels, and logs which token did it: any token with `send` may cancel what another one enqueued. */
-  async function cancel(c: Context<ApiEnv>, target: CancelTarget): Promise<Canceled> {
-    const { canceled, tooLate } = await producer.cancel(target);
-    const what = 'id' in target ? { id: target.id } : { recipientId: target.recipientId };
-    if (canceled + tooLate > 0) log.info({ by: c.get('token').name, ...what, canceled, tooLate }, 'canceled');
-    return { canceled, tooLate };
-  }
-
-  app.delete('/v1/notifications/:id', needs('send'), async (c) => {
-    const id = c.req.param('id');
-    const { canceled, tooLate } = await cancel(c, { id });
-    if (canceled + tooLate === 0) return problemResponse(UNKNOWN_ID);
-    return json(200, { id, result: canceled > 0 ? 'canceled' : 'tooLate' });
-  });
-
-  app.delete('/v1/recipients/:id/notifications', needs('send'), async (c) => {
-    const cancellationKey = c.req.query('cancellationKey') ?? '';
-    return json(200, await cancel(c, { recipientId: c.req.param('id'), cancellationKey }));
-  });
+  addCancelRoutes(app, { producer, log, needs });
 
   app.get('/v1/recipients/:id', needs('read'), async (c) => json(200, await recipients.look(recipientOf(c))));
 
@@ -282,10 +264,6 @@ function patternOf(path: string): RegExp {
   return new RegExp(`^${path.replaceAll('.', '\\.').replaceAll(/:\w+/g, '[^/]+')}$`);
 }
 
-const UNKNOWN_ID: Problem = {
-  ...{ status: 404, code: 'not-found' },
-  detail: 'no notification has this id; or it ended more than an hour ago; or it was a dead letter that was removed',
-};
 const OTHER_BODY: Problem = {
   ...{ status: 409, code: 'conflict' },
   detail: 'this Idempotency-Key came within the last 24 hours with another body',

@@ -123,6 +123,7 @@ export function openBackend(
       tellStory(id, {
         ...{ connection, limiterConnection, prefix: queue.prefix, own },
         shards: () => shards.open(),
+        homes: (recipientId) => shards.homes(recipientId),
         status: (of) => producer.status(of),
       }),
     reached: untilReached(connections),

@@ -5,7 +5,7 @@ import type { Fault } from '../src/domain/faults.ts';
 import { isObject } from '../src/domain/json.ts';
 import { linesOf, type Line } from '../src/domain/ndjson.ts';
 import { mapInTurns } from '../src/domain/time.ts';
-import { idempotencyKey, jobIdOf } from '../src/queue/names.ts';
+import { idempotencyKey, isOrder, jobIdOf } from '../src/queue/names.ts';
 import { checkInput, type Enqueued, type EnqueueInput, type Producer } from '../src/producer/producer.ts';
 import { findJob, MAX_JOB_TEXT } from '../src/queue/readable.ts';
 import type { Connection } from '../src/redis/connection.ts';
@@ -87,14 +87,17 @@ const KEY_KEPT_S = 86_400;
 const DONE = '+';
 
 export function createEnqueuer({ producer, homes, redis, prefix, backlog }: EnqueuerParts): Enqueuer {
-  /** Whether the job with this id was enqueued with the same content. A job that is gone by now cannot be compared. */
+  /**
+   * Whether the job with this id was enqueued with the same content. A job that is gone by now cannot be compared, nor one by
+   * which a retract has taken the id.
+   */
   async function isSame(input: unknown, id: string): Promise<boolean> {
     if (!isObject(input) || input['id'] === undefined) return true;
     const queues = await homes(String(input['recipientId']));
     const jobs = await Promise.all(queues.map((queue) => findJob(queue, jobIdOf(id))));
     // A job that was moved to another queue leaves a hash without data here for a while.
     const job = jobs.find((found) => typeof found?.name === 'string');
-    return job === undefined || isDeepStrictEqual(job.data, input);
+    return job === undefined || isOrder(job.name) || isDeepStrictEqual(job.data, input);
   }
 
   async function resultOf(enqueued: Enqueued, input: unknown): Promise<Result> {

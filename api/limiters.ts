@@ -17,7 +17,7 @@ export interface OpenLimiters {
   readonly policy: Policy;
   readonly categories: Readonly<Record<string, CategoryPolicy>>;
   /** How many workers have these limits. Undefined: no worker is alive, and the limits are from this process's environment. */
-  readonly limitsOf: Pick<SharedPolicy, 'workers' | 'others'> | undefined;
+  readonly limitsOf: Pick<SharedPolicy, 'workers' | 'others' | 'mostOvertaken'> | undefined;
 }
 
 export interface LimitersParts {

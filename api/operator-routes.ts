@@ -147,6 +147,13 @@ export function isPreviewed(c: Context<ApiEnv>): boolean {
   throw new InputError('the address', [{ path: 'preview', expected: 'true or false', found: describeFound(text) }]);
 }
 
+/** Refuses a request that wants a preview. `what`: `a refund` */
+export function withoutPreview(c: Context<ApiEnv>, what: string): void {
+  if (!isPreviewed(c)) return;
+  const expected = `none: ${what} has no preview`;
+  throw new InputError('the address', [{ path: 'preview', expected, found: 'true' }]);
+}
+
 const UNKNOWN_RUN: Problem = {
   ...{ status: 404, code: 'not-found' },
   detail: 'no run has this id: this process did not begin it, or it ended long ago; the audit has what it did',

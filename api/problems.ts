@@ -49,6 +49,11 @@ export function invalid(faults: readonly Fault[], what = 'the notification'): Pr
   return { status: 422, code: 'invalid', detail: `${what} has ${count}`, faults };
 }
 
+export const UNKNOWN_ID: Problem = {
+  ...{ status: 404, code: 'not-found' },
+  detail: 'no notification has this id; or it ended more than an hour ago; or it was a dead letter that was removed',
+};
+
 /** After this many seconds a producer may try again. */
 const REDIS_AGAIN_S = 2;
 

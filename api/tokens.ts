@@ -12,8 +12,8 @@ import type { Logger } from '../src/observe/log.ts';
  */
 
 /**
- * What a token allows: to enqueue and cancel; to read what became of notifications; to act on recipients and dead letters; to
- * take slots of recipients for what is sent by others.
+ * What a token allows: to enqueue, cancel and retract; to read what became of notifications; to act on recipients and dead
+ * letters; to take slots for what others send.
  */
 export const SCOPES = ['send', 'read', 'operate', 'limit'] as const;
 export type Scope = (typeof SCOPES)[number];

@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { Hono, type Context } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
 import { html } from 'hono/html';
@@ -151,14 +150,8 @@ const ASSETS: Readonly<Record<string, Asset>> = {
   'style.css': own('style.css', 'text/css'),
   'console.js': own('console.js', 'text/javascript'),
   'icon.svg': own('icon.svg', 'image/svg+xml'),
-  'uplot.js': ofUplot('uPlot.iife.min.js', 'text/javascript'),
-  'uplot.css': ofUplot('uPlot.min.css', 'text/css'),
 };
 
 function own(name: string, type: string): Asset {
   return { body: readFileSync(new URL(`assets/${name}`, import.meta.url), 'utf8'), type };
-}
-
-function ofUplot(name: string, type: string): Asset {
-  return { body: readFileSync(createRequire(import.meta.url).resolve(`uplot/dist/${name}`), 'utf8'), type };
 }

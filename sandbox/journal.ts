@@ -85,6 +85,17 @@ export function entryText(entry: JournalEntry): string {
   return parts.join(' ');
 }
 
+/** The text behind the time of day on this machine: `14:02:11.482 fcm  dGVz… accepted "Room 12" push id 5f1c7a0e`. */
+export function entryLine(entry: JournalEntry): string {
+  const at = new Date(entry.at);
+  const [hours, minutes, seconds] = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => pad(part, 2));
+  return `${hours}:${minutes}:${seconds}.${pad(at.getMilliseconds(), 3)} ${entryText(entry)}`;
+}
+
+function pad(value: number, digits: number): string {
+  return String(value).padStart(digits, '0');
+}
+
 /** The beginning of a token, never all of it: `dGVz…`. All endpoints begin alike, so of one that of its last part. */
 export function tokenStart(token: string): string {
   if (token === '') return '(no token)';

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseScriptText, type ScriptedAnswer, WORDS } from '../sandbox/answers.ts';
 import { serveControl, type ControlServer } from '../sandbox/control.ts';
-import { type JournalEntry, entryText, tokenStart } from '../sandbox/journal.ts';
+import { type JournalEntry, entryLine, tokenStart } from '../sandbox/journal.ts';
 import type { Counts } from '../sandbox/loopback/server.ts';
 import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../sandbox/loopback/timing.ts';
 import {
@@ -176,7 +176,7 @@ function printRequests({ journal }: Pick<Sandbox, 'journal'>, { quiet, json }: F
   if (quiet === true) return;
   const show = (entry: JournalEntry): void => {
     if (json === true) printJson(requestJson(entry));
-    else process.stderr.write(`${requestLine(entry)}\n`);
+    else process.stderr.write(`${entryLine(entry)}\n`);
   };
   journal.all.forEach(show); // a worker that waited for these ports may have sent requests already
   journal.on(show);
@@ -271,24 +271,10 @@ function shellLines(variables: Variables): string {
   return lines.join('');
 }
 
-/**
- * A request as a line for a person: `14:02:11.482 fcm  dGVz… refused 404 UNREGISTERED "Room 12" push id 5f1c7a0e`. The time is
- * this machine's.
- */
-function requestLine(entry: JournalEntry): string {
-  const at = new Date(entry.at);
-  const [hours, minutes, seconds] = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => pad(part, 2));
-  return `${hours}:${minutes}:${seconds}.${pad(at.getMilliseconds(), 3)} ${entryText(entry)}`;
-}
-
 /** A request for a program, under `--json`: fields of the journal, with the beginning of the token and without the alert's text. */
 function requestJson(entry: JournalEntry): Readonly<Record<string, unknown>> {
   const { at, platform, token, accepted, status, reason, title, apnsId, tag, collapseId } = entry;
   return { at, platform, token: tokenStart(token), accepted, status, reason, title, apnsId, tag, collapseId };
-}
-
-function pad(value: number, digits: number): string {
-  return String(value).padStart(digits, '0');
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

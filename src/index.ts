@@ -114,4 +114,6 @@ export {
   type NotificationStatus,
   type Producer,
   type ProducerOptions,
+  type Retracted,
+  type RetractTarget,
 } from './producer/producer.ts';

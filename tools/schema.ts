@@ -80,13 +80,29 @@ const LIVE_ACTIVITY = {
   ],
 };
 
+/** A retraction changes what is shown, so it may go to browsers too. */
+const IS_RETRACTION = {
+  properties: {
+    data: {
+      properties: {
+        pushpacer: { type: 'object', properties: { retract: { type: 'array' } }, required: ['retract'] },
+      },
+      required: ['pushpacer'],
+    },
+  },
+  required: ['data'],
+};
+
 /** A background push shows nothing, a Live Activity may; everything else has an alert. */
 const BY_PUSH_TYPE = {
   if: ofType('background'),
   then: {
     allOf: [
       withoutAny([...NOT_IN_BACKGROUND, 'liveActivity']),
-      { properties: { devices: { items: { properties: { platform: { not: { enum: MUST_SHOW } } } } } } },
+      {
+        if: IS_RETRACTION,
+        else: { properties: { devices: { items: { properties: { platform: { not: { enum: MUST_SHOW } } } } } } },
+      },
       { properties: { onThrottle: { not: { const: 'silence' } }, apns: { properties: { priority: { const: 5 } } } } },
     ],
   },

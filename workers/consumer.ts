@@ -8,7 +8,7 @@ import { measureClockOffset, type ClockChange, type ClockOffset } from '../src/q
 import { createJobLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
 import { isUnprioritised, protect, QUEUE } from '../src/queue/names.ts';
 import { NotificationWorker, workerOptions, type Place } from '../src/queue/notification-worker.ts';
-import { createPrioritiser } from '../src/queue/prioritise.ts';
+import { createNewcomerShare, createPrioritiser } from '../src/queue/prioritise.ts';
 import { startWaker, type Waker } from '../src/queue/wake.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import { moveFailedJobs } from './dead-letters.ts';
@@ -58,7 +58,11 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     offsetMs: () => clock.offsetMs,
   });
   const prioritiser = createPrioritiser({ queue, redis: connection });
-  const worker = createWorker(options, clock, waker, () => prioritiser.look());
+  const newcomers = createNewcomerShare({ queue, redis: connection });
+  const worker = createWorker(options, clock, waker, (job) => {
+    if (isUnprioritised(job)) prioritiser.look();
+    newcomers.taken(job);
+  });
   const deadLetters = createDeadLetters({
     ...shard,
     outcomesMax: options.outcomesMax,
@@ -73,7 +77,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   const close = async (): Promise<void> => {
     clock.close();
     await worker.close();
-    await prioritiser.close();
+    await Promise.all([prioritiser.close(), newcomers.close()]);
     await failedJobs.stop();
     await waker.close();
   };
@@ -100,7 +104,7 @@ function createWorker(
   options: ConsumerOptions,
   clock: ClockOffset,
   waker: Waker,
-  onUnprioritised: () => void,
+  onTaken: (job: Job) => void,
 ): NotificationWorker {
   const { log, process, completed, onLockLost, lockMs } = options;
   const worker: NotificationWorker = new NotificationWorker(
@@ -117,7 +121,7 @@ function createWorker(
   const sparing = createSparing(TROUBLE_EVERY_MS);
   worker.on('active', (job) => {
     protect(job);
-    if (isUnprioritised(job)) onUnprioritised();
+    onTaken(job);
   });
   worker.on('completed', (job) => void completed(job));
   worker.on('error', (error) => {

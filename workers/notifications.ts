@@ -2,7 +2,8 @@
  * One worker: the only place where its parts are created. The files, in the order of a start:
  *
  * - notifications.ts: the program, from its environment to its exit
- * - parent.ts: whether npm started it, and whether npm has ended
+ * - parent.ts: whether npm started it, and whether npm has ended; what it says to a parent of several workers
+ * - processes.ts: that parent: starts several workers, each in a process of its own, and stops them together
  * - follow.ts: creates the parts again when the queues change
  * - replica.ts: all parts, created in order and closed in the reverse order
  * - layout.ts: which queues there are; moves what appears in former ones
@@ -22,25 +23,41 @@
 import { isatty } from 'node:tty';
 import { accountsOf } from '../src/config/apps-file.ts';
 import { loadConfig, type Config } from '../src/config/config.ts';
-import { CONFIG_VARIABLES, unknownText, unknownVariables } from '../src/config/variables.ts';
+import {
+  CONFIG_VARIABLES,
+  parseProcesses,
+  PROCESSES_FORMAT,
+  unknownText,
+  unknownVariables,
+} from '../src/config/variables.ts';
 import { printable } from '../src/domain/faults.ts';
 import { PLATFORMS } from '../src/notification/notification.ts';
 import { createLog, type Logger } from '../src/observe/log.ts';
 import { startTracing } from '../src/observe/tracing-sdk.ts';
-import { createCommand, runCommand, helpItem } from '../src/terminal/command.ts';
+import { createCommand, runCommand, helpItem, UsageError } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';
-import { findParent, isUnattended, STARTED_BY_NPM, whenGone, type Parent } from './parent.ts';
 import { startFollowing } from './follow.ts';
+import { findParent, isUnattended, numberOf, STARTED_BY_NPM, tellParent, whenGone, type Parent } from './parent.ts';
+import { startProcesses } from './processes.ts';
 
-/** Runs one worker, by its environment, until SIGTERM or SIGINT. Exit 1 if it cannot start, 2 on bad usage. */
+/** Runs one worker, or several under one parent, by the environment, until SIGTERM or SIGINT. Exit 1 if none can start, 2 on bad usage. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand(
     'worker',
-    'Runs one replica until SIGTERM or SIGINT. Variables say all, so there are no flags.',
+    'Runs one worker, or several, until SIGTERM or SIGINT. Variables say all that the flag does not.',
   )
+    .option('--processes <n>', 'so many workers, each in a process; auto: one for each core', processesOf)
     .addHelpText('after', variablesHelp)
-    .action(() => work(loadConfig(process.env)));
+    .action(({ processes }: { readonly processes?: number }) => {
+      return work({ ...loadConfig(process.env), ...(processes !== undefined && { processes }) });
+    });
   await runCommand(command, argv);
+}
+
+function processesOf(text: string): number {
+  const processes = parseProcesses(text);
+  if (processes !== undefined) return processes;
+  throw new UsageError(`--processes: expected ${PROCESSES_FORMAT}, found ${JSON.stringify(text)}`);
 }
 
 function variablesHelp(): string {
@@ -52,21 +69,20 @@ function variablesHelp(): string {
 
 async function work(config: Config): Promise<void> {
   const parent = findParent(process.env);
-  const log = createLog(config.logLevel);
+  const worker = numberOf(process.env);
+  const log = worker === undefined ? createLog(config.logLevel) : createLog(config.logLevel).child({ worker });
   exitOnUncaught(log);
-  for (const unknown of unknownVariables(process.env)) {
-    log.warn({ variable: printable(unknown.name), meant: unknown.meant }, printable(unknownText(unknown)));
-  }
-  if (accountsOf(config).size === 0) log.warn(NO_CREDENTIALS);
-  if (parent.isNpm && isUnattended()) log.warn(STARTED_BY_NPM);
+  if (worker === undefined) warnOfStart(config, parent, log);
 
   const signal = onStop(log, parent, async () => {
     await (await starting).stop();
     const endTracing = await tracing;
     await endTracing();
   });
-  const tracing = startTracing(process.env, 'pushpacer-worker', (message) => log.warn(message));
-  const starting = tracing.then(() => startFollowing(config, log, { signal, env: process.env }));
+  const isParent = config.processes > 1;
+  const tracing = startTracing(isParent ? {} : process.env, 'pushpacer-worker', (message) => log.warn(message));
+  const start = isParent ? startProcesses : startFollowing;
+  const starting = tracing.then(() => start(config, log, { signal, env: process.env, program: import.meta.filename }));
   process.on('SIGHUP', (why) => {
     if (isTerminalClosed()) return; // onStop stops the worker
     starting.then((replica) => replica.reload(why)).catch(() => undefined); // a start that fails is logged below
@@ -75,12 +91,25 @@ async function work(config: Config): Promise<void> {
     const { url, workerIds } = await starting;
     const platforms = Object.fromEntries(PLATFORMS.map((platform) => [platform, platform in config.providers]));
     const names = { ...config.queue, platforms, ...(config.apps.size > 0 && { apps: config.apps.size }) };
-    log.info({ ...names, policy: config.policy, metrics: url, workerIds }, 'ready');
+    const processes = isParent && { processes: config.processes };
+    log.info(
+      { ...names, ...processes, policy: config.policy, metrics: url, workerIds },
+      worker === undefined ? 'ready' : 'this worker is ready',
+    );
+    if (worker !== undefined) tellParent({ workerIds });
   } catch (error) {
     if (signal.aborted) return; // onStop logs it
     log.fatal({ err: error }, 'the worker could not start, and exits with code 1');
     process.exit(1);
   }
+}
+
+function warnOfStart(config: Config, parent: Parent, log: Logger): void {
+  for (const unknown of unknownVariables(process.env)) {
+    log.warn({ variable: printable(unknown.name), meant: unknown.meant }, printable(unknownText(unknown)));
+  }
+  if (accountsOf(config).size === 0) log.warn(NO_CREDENTIALS);
+  if (parent.isNpm && isUnattended()) log.warn(STARTED_BY_NPM);
 }
 
 const NO_CREDENTIALS =
@@ -113,12 +142,16 @@ function isTerminalClosed(): boolean {
 
 /**
  * Stops the worker on the first signal, also while it is starting, and exits with 0, or with 1 if the stop failed. A second
- * signal exits at once. The returned signal fires with the first one.
+ * signal exits at once; but not a worker of a parent, which passes the first one on, and kills its workers at the second. The
+ * returned signal fires with the first one.
  */
 function onStop(log: Logger, parent: Parent, stop: () => Promise<void>): AbortSignal {
   const stopping = new AbortController();
   const begin = (why: string): void => {
-    if (stopping.signal.aborted) process.exit(1);
+    if (stopping.signal.aborted) {
+      if (numberOf(process.env) !== undefined) return;
+      process.exit(1);
+    }
     stopping.abort();
     log.info({ why }, 'stopping: no more jobs are taken, those under way are finished within SHUTDOWN_GRACE');
     stop().then(
@@ -147,6 +180,7 @@ function onStop(log: Logger, parent: Parent, stop: () => Promise<void>): AbortSi
     if (!stopping.signal.aborted) begin(why);
   };
   process.once('disconnect', end('disconnect'));
+  if (process.send !== undefined && !process.connected) queueMicrotask(end('disconnect')); // it has gone already
   whenGone(parent, end('npm, which started this worker, has ended'));
   return stopping.signal;
 }

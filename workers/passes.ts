@@ -1,15 +1,17 @@
 import type { Queue } from 'bullmq';
 import type { Config } from '../src/config/config.ts';
-import { createCancelProcessor } from '../src/delivery/cancel.ts';
+import { createOrderProcessor } from '../src/delivery/orders.ts';
 import { readProgress } from '../src/delivery/progress.ts';
 import { createProcessor } from '../src/delivery/deliver.ts';
 import { giveBack } from '../src/delivery/slot.ts';
 import { paceOf } from '../src/limiter/pace.ts';
+import { addJobs } from '../src/producer/add-jobs.ts';
 import { cancelWaiting } from '../src/producer/cancel.ts';
+import { retract, type RetractParts } from '../src/producer/retract.ts';
 import { createCancellationIndex } from '../src/queue/cancellation-index.ts';
-import { redelay, type Due } from '../src/queue/job-lock.ts';
+import { redelay, type Due } from '../src/queue/redelay.ts';
 import { homesOf, queuesAt } from '../src/queue/shards/layout.ts';
-import { CANCEL } from '../src/queue/names.ts';
+import { isOrder } from '../src/queue/names.ts';
 import { createOtherWorkers } from '../src/queue/workers.ts';
 import type { Accounts } from './accounts.ts';
 import type { ConsumerOptions } from './consumer.ts';
@@ -20,6 +22,8 @@ interface PassParts extends Omit<WatcherParts, 'queuesOf'> {
   readonly accounts: Accounts;
   /** All queues that this worker consumes. */
   readonly queues: readonly Queue[];
+  /** The queues of the dead letters, one for each of `queues`. */
+  readonly deadQueues: readonly Queue[];
   /** Fires when the grace period of a stop is over. */
   readonly signal: AbortSignal;
   /** Closes the parts that need it. */
@@ -34,14 +38,27 @@ export async function createPasses(
   config: Config,
   parts: PassParts,
 ): Promise<Pick<ConsumerOptions, 'process' | 'completed' | 'giveBack'>> {
-  const { connections, accounts, breakers, queues, layout, signal, metrics, log } = parts;
+  const { connections, accounts, breakers, queues, deadQueues, layout, signal, metrics, log } = parts;
   const { policy, maxWaitMs, maxPending, overtaking, retry, atMostOnce, credentialsWaitMs } = config;
   const homes = (recipientId: string): readonly string[] => homesOf(recipientId, layout());
   const queuesOf = (recipientId: string): readonly Queue[] => queuesAt(homes(recipientId), queues);
 
   const { deciders, endOf, ...limiters } = await createLimiters(config, parts);
   const cancelParts = { connection: connections.queue, queues, homes, deciders };
-  const cancelJob = createCancelProcessor((target) => cancelWaiting(target, cancelParts), { log, metrics });
+  const retractParts: RetractParts = {
+    ...cancelParts,
+    deadQueue: (prefix) => deadQueues.find(({ opts }) => opts.prefix === prefix) as Queue,
+    async add(entries) {
+      for (const [home, own] of Map.groupBy(entries, ({ recipientId }) => queuesOf(recipientId)[0])) {
+        if (home !== undefined) await addJobs(home, own);
+      }
+    },
+  };
+  const order = createOrderProcessor({
+    cancel: (target) => cancelWaiting(target, cancelParts),
+    retract: (target, until) => retract(target, retractParts, until),
+    ...{ log, metrics },
+  });
 
   const waiting = {
     ...limiters,
@@ -66,7 +83,7 @@ export async function createPasses(
     onReply: createReplyListener(config, parts),
   });
   return {
-    process: (job, lock, place) => (job.name === CANCEL ? cancelJob(job, lock) : delivery.process(job, lock, place)),
+    process: (job, lock, place) => (isOrder(job.name) ? order : delivery.process)(job, lock, place),
     completed: delivery.completed,
     giveBack: async (failed) => {
       const progress = readProgress(failed.progress);

@@ -36,7 +36,7 @@ export interface Replica {
   stop(): Promise<void>;
 }
 
-/** How long a worker that starts before its Redis waits for Redis. */
+/** How long a starting worker waits until Redis answers. */
 const START_TIMEOUT_MS = 30_000;
 /** How long aborted sends may take to end, and a part to close. */
 const ABORT_MS = 2_000;
@@ -75,7 +75,7 @@ async function compose(
   const connections = await connect(config, log, connecting, closing);
   const { queue: redis, limiter: limiterRedis } = connections;
   const { prefix } = config.queue;
-  const { onQueuesChanged, timeoutMs, signal } = connecting;
+  const { onQueuesChanged, timeoutMs, signal, env } = connecting;
   const layout = await watchLayout(config, { connection: redis, log, onQueuesChanged, timeoutMs, signal });
   closing.defer(() => layout.stop());
   const shards = openQueues(redis, consumedPrefixes(layout.current()), closing);
@@ -118,13 +118,13 @@ async function compose(
   use(accounts.names());
   const reach = watchReach({ accounts, log });
   closing.defer(() => reach.stop());
-  const rotation = startRotation({ env: connecting.env, files: config.files, accounts, use, log });
+  const rotation = startRotation({ env, files: config.files, accounts, use, log });
   closing.defer(() => rotation.stop());
   // Done before the first job is taken: a worker whose pages cannot be served must not take any.
   const wedge = watchWedge({ consumers, queues, connection: redis, log, boundMs: connecting.wedgedAfterMs });
   closing.defer(() => wedge.stop());
   const keys = [layoutKey(prefix), ...queues.map((queue) => queue.toKey('meta'))];
-  const pageParts = { connections: [redis, limiterRedis], keys, consumers, metrics, services, reach, wedge, log };
+  const pageParts = { connections: [redis, limiterRedis], keys, consumers, metrics, services, reach, wedge, log, env };
   const pages = config.metrics && (await serveReplica(config.metrics, pageParts));
   if (pages) closing.defer(() => pages.close());
 
@@ -132,12 +132,12 @@ async function compose(
   closing.defer(() => locks.stop());
   const onLockLost = (jobId: string): void => locks.lost(jobId);
   const graceOver = new AbortController();
-  const { env } = connecting;
   const passParts = {
     connections,
     accounts,
     breakers,
     queues,
+    deadQueues: shards.map(({ deadQueue }) => deadQueue),
     layout: layout.current,
     onLockLost,
     metrics,

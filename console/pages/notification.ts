@@ -44,6 +44,7 @@ export const notificationPage: Page = (app, { tell }) => {
 
 const TONES: Readonly<Record<string, Tone>> = {
   delivered: 'ok',
+  retracted: 'ok',
   waiting: 'warn',
   sending: 'warn',
   'dead-lettered': 'bad',

@@ -329,7 +329,7 @@ async function measure(node: Redis): Promise<Timing> {
   return { tookMs: median?.tookMs ?? 0, slowestMs: slowest?.tookMs ?? 0, offsetMs, errorMs: fastestMs / 2 };
 }
 
-/** The limiter's answer must come within 2 s, and each round trip makes every pass longer. */
+/** A warning from here on: round trips delay passes, and the limiter must answer in 2 s. */
 const FAR_MS = 100;
 
 function distanceFinding({ tookMs, slowestMs }: Timing): Finding {

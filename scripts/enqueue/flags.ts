@@ -4,6 +4,7 @@ import { isObject } from '../../src/domain/json.ts';
 import { linesOf } from '../../src/domain/ndjson.ts';
 import { parseDuration } from '../../src/domain/time.ts';
 import { UsageError, parseInstant } from '../../src/terminal/command.ts';
+import { numberOr } from '../support/flags.ts';
 
 const TIME_FORMAT = 'RFC 3339, epoch milliseconds, or a duration from now such as 1h';
 
@@ -175,10 +176,6 @@ function pairOf(text: string): [key: string, value: string] {
   const at = text.indexOf('=');
   if (at < 1) throw new UsageError('--data: expected key=value, found no key before a =');
   return [text.slice(0, at), text.slice(at + 1)];
-}
-
-function numberOr(text: string): number | string {
-  return /^-?\d+$/.test(text) ? Number(text) : text;
 }
 
 /** One line of the input, or the notification in the flags; `faults` if a line is not JSON. */

@@ -153,14 +153,15 @@ const ESSENTIAL = [0, 2, 7];
 
 /** One line for each waiting notification, the next one first. */
 function waitingLines(described: Described): string[] {
-  const { inspection, waiting, others, delayed, notTaken, sending, most, columns } = described;
+  const { inspection, waiting, others, delayed, notTaken, sending, limitsOf, most, columns } = described;
   const { now } = inspection;
+  const from = { now, mostOvertaken: limitsOf?.mostOvertaken };
   const all = [
     ...sending.map((job) => ({ at: -Infinity, row: inHandRow(now, job, 'being sent') })),
     ...notTaken.found.map((job) => ({ at: now, row: inHandRow(now, job, 'not taken yet') })),
-    ...waiting.map((slot) => ({ at: slot.at, row: waitingRow(now, slot) })),
+    ...waiting.map((slot) => ({ at: slot.at, row: waitingRow(slot, from) })),
     ...others.flatMap(({ kind, reserved }) =>
-      reserved.map((slot) => ({ at: slot.at, row: waitingRow(now, slot, ` (${APART_NAMES[kind]})`) })),
+      reserved.map((slot) => ({ at: slot.at, row: waitingRow(slot, from, ` (${APART_NAMES[kind]})`) })),
     ),
     ...delayed.found.map((job) => ({ at: job.dueAt, row: delayedRow(now, job) })),
   ].toSorted((a, b) => a.at - b.at);
@@ -173,7 +174,11 @@ function waitingLines(described: Described): string[] {
 }
 
 /** @param kind shown after the cause of the wait */
-function waitingRow(now: number, slot: WaitingSlot, kind = ''): string[] {
+function waitingRow(
+  slot: WaitingSlot,
+  { now, mostOvertaken }: { readonly now: number; readonly mostOvertaken: number | undefined },
+  kind = '',
+): string[] {
   const { at, id = '-', notification } = slot;
   const jobId = jobIdOfAsk(id);
   const name = nameOf(notification ?? { id: jobId === undefined ? id : notificationIdOf(jobId) }, jobId);
@@ -181,7 +186,9 @@ function waitingRow(now: number, slot: WaitingSlot, kind = ''): string[] {
     const why = isOverHttp(id) ? printable(slot.rule) : 'no job';
     return [...when(now, at), `${why}${kind}`, '-', '-', '-', '-', name];
   }
-  const why = [printable(notification.waitsFor), orderText(slot)].filter((part) => part !== '').join(', ');
+  const why = [printable(notification.waitsFor), orderText(slot, mostOvertaken)]
+    .filter((part) => part !== '')
+    .join(', ');
   return [...when(now, at), `${why}${kind}`, ...facts(now, notification), name];
 }
 

@@ -4,7 +4,9 @@ import { readProgress } from '../../src/delivery/progress.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { instantOf } from '../../src/domain/time.ts';
 import { isObject } from '../../src/domain/json.ts';
-import { findHolder, findPlace } from '../../src/operations/story.ts';
+import { findRetractions, takenBackText, type RetractionSeen } from '../../src/operations/retractions.ts';
+import { findHolder, findPlace, isTakenId } from '../../src/operations/story.ts';
+import { RETRACTED_BEFORE } from '../../src/operations/why.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
 import type { NotificationStatus } from '../../src/producer/producer.ts';
 import { findJob } from '../../src/queue/readable.ts';
@@ -40,12 +42,17 @@ interface JobFacts extends Partial<Omit<NotificationFacts, 'id' | 'sizes' | 'dev
   readonly ahead?: number;
   /** The worker that has it. */
   readonly worker?: Pick<SeenWorker, 'id' | 'host' | 'pid' | 'version' | 'silentMs' | 'alive'>;
+  /** The retractions that take it from its devices. Absent if none is known. */
+  readonly retractions?: readonly RetractionSeen[];
+  /** A retract has taken its id before it was enqueued. */
+  readonly retractedBefore?: true;
 }
 
 /** `status ID` */
 export async function showNotification(id: string, json: boolean): Promise<void> {
   const { now, status, facts } = await atBackend(async ({ connection, producer, shards, prefix }) => {
-    const status = await producer.status(id).catch((error: unknown) => {
+    const statusOf = (of: string): Promise<NotificationStatus> => producer.status(of);
+    const status = await statusOf(id).catch((error: unknown) => {
       throw unfitId(error);
     });
     const { now, workers } = await readWorkers(connection, prefix); // its clock too
@@ -57,8 +64,12 @@ export async function showNotification(id: string, json: boolean): Promise<void>
         : 'letter' in holder
           ? factsOfLetter(holder)
           : await factsOfJob(holder, connection, workers);
-    const facts = status.state === 'ended' ? { ...found, devices: { ...found.devices, ...status.devices } } : found;
-    return { now, status, facts };
+    const { recipientId } = found;
+    const homes = (of: string): ReturnType<typeof shards.homes> => shards.homes(of);
+    const retractions =
+      recipientId === undefined ? [] : await findRetractions(id, recipientId, { connection, homes, status: statusOf });
+    const devices = status.state === 'ended' ? { devices: { ...found.devices, ...status.devices } } : {};
+    return { now, status, facts: { ...found, ...devices, ...(retractions.length > 0 && { retractions }) } };
   });
   if (json) printJson({ id, now, ...status, ...facts });
   else process.stdout.write(`${describe(id, status, facts, now).join('\n')}\n`);
@@ -81,6 +92,7 @@ async function factsOfJob(
     findPlace(queue, jobId, connection, workers),
   ]);
   if (job === undefined) return { jobId };
+  if (isTakenId(job)) return { jobId, retractedBefore: true };
   const { devices: labels = [], ...facts } = shown(job.data, jobId);
   const progress = readProgress(job.progress);
   return {
@@ -196,7 +208,7 @@ function valueText(name: string, value: unknown, now: number): string {
 }
 
 function factRows(
-  { recipientId, category, priority, attempts, requeues, devices = {}, ...others }: JobFacts,
+  { recipientId, category, priority, attempts, requeues, devices = {}, retractions = [], ...others }: JobFacts,
   now: number,
 ) {
   const labels = Object.entries(devices).map(([label, state]) => `${label} ${printable(state)}`);
@@ -214,6 +226,8 @@ function factRows(
     ['attempts', attempts],
     ['requeues', requeues],
     ['devices', labels.length === 0 ? undefined : labels.join(', ')],
+    ['retracted', others.retractedBefore && RETRACTED_BEFORE],
+    ...retractions.map((each) => ['retracted', takenBackText(now, each)] as const),
   ];
   return rows.flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]]));
 }

@@ -54,12 +54,13 @@ interface CommandEntry {
 }
 
 export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
-  worker: { does: 'one replica, from the environment', load: () => import('../../workers/notifications.ts') },
+  worker: { does: 'one worker or several, from the environment', load: () => import('../../workers/notifications.ts') },
   doctor: { does: 'whether a worker can start with this environment', load: () => import('../doctor.ts') },
   status: { does: 'how workers and queue are, or what became of one notification', load: () => import('../status.ts') },
   why: { does: 'why one notification waits, or why it was late', load: () => import('../why.ts') },
   enqueue: { does: 'validate notifications and enqueue them', load: () => import('../enqueue.ts') },
   cancel: { does: 'notifications that wait, canceled', load: () => import('../cancel.ts') },
+  retract: { does: 'notifications taken back, from devices too', load: () => import('../retract.ts') },
   'dead-letters': { does: 'what could not be delivered, and why', load: () => import('../dead-letters.ts') },
   replay: { does: 'dead letters back into the queue', load: () => import('../replay.ts') },
   discard: { does: 'dead letters removed for good', load: () => import('../discard.ts') },
@@ -70,6 +71,8 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   token: { does: 'the bearer tokens of the HTTP API', load: () => import('../../api/token.ts') },
   console: { does: 'the console of an operator, as web pages', load: () => import('../../console/console.ts') },
   serve: { does: 'the HTTP API and the console in one process', load: () => import('../../console/serve.ts') },
+  demo: { does: 'a morning at a school, delivered and judged', load: () => import('../../demo/demo.ts') },
+  dev: { does: 'all that an app needs on this machine, in one process', load: () => import('../dev.ts') },
   sandbox: { does: 'the loopback servers of APNs, FCM and web push', load: () => import('../sandbox.ts') },
   redis: { does: 'a Redis on the loopback, for development', load: () => import('../redis.ts') },
   completion: {

@@ -46,3 +46,8 @@ export async function usage<T>(work: () => T | Promise<T>): Promise<T> {
     throw error;
   }
 }
+
+/** The number that a flag has; another text as it is, for the check that follows. */
+export function numberOr(text: string): number | string {
+  return /^-?\d+$/.test(text) ? Number(text) : text;
+}

@@ -46,6 +46,8 @@ export interface Config extends Credentials {
   /** How far notifications of high priority go before others. */
   readonly overtaking: Overtaking;
   readonly concurrency: number;
+  /** How many workers are to run, each in a process of its own. */
+  readonly processes: number;
   readonly retry: { readonly attempts: number; readonly backoffBaseMs: number; readonly backoffMaxMs: number };
   /** A notification that may have alerted is never sent again. */
   readonly atMostOnce: boolean;
@@ -84,6 +86,7 @@ export function loadConfig(env: Environment): Config {
     maxPending: variables.LIMIT_MAX_PENDING,
     overtaking: { mostTimes: variables.LIMIT_MAX_OVERTAKEN, mostMs: variables.LIMIT_MAX_OVERTAKEN_WAIT },
     concurrency: variables.WORKER_CONCURRENCY,
+    processes: variables.WORKER_PROCESSES,
     retry: {
       attempts: variables.ATTEMPTS,
       backoffBaseMs: variables.BACKOFF_BASE,

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import { didYouMean, nearest, typingMistakes, type Fault } from '../domain/faults.ts';
 import { ruleName, type Rule } from '../domain/limits.ts';
@@ -13,6 +14,16 @@ import {
   REDIS_URLS_FORMAT,
 } from '../redis/target.ts';
 import { PROVIDER_SECRETS, providerVariables } from './apps-file.ts';
+
+const MAX_PROCESSES = 256;
+export const PROCESSES_FORMAT = `an integer from 1 to ${MAX_PROCESSES}, or auto`;
+
+/** How many worker processes a text asks for; `auto`: as many as this process may use cores. Undefined for a bad text. */
+export function parseProcesses(value: string): number | undefined {
+  if (value === 'auto') return Math.min(availableParallelism(), MAX_PROCESSES);
+  const number = /^\d{1,3}$/.test(value) ? Number(value) : NaN;
+  return number >= 1 && number <= MAX_PROCESSES ? number : undefined;
+}
 
 /** The variables before the providers' own: for each, the allowed values, what they become, and the README's text. */
 const queueAndDelivery = {
@@ -72,6 +83,11 @@ const queueAndDelivery = {
     .default(600_000)
     .describe('how late that may make it, quiet time apart: one that is later by this is not overtaken any more'),
   WORKER_CONCURRENCY: integer(1, 10_000).default(50).describe('jobs under way at once in one worker'),
+  WORKER_PROCESSES: parsed(PROCESSES_FORMAT, parseProcesses)
+    .default(1)
+    .describe(
+      'how many workers `pushpacer worker` runs, each in a process of its own; `auto`: one for each core (docs/scaling.md)',
+    ),
   ATTEMPTS: integer(1, 1_000).default(8).describe('delivery attempts before a dead letter'),
   BACKOFF_BASE: duration().default(1_000).describe('wait after the first failed attempt; doubles with each'),
   BACKOFF_MAX: duration().default(600_000).describe('the longest wait between two attempts'),

@@ -6,7 +6,17 @@ import { outcomeFields, waitOf, DEAD_LETTER_REASONS } from '../notification/outc
 import type { DeadLetter, DeviceState, Outcome } from '../notification/outcome.ts';
 import { firstEnqueuedAtOf, originOf } from '../notification/story.ts';
 import { waitsFrom } from '../domain/time.ts';
-import { ID_KEPT_S, JOB, KEEP_COMPLETED, notificationIdOf, outcomesKey, PRIORITY, replayIdOf } from '../queue/names.ts';
+import {
+  deadIdOf,
+  ID_KEPT_S,
+  isHigh,
+  JOB,
+  KEEP_COMPLETED,
+  notificationIdOf,
+  outcomesKey,
+  PRIORITY,
+  replayIdOf,
+} from '../queue/names.ts';
 import { MAX_JOB_TEXT, readJobs, shortened, type RawJob } from '../queue/readable.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
 import { deadLetterOf, isDecided, readStored, replayProgress } from './letter.ts';
@@ -84,7 +94,7 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
       : await giveBack?.({ jobId, data: notification, progress, firstEnqueuedAt });
     const data = { ...deadLetterOf(job, now()), ...(digest && { digest }) };
     // The dead letter's id is taken if a producer has used the id again, an hour or more after its first dead letter.
-    const ids = (attempt: number) => (attempt === 0 ? jobId : `${jobId}#d${attempt}`);
+    const ids = (attempt: number) => deadIdOf(jobId, attempt);
     const outcome = outcomeOf(jobId, job, data);
     const id = await underFreeId(ids, (id) => moves.bury(jobId, { id, data }, outcome));
     if (id !== undefined && !isDecided(job)) onDiedUnseen?.(jobId, outcome, data.message);
@@ -120,7 +130,7 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
       const { enqueuedAt } = letter;
       const origin = { ...(enqueuedAt !== undefined && { firstEnqueuedAt: enqueuedAt }), ...originOf(letter.story) };
       const options = { attempts: 0, removeOnComplete: KEEP_COMPLETED, removeOnFail: false, generation, ...origin };
-      const priority = valueAt(data, 'priority') === 'high' ? PRIORITY.high : PRIORITY.normal;
+      const priority = isHigh(data) ? PRIORITY.high : PRIORITY.normal;
       const progress = replayProgress(letter, now());
       const ids = (attempt: number) => replayIdOf(deadLetterId, generation + attempt);
       return underFreeId(ids, (id) => moves.replay(deadLetterId, { id, data, options, priority, progress }));

@@ -16,7 +16,7 @@ import type { PassEnd } from '../observe/metrics.ts';
 import type { PassTrace } from '../observe/tracing.ts';
 import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
 import type { JobLock } from '../queue/job-lock.ts';
-import { isUnprioritised, notificationIdOf } from '../queue/names.ts';
+import { isRaised, isUnprioritised, notificationIdOf } from '../queue/names.ts';
 import type { Place } from '../queue/notification-worker.ts';
 import { unreadableFault } from '../queue/readable.ts';
 import { readProgress, type Progress } from './progress.ts';
@@ -42,6 +42,8 @@ interface Given {
   readonly origin: Origin;
   /** The job is new and has no priority: BullMQ takes such jobs before all that are due. */
   readonly isUnprioritised: boolean;
+  /** The job is new, and a worker has raised it before jobs that are due (queue/prioritise.ts). */
+  readonly isRaised: boolean;
   /** When this pass began: epoch milliseconds. */
   readonly startedAt: number;
   /** What the job remembered when this pass began. */
@@ -197,7 +199,7 @@ export interface PassFacts extends PassEnd {
 
 /** The context at the beginning of a pass. `startedAt`: epoch milliseconds. */
 export function createContext(
-  job: Pick<Job, 'id' | 'data' | 'progress' | 'timestamp' | 'stalledCounter' | 'attemptsStarted' | 'opts'>,
+  job: Pick<Job, 'id' | 'data' | 'progress' | 'timestamp' | 'stalledCounter' | 'attemptsStarted' | 'opts' | 'priority'>,
   lock: JobLock,
   signal: AbortSignal,
   place: Place,
@@ -222,6 +224,7 @@ export function createContext(
     firstEnqueuedAt: origin.firstEnqueuedAt ?? job.timestamp,
     origin,
     isUnprioritised: job.progress === 0 && isUnprioritised(job),
+    isRaised: isRaised(job),
     startedAt,
     before,
     stalls: job.stalledCounter,

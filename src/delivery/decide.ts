@@ -9,6 +9,7 @@ import {
   type Waited,
 } from '../notification/outcome.ts';
 import { errorChain, redact } from '../notification/redact.ts';
+import { hasTaken, retractionOf } from '../notification/retraction.ts';
 import { doubledMs, SEND_AFTER, tooFarAhead } from '../domain/time.ts';
 import type { NotToBeSent, Refused, Reserved } from '../limiter/limiter.ts';
 import { notificationIdOf } from '../queue/names.ts';
@@ -93,7 +94,11 @@ const NEWER: Backoff = { backoffBaseMs: 2_000, backoffMaxMs: 300_000 };
  * put back without counting an attempt, each time for longer: even with thousands of such jobs, a worker that can read none of
  * them has time for others. The job never becomes a dead letter here, because which devices were alerted would be lost.
  */
-export function newer({ passes }: Pick<Context, 'passes'>, { random }: Pick<DeliverParts, 'random'>): Result {
+export function newer(
+  { passes, place }: Pick<Context, 'passes' | 'place'>,
+  { random }: Pick<DeliverParts, 'random'>,
+): Result {
+  place.giveWay(1); // each time: no worker may be able to read it, and what is due here is to be on time
   return deferred(backoffMs(Math.max(1, passes), NEWER, 0, random()), NEWER_FORMAT);
 }
 
@@ -111,9 +116,10 @@ export function invalid({ faults }: Context): Result {
 /** A worker refuses a whole notification if one of its fields is unknown. */
 const NEWER_PRODUCER = ' (if a newer producer knows the field: upgrade the workers, then replay)';
 
-/** Every device has ended. The notification is delivered if at least one was alerted. */
-export function finished({ progress }: Context): Result {
+/** The result when every device has ended: retracted, delivered (at least one was alerted), or dead letter. */
+export function finished({ notification, progress }: Context): Result {
   const states = Object.values(progress.devices);
+  if (states.some(hasTaken) && retractionOf(notification) !== undefined) return { kind: 'retracted' };
   if (states.includes('delivered')) return { kind: 'delivered', ...(progress.silenced === true && { silenced: true }) };
   const reason = REASONS_BY_WEIGHT.find((candidate) => states.includes(candidate)) ?? 'attempts-exhausted';
   return { kind: 'dead-letter', reason, message: progress.attempts.at(-1)?.error ?? reason };
@@ -190,8 +196,9 @@ export function missedSlot(context: Context, { random }: DeliverParts): Result {
   return deferred(backoffMs(unreached, OWN_FAULT, 0, random()), 'missed-slot');
 }
 
-/** Redis did not save which devices were to be sent to (AT_MOST_ONCE), so nothing was sent. */
-export function notNoted({ random }: DeliverParts): Result {
+/** Redis did not save which devices were to be sent to (AT_MOST_ONCE), so nothing was sent, to none of an earlier slot either. */
+export function notNoted(context: Pick<Context, 'progress'>, { random }: Pick<DeliverParts, 'random'>): Result {
+  context.progress = { ...context.progress, trying: undefined };
   return deferred(Math.round(NO_ANSWER_MS * (1 + random())), 'not-noted');
 }
 
@@ -234,7 +241,7 @@ export function redactedError(error: unknown, { data }: Pick<Context, 'data'>): 
 export function afterSend(context: Context, parts: DeliverParts, quotaWait?: QuotaWait): Result {
   if (context.tried.length === 0 && quotaWait !== undefined) return overQuota(context, quotaWait, parts);
   const tried = context.tried.map((each) => openIfMisconfigured(each, parts));
-  context.progress = record(context, tried, parts.atMostOnce);
+  context.progress = record(context, tried, parts);
   const open = openLabels(context);
   if (open.length === 0) return finished(context);
 
@@ -357,7 +364,7 @@ function heldSinceOf({ heldSince, heldBefore, heldAt }: Context['progress'], now
   return since === undefined ? now : since + Math.max(0, now - (heldAt ?? now) - MAX_BETWEEN_TRIES_MS);
 }
 
-/** The progress of a job that is not deferred, and whose time in which it was has no more effect. */
+/** Forgets since when the job was deferred, and how often a server took no more. */
 const NOT_HELD = { heldSince: undefined, heldBefore: undefined, limited: undefined } as const;
 
 /**
@@ -377,6 +384,7 @@ export function withoutCredentials(context: Context, parts: DeliverParts): Resul
   }
   const unreached = progress.unreached + 1;
   context.progress = { ...progress, heldSince, heldAt: now, unreached, rule: CREDENTIALS };
+  if (isElsewhere) context.place.giveWay(unreached);
   const waitMs = backoffMs(unreached, isElsewhere ? ANOTHER_HAS : NONE_HAS, 0, parts.random());
   return deferred(Math.min(waitMs, leftMs), NO_CREDENTIALS);
 }

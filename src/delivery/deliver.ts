@@ -13,7 +13,7 @@
  * - watch.ts, story.ts, trace.ts: the watchers of a pass: watch.ts counts and logs it, story.ts records it (where HISTORY_MAX
  *   is set), trace.ts makes its spans (where traces are wanted)
  * - end.ts: the result reported to BullMQ
- * - cancel.ts: what a worker does with a job named `cancel`
+ * - orders.ts: what a worker does with a job named `cancel` or `retract`
  */
 import type { Job } from 'bullmq';
 import { NewerFormatError } from '../domain/format.ts';
@@ -135,9 +135,7 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
       onAsked: endTurn,
       prepare: async () => {
         if (context.progress.digest !== undefined) ready = encodeAgain(context, ready, false, parts);
-        const prepared = await prepareSend(context, ready, parts);
-        ready = prepared.ready;
-        return prepared;
+        return prepareSend(context, ready, parts); // all again, if it is called again: a quota may have promised room to some
       },
     });
     if (answer.kind === 'missed') return decide.missedSlot(context, parts);
@@ -159,7 +157,9 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
     const sent = await send(context, prepared, parts);
     if (sent === 'lock-lost') return decide.LOCK_LOST;
     if (!mayHaveAlerted(context) && context.progress.unsent !== true) await refundSlot(context, parts);
-    return sent === 'not-noted' ? decide.notNoted(parts) : decide.afterSend(context, parts, prepared.quotaWait);
+    return sent === 'not-noted'
+      ? decide.notNoted(context, parts)
+      : decide.afterSend(context, parts, prepared.quotaWait);
   } catch (error) {
     if (error instanceof LimiterUnavailableError) return decide.limiterUnavailable(context, parts);
     if (error instanceof ReplicasMissingError) return decide.replicasMissing(context, parts);
@@ -178,7 +178,8 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
  * sends.
  */
 async function unlessEnded(context: Context, result: Result, parts: DeliverParts): Promise<Result> {
-  if (context.newer !== undefined || result.kind === 'yielded' || result.kind === 'delivered') return result;
+  if (context.newer !== undefined || result.kind === 'yielded') return result;
+  if (result.kind === 'delivered' || result.kind === 'retracted') return result;
   const { data, jobId, firstEnqueuedAt: enqueuedAt } = context;
   const place = placeOf(data);
   if (place === undefined) return result;

@@ -1,6 +1,7 @@
 import { DelayedError, UnrecoverableError } from 'bullmq';
 import { targetOf } from '../notification/device.ts';
 import { waitOf, type Completion, type Outcome, type Result } from '../notification/outcome.ts';
+import { retractionOf } from '../notification/retraction.ts';
 import { waitsFrom } from '../domain/time.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import { ANOTHER_HAS_IT } from '../queue/job-lock.ts';
@@ -32,9 +33,12 @@ export function endOf(context: Context, result: Result, endedAt: number): PassFa
  * any more.
  */
 function attemptsOf({ before, progress: { tries }, tried }: Context, { kind }: Result): number {
-  const isLast = kind === 'delivered' || kind === 'dead-letter';
+  const isLast = kind === 'delivered' || kind === 'retracted' || kind === 'dead-letter';
   return isLast && tried.some(({ reply }) => reply.unsent !== true) ? Math.max(tries, before.tries + 1) : tries;
 }
+
+/** What a later cancel or retract by the key is still to find, for as long as the job's id is kept. */
+const KEPT: ReadonlySet<Result['kind']> = new Set(['canceled', 'delivered', 'retracted', 'dead-letter']);
 
 /**
  * Notes under the notification's cancellation key that it waits, or has ended. Does nothing if it has no key. Never rejects: if
@@ -49,7 +53,7 @@ export async function noteKey(
   if (cancellationKey === undefined || result.kind === 'yielded') return;
   const place = { recipientId, cancellationKey };
   const waitMs = putBackMs(result);
-  const isKept = result.kind === 'canceled'; // a second cancel by the key must answer the same
+  const isKept = KEPT.has(result.kind);
   const noting = waitMs === undefined ? index.ended(place, jobId, isKept) : index.waits(place, jobId, waitMs);
   await noting.catch(() => undefined);
 }
@@ -121,9 +125,11 @@ export function outcomeOf(
 ): Outcome {
   const { id, recipientId, category } = notification;
   const { generation } = options as { readonly generation?: unknown };
+  const retracted = completion.outcome === 'retracted' ? retractionOf(notification)?.retract : undefined;
   return {
     ...{ id, recipientId, ...(category !== undefined && { category }), ...targetOf(notification) },
     ...completion,
+    ...(retracted && { retracted }),
     generation: typeof generation === 'number' ? generation : 0,
     enqueuedAt,
     waitMs: waitOf(waitsFrom(enqueuedAt, notification), completion.sentAt, endedAt),

@@ -1,6 +1,6 @@
 import { countedAs, type CountedAs } from '../domain/limits.ts';
 import type { Ask, Limiter, Moved, Refused, SlotView, Standing } from '../limiter/limiter.ts';
-import type { Due } from '../queue/job-lock.ts';
+import type { Due } from '../queue/redelay.ts';
 import { timeLeftMs, type Context } from './context.ts';
 import type { DeliverParts, DeliveryLimiter, MoveUps } from './parts.ts';
 
@@ -51,14 +51,15 @@ export const MOVE_LEAD_MS = 1_000;
 
 /** When the jobs of moved reservations are due: a little before their slots, as when a worker requeues a job. */
 export function duesOf(
-  moved: readonly (SlotView & Partial<Pick<Moved, 'rule' | 'ruleUntil'>>)[],
+  moved: readonly (SlotView & Partial<Pick<Moved, 'rule' | 'ruleUntil' | 'from'>>)[],
   toleranceMs: number,
 ): Due[] {
   const earlyMs = leadMs({ toleranceMs });
-  return moved.flatMap(({ id, at, rule, ruleUntil }) => {
+  return moved.flatMap(({ id, at, from = Infinity, rule, ruleUntil }) => {
     const jobId = id === undefined ? undefined : jobIdOfAsk(id);
     if (jobId === undefined) return [];
-    return [{ jobId, at: at - earlyMs, ...(rule !== undefined && { why: { rule, ruleUntil } }) }];
+    const why = rule !== undefined && { why: { rule, ruleUntil } };
+    return [{ jobId, at: at - earlyMs, ...why, ...(at > from && { isLater: true }) }];
   });
 }
 
@@ -144,8 +145,10 @@ type LineParts = Pick<DeliverParts, 'moveUps' | 'redelay' | 'toleranceMs'>;
 function startMoveUp({ name, recipientId, limiter }: RecipientLine, parts: LineParts): ReturnType<MoveUps['run']> {
   const { moveUps, redelay, toleranceMs } = parts;
   const onMoved = async (moved: readonly Moved[]): Promise<void> => {
-    for (const { id = '' } of moved) moveUps.moved.get(`${name} ${id}`)?.();
-    await redelay(recipientId, duesOf(moved, toleranceMs));
+    const asking = moved.map(({ id = '' }) => moveUps.moved.get(`${name} ${id}`)); // passes that now ask once more
+    for (const go of asking) go?.();
+    const others = moved.filter((_, index) => asking[index] === undefined);
+    await redelay(recipientId, duesOf(others, toleranceMs));
   };
   return moveUps.run(name, () => limiter.moveUp(recipientId, { onMoved, leadMs: MOVE_LEAD_MS }));
 }

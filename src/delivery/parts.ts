@@ -5,7 +5,7 @@ import type { EndLook } from '../limiter/redis/canceller.ts';
 import type { Account, Service } from '../notification/device.ts';
 import type { Device, Notification } from '../notification/notification.ts';
 import type { Provider, Reply } from '../providers/provider.ts';
-import type { Due } from '../queue/job-lock.ts';
+import type { Due } from '../queue/redelay.ts';
 import type { OtherWorkers } from '../queue/workers.ts';
 import type { Quota } from '../quota/quota.ts';
 
@@ -104,8 +104,8 @@ export interface Turns {
 export type EndTurn = () => void;
 
 /**
- * Moves up one line at a time. All notifications that want it meanwhile cause only one more move together: without this, a
- * thousand that are canceled would each move everything behind them.
+ * Runs one move-up of a line at a time. All calls for the line meanwhile cause one more together: without this, a thousand
+ * canceled notifications would each move everything behind them.
  */
 export interface MoveUps {
   /**
@@ -113,6 +113,6 @@ export interface MoveUps {
    * meanwhile; only for the call with which they began. Never rejects.
    */
   run(line: string, work: () => Promise<void>): { readonly ended: Promise<unknown>; readonly allEnded?: Promise<void> };
-  /** To be called when the slot of an ask has moved, by its line and id. Those that wait for that enter themselves. */
+  /** By `<line> <ask id>`: what a waiting pass entered here, to be called when the slot of its ask has moved. */
   readonly moved: Map<string, () => void>;
 }

@@ -19,8 +19,10 @@ const progressSchema = z.object({
     .default([]),
   /** Attempts so far: tries that count. */
   tries: z.number().default(0),
-  /** Attempts of which it is unknown whether they alerted. */
+  /** Attempts without an answer, so that it is unknown whether they alerted. */
   ambiguous: z.number().default(0),
+  /** A reply left open whether it alerted: a timeout, a reset, an `InternalServerError`. Absent for an older worker's. */
+  maybe: z.boolean().optional(),
   /** Passes in a row that were to send and certainly sent nothing (no connection, a missed slot). They are no attempts. */
   unreached: z.number().default(0),
   /** Tries in a row that a server refused because it takes no more for now. They are no attempts. */
@@ -88,11 +90,6 @@ export function readProgress(raw: unknown): Progress {
 }
 
 const NEW: Progress = progressSchema.parse({});
-
-/** Whether a digest stands for other notifications too. One of only its own notification is sent as a normal alert. */
-export function hasOthers(digest: Progress['digest']): digest is NonNullable<Progress['digest']> {
-  return digest !== undefined && !(digest.own && digest.count === 1);
-}
 
 /** A dead letter lists the newest of its failed tries, this many at most. */
 const MAX_ATTEMPTS = 100;

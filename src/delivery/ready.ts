@@ -3,10 +3,10 @@ import { formatFault, type Fault } from '../domain/faults.ts';
 import { laterPayloadFault } from '../notification/rules.ts';
 import { asDigest } from '../notification/schema.ts';
 import type { Device, Platform } from '../notification/notification.ts';
-import type { DeviceState, FailedAttempt } from '../notification/outcome.ts';
+import { hasOthers, type DeviceState, type FailedAttempt } from '../notification/outcome.ts';
 import { openDevices, type Context, type ReadyDevice } from './context.ts';
 import type { DeliverParts } from './parts.ts';
-import { hasOthers, withAttempts } from './progress.ts';
+import { withAttempts } from './progress.ts';
 import { noteReply, replyText, STATE_OF } from './replies.ts';
 
 /**

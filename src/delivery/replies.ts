@@ -1,6 +1,7 @@
 import type { BreakerAnswer } from '../breaker/breaker.ts';
 import { serviceOfDevice, type Service } from '../notification/device.ts';
 import type { DeviceState, FailedAttempt } from '../notification/outcome.ts';
+import { retractionOf } from '../notification/retraction.ts';
 import type { Meaning, Reply } from '../providers/provider.ts';
 import { openServices, type Context, type ReadyDevice, type Tried } from './context.ts';
 import type { DeliverParts } from './parts.ts';
@@ -67,20 +68,33 @@ export const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
   rejected: 'rejected',
 };
 
+/** Whether it is never sent again to a device that it may have reached. A retraction is: a second one does no harm. */
+export function isAtMostOnce(
+  { data }: Pick<Context, 'data'>,
+  { atMostOnce }: Pick<DeliverParts, 'atMostOnce'>,
+): boolean {
+  return atMostOnce && retractionOf(data) === undefined;
+}
+
 /** The progress after these tries: how devices ended, and the failures. It lists no device as being sent to (`trying`). */
-export function record(context: Context, tried: readonly Tried[], atMostOnce: boolean): Progress {
+export function record(context: Context, tried: readonly Tried[], parts: Pick<DeliverParts, 'atMostOnce'>): Progress {
   const { progress } = context;
   const devices = { ...progress.devices };
   let { sentAt } = progress;
   const failures: FailedAttempt[] = [];
   for (const { label, reply, at } of tried) {
-    const isAmbiguous = atMostOnce && reply.alerted === 'maybe';
+    const isAmbiguous = isAtMostOnce(context, parts) && reply.alerted === 'maybe';
     const state = STATE_OF[reply.meaning] ?? (isAmbiguous ? 'ambiguous' : undefined);
     if (state !== undefined) devices[label] = state;
     if (reply.meaning === 'accepted') sentAt = Math.min(sentAt ?? at, at);
     else failures.push({ at, device: label, error: replyText(reply) });
   }
-  const known = { ...(sentAt !== undefined && { sentAt }), ...silencedBy(context, tried) };
+  const isMaybe = progress.maybe === true || tried.some(({ reply }) => reply.alerted === 'maybe');
+  const known = {
+    ...(sentAt !== undefined && { sentAt }),
+    ...(isMaybe && { maybe: true }),
+    ...silencedBy(context, tried),
+  };
   return withAttempts({ ...progress, devices, ...known, trying: undefined }, failures);
 }
 

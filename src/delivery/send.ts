@@ -7,7 +7,7 @@ import type { Over, Quota } from '../quota/quota.ts';
 import { timeLeftMs, type Context, type Prepared, type QuotaWait, type ReadyDevice } from './context.ts';
 import type { DeliverParts } from './parts.ts';
 import { withAttempts, type Progress } from './progress.ts';
-import { noteReply, record } from './replies.ts';
+import { isAtMostOnce, noteReply, record } from './replies.ts';
 import { beginRequest, endRequest } from './trace.ts';
 
 const WORKER_ENDED = 'its worker ended while it was being sent';
@@ -35,7 +35,11 @@ export async function prepareSend(
   parts: DeliverParts,
 ): Promise<Prepared> {
   const prepared = await takeTokens(context, devices, parts);
-  if (!parts.atMostOnce || prepared.ready.length === 0) return prepared;
+  if (!isAtMostOnce(context, parts)) return prepared;
+  if (prepared.ready.length === 0) {
+    context.progress = { ...context.progress, trying: undefined }; // those of a slot that was missed
+    return prepared;
+  }
   const progress = { ...context.progress, trying: prepared.ready.map(({ label }) => label) };
   try {
     if (!(await context.lock.save(progress))) return { ...prepared, obstacle: 'lock-lost' };
@@ -59,9 +63,9 @@ async function takeTokens(
   /** A server with a quota of its own counts in that alone, so that no device needs two tokens. */
   const quotaOf = ({ account, service }: ReadyDevice): Service =>
     service !== account && quotas.get(service) !== undefined ? service : account;
-  const names = [...new Set(ready.map(quotaOf))];
-  const isUnlimited = names.every((name) => quotas.get(name) === undefined);
+  const isUnlimited = ready.every((device) => quotas.get(quotaOf(device)) === undefined);
   if (isUnlimited) return { ready, tokensUntil: Infinity, quotaWait: undefined };
+  const names = [...new Set(ready.map(quotaOf))];
   const answers = await Promise.all(
     names.map((name) => {
       const devices = ready.filter((device) => quotaOf(device) === name);
@@ -182,7 +186,7 @@ async function sendOne(context: Context, device: ReadyDevice, sendBy: number, pa
 const SAVE_AFTER_MS = 100;
 
 /** Saves replies a moment after they came. A save that fails changes nothing: the end of the pass saves them again. */
-function createSaver(context: Context, { atMostOnce }: DeliverParts) {
+function createSaver(context: Context, parts: DeliverParts) {
   let timer: NodeJS.Timeout | undefined;
   let saving: Promise<unknown> | undefined;
   const save = (): void => {
@@ -190,7 +194,7 @@ function createSaver(context: Context, { atMostOnce }: DeliverParts) {
     const { progress, tried, lock } = context;
     // Under AT_MOST_ONCE: the noted devices that have not replied.
     const trying = progress.trying?.filter((label) => !tried.some((each) => each.label === label));
-    saving = lock.save({ ...record(context, tried, atMostOnce), trying }).catch(() => undefined);
+    saving = lock.save({ ...record(context, tried, parts), trying }).catch(() => undefined);
   };
   return {
     soon: () => void (timer ??= setTimeout(save, SAVE_AFTER_MS)),

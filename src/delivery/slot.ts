@@ -1,12 +1,12 @@
 import { countedAs, placeOf } from '../domain/limits.ts';
 import { DEFAULT_DIGEST } from '../notification/schema.ts';
-import { mayBeSeen, type Result } from '../notification/outcome.ts';
+import { hasOthers, mayBeSeen, type Result } from '../notification/outcome.ts';
 import { SEND_AFTER, sleepUntil, within } from '../domain/time.ts';
 import type { Ending, NotToBeSent, Join, WaitingAsk, Admission, Standing } from '../limiter/limiter.ts';
 import { timeLeftMs, type Context, type Prepared } from './context.ts';
 import { duesOf, goFirst, leadMs, limiterFor, limiterOf, moveUp, wouldBeInTime } from './lines.ts';
 import type { DeliverParts, DeliveryLimiter, Turns } from './parts.ts';
-import { hasOthers, type Progress } from './progress.ts';
+import type { Progress } from './progress.ts';
 import { admissionFacts } from './trace.ts';
 
 /**
@@ -132,9 +132,9 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
 }
 
 /**
- * The answer for a notification that goes first, after `answer` to its ask. If it must wait, it is moved before others, and gets the
- * slot that it has then. If `answer` is a refusal because of a long wait, but its wait would be short enough before others, it
- * asks without those bounds. After that no slot is refused it: one that came before it meanwhile makes it wait a little longer.
+ * The final answer for a notification that goes first; `answer`: the first one. If it must wait, it is moved before others, and
+ * gets the slot that it has then. If it was refused because of a long wait, but would wait short enough before others, it asks
+ * without those bounds. So does its last ask: if others came before it meanwhile, it waits a little longer.
  */
 async function beforeOthers(context: Context, ask: WaitingAsk, answer: Answer, parts: DeliverParts): Promise<Answer> {
   const limiter = limiterOf(context, parts);
@@ -216,6 +216,7 @@ function askOf(context: Context, asks: number, renew: boolean, aheadMs: number, 
     ...(maxPending !== undefined && { maxPending }),
     ...(join !== undefined && { join }),
     ...(goesFirst(context, parts) && { goesFirst: true }),
+    ...(context.isRaised && { behindOverdue: true }),
     ...((onThrottle === 'silence' || onQuiet === 'silence') && { claim: true }),
     ...(!mayWait(context) && onQuiet === 'delay' && { untilAwake: true }),
     enqueuedAt: context.firstEnqueuedAt,
@@ -333,6 +334,7 @@ function mayHold(context: Context, { kind }: Result): boolean {
     case 'retried':
       return context.error !== undefined && notification.onThrottle === 'digest'; // it joins no digest any more
     case 'delivered':
+    case 'retracted':
       return passes > 1 && (slot === undefined || !mayWait(context));
     case 'expired': // perhaps because the quiet time that it was to wait for lasts too long
       return passes > 1 || (!mayWait(context) && context.isAsked);

@@ -72,7 +72,7 @@ const NOT_ACKED =
   'Redis did not take the result of this pass; the job runs again when its lock has run out, and may alert a second time';
 const UNPRIORITISED =
   'a job was added without a priority: BullMQ takes such jobs before all that are due, so alerts that are due may be late; workers ' +
-  'give a priority to those that wait, one command for each; add jobs with priority 10 (5 for urgent ones)';
+  'give a priority to those that wait, one command for each; add jobs with priority 10 (2 for urgent ones)';
 
 /** A job of a newer version may come back many times, and there may be many such jobs, so they are logged at most this often. */
 export const NEWER_EVERY_MS = 60_000;

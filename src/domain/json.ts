@@ -76,7 +76,7 @@ function isWellFormed(value: unknown): boolean {
   if (typeof value === 'string') return value.isWellFormed();
   if (Array.isArray(value)) return value.every(isWellFormed);
   if (!isObject(value)) return true;
-  return Object.entries(value).every(([name, inner]) => name.isWellFormed() && isWellFormed(inner));
+  return Object.keys(value).every((name) => name.isWellFormed() && isWellFormed(value[name]));
 }
 
 function repaired(value: unknown): unknown {

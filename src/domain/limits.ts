@@ -89,7 +89,7 @@ const MEANT_IN_RULE = {
   ...{ window: 'perMs', windowMs: 'perMs', duration: 'perMs', interval: 'perMs', period: 'perMs' },
   ...{ limit: 'max', points: 'max', count: 'max' },
 };
-/** Names of a rule's fields that were written directly into the policy. */
+/** If a rule's field stands in the policy itself, `rules` was meant. */
 const MEANT_IN_POLICY = Object.fromEntries(
   [...Object.keys(RULE_FIELDS), ...Object.keys(MEANT_IN_RULE), 'per'].map((name) => [name, 'rules']),
 );

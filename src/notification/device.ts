@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { InvalidPart } from './devices/device-kind.ts';
 import { DEVICE_KINDS } from './devices/devices.ts';
 import { isObject } from '../domain/json.ts';
-import type { Device, Platform } from './types.ts';
+import type { Device, Notification, Platform } from './types.ts';
 
 /** The readers of a platform's devices. `never`: each reader takes only devices of its own platform. */
 interface Reader {
@@ -10,6 +10,7 @@ interface Reader {
   identityOf?(device: never): string;
   invalidOf?(device: never, meaning: 'gone' | 'bad-token'): InvalidPart;
   hostOf?(device: never): string;
+  tagsOf(notification: Notification, pushId: string): readonly string[];
 }
 const READERS: ReadonlyMap<string, Reader> = new Map(
   DEVICE_KINDS.map((kind) => [kind.schema.shape.platform.value, kind] as const),
@@ -52,10 +53,16 @@ export function targetOf(data: unknown): Target {
   const devices = (devicesIn(data) ?? []).slice(0, MOST_DEVICES).filter(isOfPlatform);
   const [first] = devices;
   if (first === undefined) return {};
-  const platforms = new Set(devices.map(({ platform }) => platform));
-  const apps = new Set(devices.map(appOf));
-  const app = apps.size > 1 ? SEVERAL_APPS : appOf(first);
-  return { platform: [...platforms].toSorted().join(), ...(app !== undefined && { app }) };
+  const firstApp = appOf(first);
+  const app = devices.every((device) => appOf(device) === firstApp) ? firstApp : SEVERAL_APPS;
+  return { platform: platformsOf(devices), ...(app !== undefined && { app }) };
+}
+
+/** `apns,fcm` */
+function platformsOf(devices: readonly { readonly platform: string }[]): string {
+  const platforms = devices.map(({ platform }) => platform);
+  if (platforms.length === 1) return platforms[0] ?? ''; // most notifications have one device
+  return [...new Set(platforms)].toSorted().join();
 }
 
 function isOfPlatform(device: unknown): device is { readonly platform: string; readonly app?: unknown } {
@@ -157,4 +164,13 @@ export function pushId(notificationId: string, deviceIndex: number): string {
   const sha1 = hash('sha1', Buffer.concat([NAMESPACE, Buffer.from(`${notificationId}#${deviceIndex}`)]), 'hex');
   const variant = ((Number.parseInt(sha1.charAt(16), 16) & 0x3) | 0x8).toString(16);
   return `${sha1.slice(0, 8)}-${sha1.slice(8, 12)}-5${sha1.slice(13, 16)}-${variant}${sha1.slice(17, 20)}-${sha1.slice(20, 32)}`;
+}
+
+/** The tags under which these devices of a notification show it: by such a tag an app finds the alert on the screen. */
+export function tagsOf(notification: Notification, deviceIndexes: readonly number[]): string[] {
+  const tags = deviceIndexes.flatMap((index) => {
+    const platform = notification.devices[index]?.platform ?? '';
+    return READERS.get(platform)?.tagsOf(notification, pushId(notification.id, index)) ?? [];
+  });
+  return [...new Set(tags)];
 }

@@ -151,18 +151,46 @@ export interface Canceled {
   readonly tooLate: number;
 }
 
-const { id, recipientId, cancellationKey } = notificationSchema.shape;
+/** Which notifications to take back, and the number that the app's icon gets on their devices. */
+export type RetractTarget = CancelTarget & {
+  /** From 0 to 2,147,483,647. Default: the icons stay as they are. */
+  readonly badge?: number | undefined;
+};
+
+/** The result of a retract: by an id, one of the counts is 1. */
+export interface Retracted {
+  /** How many waited: they will not be sent. Those that were canceled before are counted again. */
+  readonly canceled: number;
+  /** How many have alerted devices, or are being sent: they are taken from those devices. */
+  readonly retracting: number;
+  /** How many have ended without alerting a device, or only as a part of a digest: nothing is taken back. */
+  readonly ended: number;
+  /** 1 if no notification has the id. If it is enqueued within the next hour, it is not sent. */
+  readonly unknown: number;
+}
+
+const { id, recipientId, cancellationKey, badge } = notificationSchema.shape;
 const byIdSchema = z.strictObject({ id });
 const byKeySchema = z.strictObject({ recipientId, cancellationKey: cancellationKey.unwrap() });
 
+type Parsed<Target> =
+  { readonly ok: true; readonly target: Target } | { readonly ok: false; readonly faults: readonly Fault[] };
+
 /** Checks the target that a producer gives, or the data of a job named `cancel`. */
-export function parseCancelTarget(
-  raw: unknown,
-): { readonly ok: true; readonly target: CancelTarget } | { readonly ok: false; readonly faults: readonly Fault[] } {
+export function parseCancelTarget(raw: unknown): Parsed<CancelTarget> {
+  return parseTarget<CancelTarget>(raw, byIdSchema, byKeySchema);
+}
+
+/** Checks the target that a producer gives, or the data of a job named `retract`. */
+export function parseRetractTarget(raw: unknown): Parsed<RetractTarget> {
+  return parseTarget<RetractTarget>(raw, byIdSchema.extend({ badge }), byKeySchema.extend({ badge }));
+}
+
+function parseTarget<Target>(raw: unknown, byId: z.ZodType<Target>, byKey: z.ZodType<Target>): Parsed<Target> {
   if (!isObject(raw) || Object.keys(raw).length === 0) {
     const expected = 'an object with an id, or with a recipientId and a cancellationKey';
     return { ok: false, faults: [faultOf('', expected, raw, true)] };
   }
-  const result = ('id' in raw ? byIdSchema : byKeySchema).safeParse(raw);
+  const result = ('id' in raw ? byId : byKey).safeParse(raw);
   return result.success ? { ok: true, target: result.data } : { ok: false, faults: zodFaults(result.error, raw) };
 }

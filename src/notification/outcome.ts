@@ -34,6 +34,7 @@ export type DeadLetterReason = (typeof DEAD_LETTER_REASONS)[number];
 /** How a notification ended. Final: a pass that only defers or retries has no outcome. */
 export const OUTCOMES = [
   'delivered',
+  'retracted',
   'expired',
   'dropped',
   'canceled',
@@ -50,6 +51,7 @@ export type OutcomeName = (typeof OUTCOMES)[number];
  * | kind        | the job                        | attempts |
  * |-------------|--------------------------------|----------|
  * | delivered   | completed                      | —        |
+ * | retracted   | completed: a retraction that a device has taken | — |
  * | expired     | completed                      | —        |
  * | dropped     | completed                      | —        |
  * | canceled    | completed                      | —        |
@@ -64,6 +66,7 @@ export type OutcomeName = (typeof OUTCOMES)[number];
 export type Result =
   /** `silenced`: no device made a sound, vibrated or showed a banner. */
   | { readonly kind: 'delivered'; readonly silenced?: true }
+  | { readonly kind: 'retracted' }
   | { readonly kind: 'expired' }
   | { readonly kind: 'dropped'; readonly rule: string }
   | { readonly kind: 'canceled' }
@@ -109,6 +112,11 @@ export interface DeadDigest {
   readonly count: number;
   /** Whether the text of the leader itself is one of them: false only if it was canceled under an earlier version. */
   readonly own: boolean;
+}
+
+/** Whether a digest stands for other notifications too. One of only its own notification is sent as a normal alert. */
+export function hasOthers(digest: DeadDigest | undefined): digest is DeadDigest {
+  return digest !== undefined && !(digest.own && digest.count === 1);
 }
 
 /** The data of a job of the dead-letter queue. */
@@ -164,6 +172,8 @@ export interface Outcome extends Target, Omit<Completion, 'outcome' | 'attempts'
   readonly reason?: DeadLetterReason;
   /** How often it was replayed before. */
   readonly generation: number;
+  /** Of a `retracted` one: the ids of the notifications that it took back. Absent otherwise. */
+  readonly retracted?: readonly string[];
   /** Epoch milliseconds: when its job was added. */
   readonly enqueuedAt: number;
   /** From `enqueuedAt`, or from a later `sendAfter`, to `sentAt`, or to the end if it was not sent; milliseconds. */
@@ -179,13 +189,15 @@ export function waitOf(enqueuedAt: number, sentAt: number | undefined, endedAt: 
 }
 
 /** The fields and values of an outcome's entry in the stream, in turn: `['id', 'msg-1', 'outcome', 'delivered', …]`. */
-export function outcomeFields({ devices, ...others }: Outcome): string[] {
+export function outcomeFields({ devices, retracted, ...others }: Outcome): string[] {
   const fields = Object.entries(others).flatMap(([name, value]: [string, string | number | true | undefined]) =>
     value === undefined ? [] : [name, String(value)],
   );
-  return [...fields, 'devices', JSON.stringify(devices)];
+  const ids = retracted === undefined ? [] : ['retracted', JSON.stringify(retracted)];
+  return [...fields, ...ids, 'devices', JSON.stringify(devices)];
 }
 
+const JSON_FIELDS = ['devices', 'retracted'];
 const NUMBERS = ['generation', 'enqueuedAt', 'sentAt', 'waitMs'];
 
 /**
@@ -198,21 +210,28 @@ export function readOutcome(fields: readonly string[]): Readonly<Record<string, 
     if (at % 2 === 1) return [];
     if (NUMBERS.includes(name) && /^\d{1,15}$/.test(text)) return [[name, Number(text)]];
     if (name === 'silenced' && text === 'true') return [[name, true]];
-    return [[name, name === 'devices' ? (parseJson(text) ?? text) : text]];
+    return [[name, JSON_FIELDS.includes(name) ? (parseJson(text) ?? text) : text]];
   });
   return Object.fromEntries(values) as Record<string, unknown>;
 }
 
 /** Whether some device may have been alerted, judged by what the job remembers. */
-export function mayBeSeen({ devices = {}, ambiguous = 0, trying = [] }: Seen): boolean {
+export function mayBeSeen(seen: Seen): boolean {
+  const { devices = {}, trying = [] } = seen;
   const isSeen = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
-  return isSeen || ambiguous > 0 || trying.length > 0;
+  return isSeen || isLeftOpen(seen) || trying.length > 0;
 }
 
-/** The fields of a job's progress from which `mayBeSeen` judges. */
-interface Seen {
+/** Whether a reply left open whether it alerted. An older worker notes only those without an answer (`ambiguous`). */
+export function isLeftOpen({ ambiguous = 0, maybe = false }: Seen): boolean {
+  return maybe || ambiguous > 0;
+}
+
+/** The fields of a job's progress that say whether some device may have been alerted. */
+export interface Seen {
   readonly devices?: Readonly<Record<string, unknown>>;
   readonly ambiguous?: number;
+  readonly maybe?: boolean | undefined;
   readonly trying?: readonly string[] | undefined;
 }
 

@@ -4,6 +4,7 @@ import { DEVICE_KINDS } from './devices/devices.ts';
 import { androidFieldsSchema, SHOWN_BY_FCM } from './devices/fcm/fields.ts';
 import { describeFound, type Fault, faultOf, formatPath } from '../domain/faults.ts';
 import { isObject, valueAt } from '../domain/json.ts';
+import { retractionOf } from './retraction.ts';
 import { asDigest, MAX_DIGEST } from './schema.ts';
 import type { Notification, Platform } from './types.ts';
 import { instantOf } from '../domain/time.ts';
@@ -100,10 +101,10 @@ function timesFaults(raw: Record<string, unknown>): Fault[] {
 
 /**
  * A background push may not alert (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app):
- * its `aps` has only `content-available`, and its priority is 5.
+ * its `aps` has only `content-available`, and its priority is 5. With a badge it is sent as an alert without texts.
  */
 export const NOT_IN_BACKGROUND = [
-  ...['alert', 'sound', 'badge', 'imageUrl', 'android', 'webpush', 'digest'],
+  ...['alert', 'sound', 'imageUrl', 'android', 'webpush', 'digest'],
   ...SHOWN_BY_APNS.map((field) => `apns.${field}`),
   ...['apns.payload', 'fcm.message.apns.payload'].flatMap((payload) =>
     ['alert', 'sound', 'badge'].map((key) => `${payload}.aps.${key}`),
@@ -111,7 +112,7 @@ export const NOT_IN_BACKGROUND = [
   ...SHOWN_BY_FCM.map((name) => `fcm.message.${name}`),
 ];
 
-/** The platforms whose devices cannot get background pushes. */
+/** The platforms whose devices cannot get background pushes, except for retractions, which change what is shown. */
 export const MUST_SHOW = platformsWhere((kind) => kind.mustShow === true);
 /** The platforms whose devices have Live Activities. */
 export const LIVE_ACTIVITY_PLATFORMS = platformsWhere((kind) => kind.takesLiveActivities === true);
@@ -146,7 +147,9 @@ function backgroundFaults(raw: Record<string, unknown>): Fault[] {
   const mustShow = 'another platform in a background push: a browser must show every push';
   const faults = [
     ...presentFaults(raw, NOT_IN_BACKGROUND, 'none in a background push, which shows nothing'),
-    ...platformFaults(raw, (platform) => !MUST_SHOW.includes(platform), mustShow),
+    ...(retractionOf(raw) === undefined
+      ? platformFaults(raw, (platform) => !MUST_SHOW.includes(platform), mustShow)
+      : []),
   ];
   const priority = valueAt(raw, 'apns.priority');
   if (priority === 1 || priority === 10) {
@@ -180,7 +183,7 @@ function dataOnlyFaults(raw: Record<string, unknown>): Fault[] {
   return faults;
 }
 
-/** The fault of a declarative push without what a click opens, or of the one without the other: a browser shows no such push. */
+/** The fault if only one of `declarative` and `navigate` is there: a declarative push needs it, and no other push has it. */
 function declarativeFaults(raw: Record<string, unknown>): Fault[] {
   const [declarative, navigate] = [valueAt(raw, 'webpush.declarative'), valueAt(raw, 'webpush.navigate')];
   if (declarative === true && navigate === undefined) {
@@ -262,17 +265,12 @@ function tooLarge({ devices }: Notification, platform: Platform, forms: readonly
 const APS_PLACES = ['apns.payload.aps', 'fcm.message.apns.payload.aps'];
 /** Keys that have a rule of their own (`NOT_IN_BACKGROUND`), which is in the JSON Schema too. */
 const LISTED = new Set(['alert', 'sound', 'badge']);
-/** The headers that the push type fixes, with their values. */
-const HEADERS: ReadonlyMap<string, string> = new Map([
-  ['apns-push-type', 'background'],
-  ['apns-priority', '5'],
-]);
 const HEADERS_PLACE = 'fcm.message.apns.headers';
 const PRIORITY_PLACE = 'fcm.message.android.priority';
 
 /**
  * The faults of `apns.payload` and `fcm.message` for a background push. They may not change what Apple would refuse or show:
- * `aps` has only `content-available`, the push type is `background`, and the priority is 5
+ * `aps` has only `content-available`, the push type is `background` (`alert` with a badge), and the priority is 5
  * (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app).
  */
 function patchFaults(raw: unknown): Fault[] {
@@ -313,11 +311,17 @@ function placeFaults(raw: unknown, place: string): Fault[] {
 }
 
 function headerFaults(raw: unknown): Fault[] {
+  const hasBadge = valueAt(raw, 'badge') !== undefined;
+  const fixed = new Map([
+    ['apns-push-type', hasBadge ? 'alert' : 'background'],
+    ['apns-priority', '5'],
+  ]);
+  const why = `as Apple asks of a background push${hasBadge ? ' with a badge' : ''}`;
   const faults = headersOf(raw).flatMap(([name, value]) => {
-    const needed = HEADERS.get(name.toLowerCase());
+    const needed = fixed.get(name.toLowerCase());
     if (needed === undefined || value === needed) return [];
     const found = foundIn(value);
-    return [{ path: `${HEADERS_PLACE}.${name}`, expected: `"${needed}", as Apple asks of a background push`, found }];
+    return [{ path: `${HEADERS_PLACE}.${name}`, expected: `"${needed}", ${why}`, found }];
   });
   return [...placeFaults(raw, HEADERS_PLACE), ...faults];
 }

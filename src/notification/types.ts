@@ -395,7 +395,8 @@ export interface NotificationInput {
   channel?: Channel | undefined;
   /**
    * `alert` is shown. `background` shows nothing and wakes the app to fetch what is new: it has no `alert`, `sound`,
-   * `badge`, `imageUrl`, `android` and `webpush`, and limits of its own (`LIMIT_BACKGROUND_RULES`). `liveactivity`
+   * `imageUrl`, `android` and `webpush`, limits of its own (`LIMIT_BACKGROUND_RULES`), and goes to no browser, unless it is a
+   * retraction: `data.pushpacer.retract` is a list (docs/retract.md). `liveactivity`
    * starts, changes or ends a Live Activity of an iPhone (`liveActivity`), on APNs or through FCM; without an `alert` it has
    * limits of its own (`LIMIT_LIVE_ACTIVITY_RULES`). Default: `alert`.
    */
@@ -431,7 +432,7 @@ export interface NotificationInput {
   imageUrl?: string | undefined;
   /**
    * The number on the app's icon, from 0 to 2,147,483,647. With 0 an iPhone removes it, and Android counts by itself, as
-   * without a badge. Default: none. Example: `3`.
+   * without a badge. In a background push only iPhones set it by themselves. Default: none. Example: `3`.
    */
   badge?: number | undefined;
   /**

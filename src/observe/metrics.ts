@@ -104,6 +104,7 @@ const JOBS_IN_HAND =
 const PASS_RESULTS = [
   ...([
     'delivered',
+    'retracted',
     'requeued',
     'retried',
     'deferred',
@@ -270,11 +271,13 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
     'For how long this replica could not connect to a provider, or reach its sign-in; 0 if it can.',
     sources.unreachableMs,
   );
-  const breakersOpened = counter(
-    'pushpacer_breaker_opened_total',
-    'Openings of circuit breakers that this replica learned of, by trouble. All replicas share all but outages.',
-    ['platform', 'app', 'server', 'trouble'],
-  );
+  const breakersOpened = new Counter({
+    name: 'pushpacer_breaker_opened_total',
+    help: 'Openings of circuit breakers that this replica learned of, by trouble. All replicas share all but outages.',
+    labelNames: ['platform', 'app', 'server', 'trouble'],
+    aggregator: 'omit', // no sum, and no maximum either: total-metrics.ts
+    registers,
+  });
   const breakerTrials = counter(
     'pushpacer_breaker_trials_total',
     'Trials of a half open circuit breaker by this replica, by result: success (it closed), failure, or unused.',

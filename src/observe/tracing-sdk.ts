@@ -26,7 +26,7 @@ export async function startTracing(env: NodeJS.ProcessEnv, service: string, warn
   const api = await loadApi(warn);
   if (api === undefined || isRegistered(api)) return nothing;
   try {
-    const { NodeSDK } = await import('@opentelemetry/sdk-node');
+    const { NodeSDK } = (await import(SDK)) as SdkModule;
     env['OTEL_NODE_RESOURCE_DETECTORS'] ??= DETECTORS;
     if (env['OTEL_LOG_LEVEL'] === undefined) logTroubles(api, warn);
     const isNamed = /(^|,)\s*service\.name\s*=/.test(env['OTEL_RESOURCE_ATTRIBUTES'] ?? '');
@@ -43,6 +43,18 @@ export async function startTracing(env: NodeJS.ProcessEnv, service: string, warn
     warn(`${NO_SDK} (${error instanceof Error ? error.message : String(error)})`);
     return nothing;
   }
+}
+
+/** Users install it beside pushpacer, and most do not: so its types are not there when this is compiled. */
+const SDK: string = '@opentelemetry/sdk-node';
+
+/** What is used of it. */
+interface SdkModule {
+  readonly NodeSDK: new (options: {
+    readonly serviceName?: string;
+    readonly metricReaders: readonly never[];
+    readonly logRecordProcessors: readonly never[];
+  }) => { start(): void; shutdown(): Promise<void> };
 }
 
 const NO_SDK =

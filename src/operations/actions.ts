@@ -4,7 +4,8 @@ import type { CountedAs, Policy } from '../domain/limits.ts';
 import type { Action } from '../limiter/foresee.ts';
 import type { Follow, Moved, Oversight } from '../limiter/limiter.ts';
 import { paceOf } from '../limiter/pace.ts';
-import { redelay } from '../queue/job-lock.ts';
+import { within } from '../domain/time.ts';
+import { redelay, type Due } from '../queue/redelay.ts';
 
 /** What the actions on one recipient need. */
 export interface ActionParts {
@@ -27,9 +28,12 @@ export interface Acted {
   readonly moved: number;
 }
 
+/** An action is done when its jobs are put back, which takes milliseconds, or after this: a worker may be frozen. */
+const MOST_FOLLOWED_MS = 5_000;
+
 /**
- * Does to a recipient what an operator has decided, and changes the due times of its delayed jobs to their new slots. A job
- * that a worker has at that moment asks the limiter anyway. If the action fails half-way, it may be done again.
+ * Does to a recipient what an operator has decided, and changes the due times of its delayed jobs to their new slots, also of
+ * those that a worker has at that moment, once it has put them back. If the action fails half-way, it may be done again.
  *
  * @param onMoved called now and then with how many have moved so far
  */
@@ -40,16 +44,15 @@ export async function act(
   onMoved?: (moved: number) => void,
 ): Promise<Acted> {
   let moved = 0;
+  const followed: Promise<void>[] = [];
+  const change = async (dues: readonly Due[]): Promise<void> => {
+    followed.push((await redelay(queues, dues)).followed);
+  };
   const follow: Follow = {
     leadMs: MOVE_LEAD_MS,
-    async onUnslotted(jobIds) {
-      await redelay(
-        queues,
-        jobIds.map((jobId) => ({ jobId, at: 0 })),
-      );
-    },
+    onUnslotted: (jobIds) => change(jobIds.map((jobId) => ({ jobId, at: 0 }))),
     async onMoved(part: readonly Moved[]) {
-      await redelay(queues, duesOf(part, paceOf(policy).toleranceMs));
+      await change(duesOf(part, paceOf(policy).toleranceMs));
       moved += part.length;
       onMoved?.(moved);
     },
@@ -58,6 +61,7 @@ export async function act(
   for (const limiter of limitersOf(action, limiters)) {
     wasThere = (await run(limiter, recipientId, action, follow)) || wasThere;
   }
+  await within(Promise.allSettled(followed), MOST_FOLLOWED_MS);
   return { wasThere, moved };
 }
 

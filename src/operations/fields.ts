@@ -116,8 +116,8 @@ function pathOf(path: string, names: Names): string {
 }
 
 function faultsOf(issue: z.core.$ZodIssue, input: unknown, fields: z.ZodObject): readonly Fault[] {
-  if (issue.code === 'custom') {
-    const { faults } = issue.params as { readonly faults: readonly Fault[] };
+  const { faults } = (issue.code === 'custom' ? (issue.params ?? {}) : {}) as { readonly faults?: readonly Fault[] };
+  if (faults !== undefined) {
     return faults.map((fault) => ({ ...fault, path: `${formatPath(issue.path)}${fault.path}` }));
   }
   const meant = (_: readonly PropertyKey[], name: string) => nearest(name, Object.keys(fields.shape));

@@ -84,10 +84,16 @@ export async function lookAtRecipient(
   return { inspection, waiting, others, delayed, notTaken, sending };
 }
 
-/** `goes first`, `overtaken 2 times`; '' for others. */
-export function orderText({ goesBefore, overtaken = 0 }: OrderView): string {
+/**
+ * `goes first`; `overtaken 2 times, at most 18 more`; '' for others.
+ *
+ * @param mostOvertaken how often a reservation may be overtaken; undefined: nobody says so
+ */
+export function orderText({ goesBefore, overtaken = 0 }: OrderView, mostOvertaken: number | undefined): string {
   if (goesBefore !== undefined) return 'goes first';
-  return overtaken === 0 ? '' : `overtaken ${overtaken === 1 ? 'once' : `${overtaken} times`}`;
+  if (overtaken === 0) return '';
+  const more = mostOvertaken === undefined ? '' : `, at most ${Math.max(0, mostOvertaken - overtaken)} more`;
+  return `overtaken ${overtaken === 1 ? 'once' : `${overtaken} times`}${more}`;
 }
 
 /** Causes of a wait that are not rules; a notification may wait for them although it has a slot. */

@@ -1,5 +1,5 @@
 import { defined, parseObject } from '../domain/json.ts';
-import { CANCEL, notificationIdOf } from '../queue/names.ts';
+import { isOrder, notificationIdOf } from '../queue/names.ts';
 import { readJobs } from '../queue/readable.ts';
 import type { ShardQueues } from '../queue/shards/shards.ts';
 import type { Connection } from '../redis/connection.ts';
@@ -54,7 +54,7 @@ export async function searchWaiting(
       const jobs = await readJobs(queue, page, 0);
       lookedAt += page.length;
       for (const [index, [, data, timestamp, name]] of jobs.entries()) {
-        if (timestamp === null || name === CANCEL) continue;
+        if (timestamp === null || isOrder(name ?? '')) continue;
         const fields = parseObject(data ?? '');
         const id = textOf(fields['id']) ?? notificationIdOf(page[index] ?? '');
         const [recipientId, category, cancellationKey] = ['recipientId', 'category', 'cancellationKey'].map((field) =>

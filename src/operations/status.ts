@@ -256,10 +256,18 @@ function together<T>(all: readonly T[], nameOf: (each: T) => string): (readonly 
 
 type Facts = Omit<StatusResult, 'ok' | 'wrong'>;
 
+/** The commands that say what is wrong, and which other command to call. */
+const SAYING = ['status', 'api', 'console', 'serve'];
+
 /** How the reader should call another command: by `npm run` too, if this command was called so. */
 export function callOther(name: string): string {
-  const { npm_lifecycle_event: event } = process.env;
-  return callOf(name, { ...process.env, npm_lifecycle_event: event === 'status' ? name : event });
+  const { npm_lifecycle_event: event = '' } = process.env;
+  return callOf(name, { ...process.env, npm_lifecycle_event: SAYING.includes(event) ? name : event });
+}
+
+/** How to start a worker: `pushpacer worker`. */
+export function callWorker(): string {
+  return callOther('worker').replace(/ --$/, '');
 }
 
 /** What is wrong, the worst first. */
@@ -325,7 +333,7 @@ function noWorker({ workersAlive, workers, now, noWrites }: Facts): string | und
     undefined,
   );
   const seen = last === undefined ? '' : `; ${workerName(last)} was seen last, ${fromNow(now, last.seenAt)}`;
-  return `no worker is alive: nothing is sent${seen}; start one: ${callOther('worker').replace(/ --$/, '')}`;
+  return `no worker is alive: nothing is sent${seen}; start one: ${callWorker()}`;
 }
 
 const NO_SLOT: Readonly<Record<string, string>> = {

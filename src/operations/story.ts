@@ -9,6 +9,7 @@ import { newerThanKnown } from '../domain/format.ts';
 import { defined, isObject, objectOr, valueAt } from '../domain/json.ts';
 import { countedAs } from '../domain/limits.ts';
 import { parseNotification } from '../notification/notification.ts';
+import { retractionOf } from '../notification/retraction.ts';
 import { originOf, readPasses, type StoryPass } from '../notification/story.ts';
 import { instantOf, waitsFrom } from '../domain/time.ts';
 import type { SlotBefore } from '../limiter/slot-reason.ts';
@@ -16,12 +17,13 @@ import { apartOptions, limiterPrefix } from '../limiter/limiter.ts';
 import { createSlotReasons, idOfSlot, type SlotReasons } from '../limiter/redis/slot-reasons.ts';
 import { lockKeyOf } from '../queue/bullmq-internals.ts';
 import { findKeptStory, hasHistory, type KeptStory } from '../queue/history.ts';
-import { historyKeys, jobIdOf, notificationIdOf, replayIdsOf } from '../queue/names.ts';
+import { historyKeys, jobIdOf, notificationIdOf, replayIdsOf, RETRACT } from '../queue/names.ts';
 import { findJob } from '../queue/readable.ts';
 import type { ShardQueues } from '../queue/shards/shards.ts';
 import type { NotificationStatus } from '../queue/status.ts';
 import { readWorkers, sharedPolicy, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
 import type { Connection } from '../redis/connection.ts';
+import { findRetractions, type RetractionParts, type RetractionSeen } from './retractions.ts';
 import { whySentences, type Facts, type NamedReason } from './why.ts';
 
 /** The story of one notification. Instants are epoch milliseconds. No token, no text of an alert. */
@@ -42,6 +44,10 @@ export interface Story {
   readonly passesLeftOut: number;
   /** If it has a slot ahead: why the slot is not earlier. */
   readonly slotReason?: NamedReason;
+  /** The retractions that take it from its devices. Absent if none is known. */
+  readonly retractions?: readonly RetractionSeen[];
+  /** Of a retraction: the ids of the notifications that it takes back; none if it only brings a badge. */
+  readonly retracts?: readonly string[];
   /** Why it waits; or why it ended as it did, and when. Whole sentences. */
   readonly why: readonly string[];
 }
@@ -54,12 +60,9 @@ export interface Told {
   readonly story: Story;
 }
 
-export interface StoryParts {
-  readonly connection: Connection;
+export interface StoryParts extends RetractionParts {
   readonly limiterConnection: Connection;
   readonly shards: () => Promise<readonly ShardQueues[]>;
-  /** `producer.status` */
-  readonly status: (id: string) => Promise<NotificationStatus>;
   /** QUEUE_PREFIX itself. */
   readonly prefix: string;
   /** The limits of this process's environment, used if no worker is alive. */
@@ -76,12 +79,16 @@ export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
   const prefixes = shards.map(({ queue }) => queue.opts.prefix ?? prefix);
   const kept =
     known.state === 'unknown' || known.state === 'ended' ? await findKeptStory(connection, prefixes, id) : undefined;
-  const status = known.state === 'unknown' && kept !== undefined ? statusOfKept(kept) : known;
   const found = await findSource(id, known.state, shards, workers, parts, kept);
+  const isOfKept = kept !== undefined && (known.state === 'unknown' || found.facts.idTaken === 'later');
+  const status = isOfKept ? statusOfKept(kept) : known;
   const { passes = [], passesLeftOut = 0 } = found.passes;
+  const { recipientId } = found.names;
+  const retractions = recipientId === undefined ? [] : await findRetractions(id, recipientId, parts);
   const workersAlive = workers.workers.filter(({ alive }) => alive).length;
   const facts = {
-    ...{ now, status, passes, passesLeftOut, workersAlive, breakers: [], ...found.facts },
+    ...{ now, status, passes, passesLeftOut, workersAlive, breakers: [], retractions, ...found.facts },
+    ...defined({ mostOvertaken: sharedPolicy(workers)?.mostOvertaken }),
     hasHistory: passes.length > 0 || (await hasHistory(connection, prefixes)),
   };
   return {
@@ -90,7 +97,8 @@ export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
     story: {
       ...found.names,
       ...{ recorded: facts.hasHistory, passes, passesLeftOut },
-      ...(found.facts.slotReason && { slotReason: found.facts.slotReason }),
+      ...defined({ slotReason: found.facts.slotReason, retracts: found.facts.retracts }),
+      ...(retractions.length > 0 && { retractions }),
       why: whySentences(facts),
     },
   };
@@ -100,7 +108,9 @@ export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
 interface Source {
   readonly names: Pick<Story, 'recipientId' | 'category' | 'enqueuedAt' | 'enqueuedBy' | 'replayedAt'>;
   readonly passes: ReturnType<typeof readPasses>;
-  readonly facts: Partial<Pick<Facts, 'job' | 'slotReason' | 'sentAfter' | 'from' | 'breakers'>>;
+  readonly facts: Partial<
+    Pick<Facts, 'job' | 'slotReason' | 'sentAfter' | 'from' | 'breakers' | 'retracts' | 'idTaken'>
+  >;
 }
 
 const NOTHING: Source = { names: {}, passes: {}, facts: {} };
@@ -119,10 +129,16 @@ async function findSource(
   if ('letter' in found) {
     const { story, notification } = found.letter;
     const names = { ...idsIn(notification), ...originNames(story ?? {}, story?.firstEnqueuedAt) };
-    return { names, passes: story ?? {}, facts: {} };
+    return { names, passes: story ?? {}, facts: defined({ retracts: retractionOf(notification)?.retract }) };
   }
   const job = await findJob(found.queue, found.jobId);
-  return job === undefined ? NOTHING : sourceOfJob(job, found.queue, workers, parts, kept);
+  if (job === undefined) return NOTHING;
+  if (isTakenId(job)) {
+    if (kept === undefined) return { ...NOTHING, facts: { idTaken: 'before' } };
+    const { facts, ...source } = sourceOfKept(kept);
+    return { ...source, facts: { ...facts, idTaken: 'later' } };
+  }
+  return sourceOfJob(job, found.queue, workers, parts, kept);
 }
 
 /** The dead letter or the job of a notification in this state. Undefined if it was found in neither: its state has changed since. */
@@ -164,15 +180,21 @@ export async function findPlace(
   });
 }
 
+/** Whether a retract has taken the id of this job, since no notification had it. */
+export function isTakenId({ id = '', name, data }: Job<unknown>): boolean {
+  return name === RETRACT && valueAt(data, 'id') === notificationIdOf(id);
+}
+
 function sourceOfKept(kept: KeptStory): Source {
-  const { recipientId, category, enqueuedAt, generation } = kept;
+  const { recipientId, category, enqueuedAt, generation, retracted } = kept;
+  const retracts = Array.isArray(retracted) ? retracted.map(String) : undefined;
   return {
     names: {
       ...defined({ recipientId, category }),
       ...originNames(kept, enqueuedAt, generation > 0 ? enqueuedAt : undefined),
     },
     passes: kept,
-    facts: { from: endOfWait(kept) - kept.waitMs },
+    facts: { from: endOfWait(kept) - kept.waitMs, ...defined({ retracts }) },
   };
 }
 
@@ -219,8 +241,7 @@ async function sourceOfJob(
     passes,
     facts: {
       from: waitsFrom(timestamp, data),
-      ...(slotReason && { slotReason }),
-      ...(sentAfter !== undefined && { sentAfter }),
+      ...defined({ slotReason, sentAfter, retracts: retractionOf(data)?.retract }),
       breakers: breakersOf(data, jobId, progress, workers),
       job: defined({
         ...{ progress, newer, sendAfter, expiresAt, ...place },

@@ -8,7 +8,8 @@ import { formatDuration, SEND_AFTER } from '../domain/time.ts';
 import type { SlotReason, LimitReason } from '../limiter/slot-reason.ts';
 import type { NotificationStatus } from '../queue/status.ts';
 import type { SeenWorker } from '../queue/workers.ts';
-import { fromNow, span, timeNear } from '../terminal/text.ts';
+import { counted, fromNow, span, timeNear } from '../terminal/text.ts';
+import { namesText, takenBackText, type RetractionSeen } from './retractions.ts';
 
 /** The reason for a slot, with the ids of the notifications that it names. */
 export interface NamedReason extends SlotReason {
@@ -30,6 +31,8 @@ export interface Facts {
   /** Facts of its job, if the queue has it. */
   readonly job?: JobFacts;
   readonly slotReason?: NamedReason;
+  /** How often a reservation may be overtaken, as living workers say. */
+  readonly mostOvertaken?: number;
   /** If it was sent after a wait: the notification whose slot it had to wait for. Absent if that is not known any more. */
   readonly sentAfter?: string;
   /** From when on it could be sent: since it was enqueued or replayed, or since a later `sendAfter`. */
@@ -38,6 +41,12 @@ export interface Facts {
   /** The open breakers of its devices, as living workers report them. */
   readonly breakers: readonly SeenWorker['breakers'][number][];
   readonly hasHistory: boolean;
+  /** Those that take it from its devices. */
+  readonly retractions: readonly RetractionSeen[];
+  /** Of a retraction: what it takes back. */
+  readonly retracts?: readonly string[];
+  /** A retract has taken its id: before it was enqueued, or later than the queue knew it. */
+  readonly idTaken?: 'before' | 'later';
 }
 
 interface JobFacts {
@@ -58,6 +67,23 @@ type Ended = Extract<NotificationStatus, { state: 'ended' }>;
 
 /** Why a notification waits; or why it ended as it did, and when. Each text is one sentence, for people. */
 export function whySentences(facts: Facts): string[] {
+  const { now, idTaken, retractions } = facts;
+  if (idTaken === 'before') return [RETRACTED_BEFORE];
+  const takenBack = retractions.map((each) => takenBackText(now, each));
+  return [...retractsWhy(facts), ...stateWhy(facts), ...(idTaken === 'later' ? [RETRACTED_LATER] : []), ...takenBack];
+}
+
+export const RETRACTED_BEFORE = 'It was retracted before it was enqueued, so it is not sent.';
+const RETRACTED_LATER =
+  'It was retracted when the queue had forgotten it, an hour or more after its end: its devices may still show it.';
+
+function retractsWhy({ status, retracts }: Facts): string[] {
+  if (retracts === undefined || (status.state === 'ended' && status.outcome === 'retracted')) return [];
+  if (retracts.length === 0) return ['It only brings a badge to devices.'];
+  return [`It is a retraction, which takes ${namesText(retracts)} from devices.`];
+}
+
+function stateWhy(facts: Facts): string[] {
   const { status } = facts;
   switch (status.state) {
     case 'unknown':
@@ -81,7 +107,7 @@ function unknownWhy({ hasHistory }: Facts): string[] {
 }
 
 function waitingWhy(status: Waiting, facts: Facts): string[] {
-  const { now, job, slotReason, workersAlive } = facts;
+  const { now, job, slotReason, mostOvertaken, workersAlive } = facts;
   const { until, rule } = status;
   const isNoWorker = workersAlive === 0 ? ['No worker is alive.'] : [];
   if (until === undefined) {
@@ -96,7 +122,7 @@ function waitingWhy(status: Waiting, facts: Facts): string[] {
   const start = `It waits until ${when(now, until)}`;
   const progress = job?.progress;
   if (rule !== undefined && progress?.heldSince === undefined && slotReason !== undefined)
-    return [...slotWhy(slotReason, rule), ...isNoWorker];
+    return [...slotWhy(slotReason, rule, mostOvertaken), ...isNoWorker];
   const cause = otherCause(status, facts);
   return [`${start}${cause.text}.`, ...cause.more, ...isNoWorker];
 }
@@ -105,8 +131,9 @@ function waitingWhy(status: Waiting, facts: Facts): string[] {
  * Why it waits for its slot: what fixes the slot, how many are before it, and the longest cause if that is another one.
  *
  * @param askedRule why it waited when it got the slot
+ * @param mostOvertaken how often it may be overtaken, as living workers say
  */
-function slotWhy(slotReason: NamedReason, askedRule: string): string[] {
+function slotWhy(slotReason: NamedReason, askedRule: string, mostOvertaken: number | undefined): string[] {
   const { now, at, fixed, longest, rule, ruleUntil, before, block, after, longestAfter } = slotReason;
   const { goesBefore, overtaken } = slotReason;
   const sentences: string[] = [];
@@ -121,7 +148,10 @@ function slotWhy(slotReason: NamedReason, askedRule: string): string[] {
   else sentences.push('It is the next one in its line.');
   if (goesBefore !== undefined)
     sentences.push(`It is of high priority, so it goes before ${goesBefore} of normal priority.`);
-  if (overtaken !== undefined) sentences.push(`Of high priority, ${overtaken} went before it that came later.`);
+  if (overtaken !== undefined) {
+    const more = mostOvertaken === undefined ? '' : `; at most ${Math.max(0, mostOvertaken - overtaken)} more can`;
+    sentences.push(`Of high priority, ${overtaken} went before it that came later${more}.`);
+  }
   if (fixed === undefined || rule === fixed.rule) return sentences;
   if (rule === 'quiet' || rule === 'block') {
     const end = ruleUntil === undefined ? '' : ` at ${timeNear(now, ruleUntil)}`;
@@ -272,12 +302,16 @@ function endedWhy(status: Ended, facts: Facts): string[] {
       const silent = status.silenced === true ? ' without a sound' : '';
       const parts = from === undefined ? [] : waitParts(facts, from, sentAt ?? endedAt);
       const ofThese = parts.length === 0 ? '' : `; of these ${parts.join(', ')}`;
-      const open = Object.entries(status.devices).filter(([, state]) => state !== 'delivered');
-      const others = open.map(([label, state]) => `${label} ${state}`);
       return [
         `It was delivered${silent} at ${at}, ${span(waitMs)} after ${isReplay || sendAfterOf(job) ? since : 'it was enqueued'}${ofThese}.`,
-        ...(others.length === 0 ? [] : [`Not to all devices: ${printable(others.join(', '))}.`]),
+        ...othersWhy(status),
       ];
+    }
+    case 'retracted': {
+      const { retracts = [] } = facts;
+      const what =
+        retracts.length === 0 ? 'It brought a badge to devices' : `It took ${namesText(retracts)} from devices`;
+      return [`${what} at ${at}, ${span(waitMs)} after ${isReplay ? since : 'it was enqueued'}.`, ...othersWhy(status)];
     }
     case 'expired':
       return [`It expired at ${at}, before it could be sent${waitedText(facts, endedAt)}.`];
@@ -292,6 +326,13 @@ function endedWhy(status: Ended, facts: Facts): string[] {
     case 'merged':
       return [`It went as a part of the digest ${printable(by ?? '?')}.`];
   }
+}
+
+/** The devices that did not take it. */
+function othersWhy({ devices }: Ended): string[] {
+  const open = Object.entries(devices).filter(([, state]) => state !== 'delivered');
+  if (open.length === 0) return [];
+  return [`Not to all devices: ${printable(open.map(([label, state]) => `${label} ${state}`).join(', '))}.`];
 }
 
 function sendAfterOf(job: JobFacts | undefined): boolean {
@@ -367,10 +408,6 @@ function ruleText(rule: string): string {
 /** `09:14:03Z (in 12s)` */
 function when(now: number, at: number): string {
   return `${timeNear(now, at)} (${fromNow(now, at)})`;
-}
-
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? '' : 's'}`;
 }
 
 function isOrAre(count: number): string {

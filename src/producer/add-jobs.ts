@@ -25,7 +25,7 @@ export type Enqueued =
       readonly id: string;
     }
   | {
-      /** The id is taken: it was enqueued before, and that notification waits, or ended within the last hour. Nothing was added. */
+      /** The id is taken: its notification waits, or ended within the last hour, or a retract took the id. Nothing was added. */
       readonly kind: 'duplicate';
       /** The id that is taken. */
       readonly id: string;
@@ -108,6 +108,8 @@ export interface Entry {
   readonly delayMs?: number;
   /** Entries with the same key get timestamps in the order in which this process added them. */
   readonly orderKey?: string | undefined;
+  /** The notification is to be newer than this: epoch milliseconds. */
+  readonly after?: number;
   /** The key under which the notification can be canceled together with others. */
   readonly cancellationKey?: string | undefined;
   /** Who enqueues the notification. */
@@ -126,40 +128,61 @@ const NO_REPLY: Reply = [new Error('Redis sent fewer answers than it got command
  *
  * @param trace the span in which the jobs are added
  */
-export async function addJobs(queue: Queue, entries: readonly Entry[], trace?: Trace): Promise<Entry[]> {
+export function addJobs(queue: Queue, entries: readonly Entry[], trace?: Trace): Promise<Entry[]> {
+  return add(
+    queue,
+    entries.map((entry) => plan(queue, entry, trace)),
+  );
+}
+
+/** A job that is to be added. */
+interface Planned {
+  readonly entry: Entry;
+  readonly job: Job;
+  /** The key of the job's hash. */
+  readonly key: string;
+}
+
+async function add(queue: Queue, jobs: readonly Planned[]): Promise<Entry[]> {
   const client = await queue.getBackend().client;
   const transaction = client.multi();
-  const jobs = entries.map((entry) => jobOf(queue, entry, trace));
   for (const { job, key } of jobs) {
     transaction.runCommand('exists', [key]);
     await job.addJob(transaction);
   }
-  const indexed = ({ entry, job, key }: (typeof jobs)[number]): ReturnType<typeof indexCommand> | undefined => {
-    const { recipientId, cancellationKey, delayMs = 0 } = entry;
-    if (cancellationKey === undefined) return undefined;
-    const index = cancellationIndexKey(queue.opts.prefix ?? '', recipientId, cancellationKey);
-    return indexCommand(index, { id: job.id ?? '', key, timestamp: job.timestamp, delayMs });
-  };
   for (const each of jobs) {
-    const command = indexed(each);
+    const command = indexed(queue, each, each.key);
     if (command !== undefined) transaction.runCommand(...command);
   }
   const replies: Reply[] = (await transaction.exec()) ?? [];
   const added: Entry[] = [];
+  const notAdded: Planned[] = [];
   for (const [position, each] of jobs.entries()) {
-    const { job, entry } = each;
     const [existsError, existed] = replies[2 * position] ?? NO_REPLY;
     const [addError] = replies[2 * position + 1] ?? NO_REPLY;
-    // After SCRIPT FLUSH, ioredis sends a script's text again for a plain call, but not within a transaction.
-    if (addError?.message.startsWith('NOSCRIPT')) {
-      await job.addJob(client);
-      const command = indexed(each);
-      if (command !== undefined) await client.runCommand(...command);
-    } else if (addError) throw addError;
     if (existsError) throw existsError;
-    if (existed === 0) added.push(entry);
+    if (addError?.message.startsWith('NOSCRIPT')) {
+      if (existed === 0) notAdded.push(each);
+    } else if (addError) throw addError;
+    else if (existed === 0) added.push(each.entry);
   }
-  return added;
+  const [first, ...others] = notAdded;
+  if (first === undefined) return added;
+  // After SCRIPT FLUSH, ioredis sends a script's text again for a plain call, but not within a transaction. So the first is added
+  // by a plain call. It is noted under its key before that, since a worker may end it before the next command.
+  const command = indexed(queue, first);
+  if (command !== undefined) await client.runCommand(...command);
+  await first.job.addJob(client);
+  return [...added, first.entry, ...(await add(queue, others))];
+}
+
+/** The command that notes a job under its cancellation key, if it has one. `ifAdded`: only if the job with this hash is the one. */
+function indexed(queue: Queue, { entry, job }: Planned, ifAdded?: string): ReturnType<typeof indexCommand> | undefined {
+  const { recipientId, cancellationKey, delayMs = 0 } = entry;
+  if (cancellationKey === undefined) return undefined;
+  const index = cancellationIndexKey(queue.opts.prefix ?? '', recipientId, cancellationKey);
+  const added = ifAdded === undefined ? undefined : { key: ifAdded, timestamp: job.timestamp };
+  return indexCommand(index, { id: job.id ?? '', delayMs }, added);
 }
 
 /** The latest timestamp of each `orderKey`, if it is not past yet. */
@@ -170,8 +193,8 @@ const MOST_KEPT = 10_000;
  * Of two notifications with `onThrottle: "latest"`, the one that was added later is newer, even if both are added within a
  * millisecond.
  */
-function timestampOf({ orderKey }: Entry): number {
-  const now = Date.now();
+function timestampOf({ orderKey, after = 0 }: Entry): number {
+  const now = Math.max(Date.now(), after + 1);
   if (orderKey === undefined) return now;
   const timestamp = Math.max(now, (latest.get(orderKey) ?? 0) + 1);
   latest.set(orderKey, timestamp);
@@ -181,11 +204,7 @@ function timestampOf({ orderKey }: Entry): number {
   return timestamp;
 }
 
-function jobOf(
-  queue: Queue,
-  entry: Entry,
-  trace?: Trace,
-): { readonly entry: Entry; readonly job: Job; readonly key: string } {
+function plan(queue: Queue, entry: Entry, trace?: Trace): Planned {
   const jobId = jobIdOf(entry.id);
   const { priority, delayMs: delay = 0, enqueuedBy } = entry;
   const options = {

@@ -1,7 +1,14 @@
 import { Queue, type Job } from 'bullmq';
 import { faultOf, InputError } from '../domain/faults.ts';
 import { countedAs } from '../domain/limits.ts';
-import { parseCancelTarget, type Canceled, type CancelTarget } from '../notification/notification.ts';
+import {
+  parseCancelTarget,
+  parseRetractTarget,
+  type Canceled,
+  type CancelTarget,
+  type Retracted,
+  type RetractTarget,
+} from '../notification/notification.ts';
 import { ENQUEUED_BY, ENQUEUED_BY_FORMAT } from '../notification/story.ts';
 import { mapInTurns } from '../domain/time.ts';
 import { forEachKind, limiterPrefix } from '../limiter/limiter.ts';
@@ -13,6 +20,7 @@ import { addressOf } from '../redis/target.ts';
 import { addJobs, check, delayed, type Enqueued, type EnqueueInput, type Entry, type Spread } from './add-jobs.ts';
 import { broadcast, checkBroadcast, type EnqueuedMany, type EnqueueManyOptions, type Positions } from './broadcast.ts';
 import { cancelWaiting, type CancelParts } from './cancel.ts';
+import { retract } from './retract.ts';
 import {
   followLayout,
   formerHomeOf,
@@ -24,13 +32,22 @@ import {
   type Layout,
 } from '../queue/shards/layout.ts';
 import { callMarks } from '../queue/shards/marks.ts';
-import { broadcastKey, DEAD_LETTERS, destinationOf, jobIdOf, QUEUE } from '../queue/names.ts';
+import {
+  broadcastKey,
+  DEAD_LETTERS,
+  destinationOf,
+  jobIdOf,
+  KEEP_COMPLETED,
+  PRIORITY,
+  QUEUE,
+  RETRACT,
+} from '../queue/names.ts';
 import { checkOptions, limiterTarget, type ProducerOptions } from './options.ts';
 import { checkId, findStatus, type NotificationStatus } from '../queue/status.ts';
 
 export type { EnqueuedMany, EnqueueManyOptions } from './broadcast.ts';
-export type { CancelTarget } from '../notification/notification.ts';
-export type { Canceled } from '../notification/notification.ts';
+export type { CancelTarget, RetractTarget } from '../notification/notification.ts';
+export type { Canceled, Retracted } from '../notification/notification.ts';
 export { checkInput } from './add-jobs.ts';
 export type { Enqueued, EnqueueInput } from './add-jobs.ts';
 export type { ProducerOptions } from './options.ts';
@@ -40,7 +57,7 @@ export type { NotificationStatus } from '../queue/status.ts';
 export interface EnqueuedOne {
   /** The notification's id: the given one, or the UUID that it got. */
   readonly id: string;
-  /** False if the id is taken: it was enqueued before, and that notification waits, or ended within the last hour. */
+  /** False if the id is taken: its notification waits, or ended within the last hour, or a retract took the id. */
   readonly added: boolean;
 }
 
@@ -89,6 +106,14 @@ export interface Producer extends AsyncDisposable {
    * canceled by then. It is safe to repeat: for an hour, what was canceled before is counted again.
    */
   cancel(target: CancelTarget): Promise<Canceled>;
+  /**
+   * Takes back the notification with this id, or all of a recipient under a `cancellationKey`. What waits is canceled; from
+   * devices that were alerted within the last hour the alert is taken, by a background push that apps know
+   * (docs/retract.md). With a `badge`, the app's icon gets that number. A notification that is being sent is taken back by the
+   * workers as soon as the send has ended. Rejects with InputError if the target is not usable, and with RedisAwayError: some may
+   * be taken back by then. It is safe to repeat.
+   */
+  retract(target: RetractTarget): Promise<Retracted>;
   /** Closes the connection, unless the caller gave it. `await using` calls it by itself. */
   close(): Promise<void>;
 }
@@ -252,6 +277,37 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   async function cancel(given: CancelTarget): Promise<Canceled> {
     const parsed = parseCancelTarget(given);
     if (!parsed.ok) throw new InputError('unusable cancel', parsed.faults);
+    return withLimiter((parts) => cancelWaiting(parsed.target, parts));
+  }
+
+  async function retractNow(given: RetractTarget): Promise<Retracted> {
+    const parsed = parseRetractTarget(given);
+    if (!parsed.ok) throw new InputError('unusable retract', parsed.faults);
+    const deadQueue = (of: string): Promise<Queue> => openOne(DEAD_LETTERS, of);
+    const calledAt = Date.now();
+    return withLimiter(async (parts) => {
+      const { retracted, isOpen, newestAt } = await retract(parsed.target, { ...parts, deadQueue, add: addAll });
+      if (isOpen) await addRetract(parsed.target, Math.max(calledAt, newestAt));
+      return retracted;
+    });
+  }
+
+  /** Leaves the rest of a retract to the workers. `until`: by a key, those that were enqueued after this are not meant. */
+  async function addRetract(target: RetractTarget, until: number): Promise<void> {
+    const { prefixes } = await followed.look();
+    const of = 'id' in target ? (prefixes[0] ?? prefix) : homeOf(target.recipientId, { prefixes });
+    const queue = await openOne(QUEUE, of);
+    await queue.add(RETRACT, target, {
+      jobId: `#order-${crypto.randomUUID()}`, // BullMQ counts in each queue, and a reshard may bring two queues together
+      timestamp: until,
+      priority: PRIORITY.high,
+      removeOnComplete: KEEP_COMPLETED,
+      removeOnFail: false,
+    });
+  }
+
+  /** Runs `work` with what it needs to ask the limiters, once both Redis answer. */
+  async function withLimiter<T>(work: (parts: CancelParts) => Promise<T>): Promise<T> {
     assertOpen();
     const redis = limiterConnection();
     await Promise.all([whenReady(connection, timeoutMs), whenReady(redis, timeoutMs)]);
@@ -261,7 +317,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const queues = await open(QUEUE);
       const layout = await followed.look();
       const homes = (recipientId: string): readonly string[] => homesOf(recipientId, layout);
-      return cancelWaiting(parsed.target, { ...parts, queues, homes }).catch((error: unknown) => {
+      return work({ ...parts, queues, homes }).catch((error: unknown) => {
         const isLimiter = error instanceof LimiterUnavailableError;
         throw isLimiter ? new RedisAwayError(addressOf(redis), error.cause ?? error) : error;
       });
@@ -280,6 +336,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       return ask(async () => findStatus(id, await open(QUEUE), () => open(DEAD_LETTERS), before));
     },
     cancel,
+    retract: retractNow,
     close: () => (closed ??= close()),
     [Symbol.asyncDispose]: () => (closed ??= close()),
   };

@@ -173,7 +173,7 @@ export interface ProviderDescriptor<P extends string, Options> {
 export interface DryRun<P extends string> {
   /** A device that no app can have. */
   readonly device: { readonly platform: P; readonly token: string };
-  /** The encoded push as the request to send. */
+  /** Turns the encoded push into the dry run. */
   readonly request: (encoded: Encoded) => Encoded;
   /** Codes of answers, beside the code of an accepted push, which show that the credentials are good. */
   readonly goodCodes: readonly string[];

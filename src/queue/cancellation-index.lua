@@ -1,11 +1,11 @@
 -- Adds a job to the index of what waits under a cancellation key, or removes it.
 --
 -- KEYS[1] the index: a sorted set of job ids; the score of an id is until when it is kept, epoch ms
--- KEYS[2] only from a producer: the job's hash
+-- KEYS[2] only after a producer has added the job: its hash
 -- ARGV[1] the job's id
 -- ARGV[2] how long to keep it, in ms; 0 to remove it
 -- ARGV[3] the most ids in one index: if there are more, those that would be kept for the shortest time are removed
--- ARGV[4] only from a producer: the timestamp of the job that it has added. Nothing is written if another job had the id already
+-- ARGV[4] only with KEYS[2]: the timestamp of the job that was added. Nothing is written if another job had the id already
 --
 -- Why a script: the key must expire together with its last id, in whatever order the ids are added.
 

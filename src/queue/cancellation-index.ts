@@ -16,8 +16,11 @@ export interface KeyPlace {
   readonly cancellationKey: string;
 }
 
-/** An id is kept this much longer than its job is delayed: workers may be stopped, or the limits may make the job wait. */
-const INDEX_KEPT_MS = 30 * 86_400_000;
+/**
+ * An id is kept this much longer than its job is delayed, as what waits in the limiter (waiting.lua): workers may be stopped, or an
+ * action may move the job to later without a pass.
+ */
+const INDEX_KEPT_MS = 400 * 86_400_000;
 /** The most notifications of one recipient under one key. */
 const MOST_IDS = 1_000;
 const LUA = readScript('cancellation-index.lua', import.meta.url);
@@ -45,13 +48,16 @@ export function createCancellationIndex(redis: ScriptRedis, layout: () => Layout
 }
 
 /**
- * The command that notes a job after a producer added it, in the same transaction. It contains the whole script, since a
- * transaction cannot load one.
+ * The command that notes a job that a producer adds. It contains the whole script, since a transaction cannot load one.
+ *
+ * @param added nothing is written unless the job with this hash has this timestamp: for after the add, in the same transaction
  */
 export function indexCommand(
   key: string,
-  job: { readonly id: string; readonly key: string; readonly timestamp: number; readonly delayMs: number },
+  job: { readonly id: string; readonly delayMs: number },
+  added?: { readonly key: string; readonly timestamp: number },
 ): readonly ['eval', (string | number)[]] {
   const keptMs = Math.ceil(job.delayMs) + INDEX_KEPT_MS;
-  return ['eval', [LUA, 2, key, job.key, job.id, keptMs, MOST_IDS, job.timestamp]];
+  const keys = added === undefined ? [1, key] : [2, key, added.key];
+  return ['eval', [LUA, ...keys, job.id, keptMs, MOST_IDS, ...(added === undefined ? [] : [added.timestamp])]];
 }

@@ -48,9 +48,14 @@ export function breakdown(byReason: Readonly<Record<string, number>>): string {
   return counts.length === 0 ? '' : ` (${counts.map(([reason, count]) => `${count} ${reason}`).join(', ')})`;
 }
 
+/** `1 worker`, `12 workers` */
+export function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`;
+}
+
 /** `1 dead letter`, `12 dead letters` */
 export function deadLetters(count: number): string {
-  return count === 1 ? '1 dead letter' : `${count} dead letters`;
+  return counted(count, 'dead letter');
 }
 
 /** `14:00:00Z`; with the date if the instant is more than a day from now. */

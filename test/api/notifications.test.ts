@@ -24,7 +24,7 @@ describe('one notification', () => {
     expect(Number(body['estimatedAt'])).toBeGreaterThanOrEqual(Number(notification.sendAfter));
     const job = await api.queue.getJob(notification.id);
     expect(job?.data).toEqual(JSON.parse(JSON.stringify(notification)));
-    expect(job?.opts).toMatchObject({ priority: 5 });
+    expect(job?.opts).toMatchObject({ priority: 2 });
     expect(await api.queue.getJobState(notification.id)).toBe('delayed');
   });
 

@@ -6,6 +6,7 @@ import { openApi, type ApiBench } from '../support/api.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
+import { deliver, openRunning } from '../support/waiting.ts';
 
 describe('a notification', () => {
   it('is shown while it waits, is canceled once, and is unknown otherwise', async () => {
@@ -40,6 +41,68 @@ describe('a notification', () => {
       { by: 'bulk', id: one.id, canceled: 1, tooLate: 0 },
       { by: 'all', recipientId, canceled: 2, tooLate: 0 },
     ]);
+  });
+});
+
+describe('a retract', () => {
+  it('by id cancels what waits, takes back what was sent, and takes an id that nobody knows; its line names the token', async () => {
+    const bench = await openRunning({ LIMIT_MIN_GAP: '0' });
+    const api = await openApi({ QUEUE_PREFIX: bench.prefix }, { bulk: { scopes: ['send'] } });
+    const [sent, waiting] = [makeNotification(), makeNotification({ sendAfter: Date.now() + 600_000 })];
+    await deliver(bench, sent);
+    await api.call('POST', '/v1/notifications', { body: waiting });
+    const retract = (id: string, body?: unknown) => {
+      return api.call('POST', `/v1/notifications/${id}/retract`, { secret: api.secrets.bulk, body });
+    };
+    for (const [id, result] of [
+      [sent.id, 'retracting'],
+      [waiting.id, 'canceled'],
+      ['early', 'unknown'],
+    ] as const) {
+      expect(await retract(id, { badge: 3 })).toMatchObject({ status: 202, body: { id, result } });
+    }
+    expect(
+      (await api.call('POST', '/v1/notifications', { body: makeNotification({ id: 'early' }) })).body,
+    ).toMatchObject({
+      ...{ id: 'early', result: 'duplicate' },
+    });
+    const logged = api.lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+    expect(logged.filter(({ msg }) => msg === 'retracted')).toMatchObject([
+      { by: 'bulk', id: sent.id, canceled: 0, retracting: 1, ended: 0, unknown: 0 },
+      { by: 'bulk', id: waiting.id, canceled: 1 },
+      { by: 'bulk', id: 'early', unknown: 1 },
+    ]);
+
+    const story = async () => (await api.call('GET', `/v1/notifications/${sent.id}`)).body['story'];
+    const why = expect.arrayContaining([
+      expect.stringMatching(/^The retraction retract-\S+ took it from its devices at /),
+    ]) as string[];
+    await expect.poll(story, { timeout: 10_000 }).toMatchObject({ retractions: [{ outcome: 'retracted' }], why });
+  });
+
+  it('by key counts, and a body that does not fit is refused by the paths of its fields', async () => {
+    const api = await openApi();
+    const fields = { recipientId: 'a/b', cancellationKey: 'trip 7', sendAfter: Date.now() + 600_000 };
+    await api.call('POST', '/v1/notifications', { body: [makeNotification(fields), makeNotification(fields)] });
+    const retract = (path: string, body?: unknown) => api.call('POST', `/v1/${path}/retract`, { body });
+    expect(await retract('recipients/a%2Fb', { cancellationKey: 'trip 7' })).toMatchObject({
+      ...{ status: 202, body: { canceled: 2, retracting: 0, ended: 0, unknown: 0 } },
+    });
+    for (const [path, body, faulty] of [
+      ['recipients/a', undefined, ['cancellationKey']],
+      ['recipients/a', { cancellationKey: '', bagde: 1 }, ['cancellationKey', 'bagde']],
+      ['notifications/m', { badge: -1 }, ['badge']],
+      ['notifications/m', { id: 'other' }, ['id']],
+      ['notifications/a%20b', undefined, ['id']],
+      ['notifications/m', [], ['']],
+    ] as const) {
+      const { status, body: problem } = await retract(path, body);
+      expect(status).toBe(422);
+      expect((problem['faults'] as { path: string }[]).map((fault) => fault.path)).toEqual(faulty);
+    }
+    expect((await api.call('POST', '/v1/notifications/m/retract?preview=true')).body).toMatchObject({
+      faults: [{ path: 'preview' }],
+    });
   });
 });
 
@@ -135,8 +198,10 @@ describe('outcomes', () => {
       devices: { 'apns#0': 'delivered', 'fcm#1': 'unregistered' } as const,
     };
     await connectRedis().xadd(outcomesKey(api.prefix), '*', ...outcomeFields(outcome), 'newer', '7');
-    const [event] = await events(api, '?after=0', 1);
-    expect(event?.data).toEqual({ ...outcome, newer: '7' });
+    const retracted = { ...outcome, outcome: 'retracted', retracted: ['msg-1', 'msg-2'] } as const;
+    await connectRedis().xadd(outcomesKey(api.prefix), '*', ...outcomeFields(retracted));
+    const all = await events(api, '?after=0', 2);
+    expect(all.map(({ data }) => data)).toEqual([{ ...outcome, newer: '7' }, retracted]);
   });
 
   it('say that there are none, once, while all living workers have OUTCOMES_MAX 0', async () => {

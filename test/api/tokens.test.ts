@@ -36,6 +36,8 @@ describe('a request', () => {
       ['GET', '/v1/notifications/x', 403, 404],
       ['DELETE', '/v1/notifications/x', 404, 403],
       ['DELETE', '/v1/recipients/x/notifications?cancellationKey=k', 200, 403],
+      ['POST', '/v1/notifications/x/retract', 422, 403],
+      ['POST', '/v1/recipients/x/retract', 422, 403],
       ['GET', '/v1/recipients/x', 403, 200],
     ];
     for (const [method, path, ofSend, ofRead] of rows) {

@@ -1,4 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto';
+import { availableParallelism } from 'node:os';
 import { describe, expect, it } from 'vitest';
 import {
   loadApiConfig,
@@ -35,6 +36,7 @@ describe('defaults', () => {
       maxWaitMs: 86_400_000,
       maxPending: 10_000,
       concurrency: 50,
+      processes: 1,
       retry: { attempts: 8, backoffBaseMs: 1_000, backoffMaxMs: 600_000 },
       atMostOnce: false,
       credentialsWaitMs: 600_000,
@@ -61,6 +63,15 @@ describe('defaults', () => {
       expect(loadConfig({ ...given, ...NONE })).toEqual(loadConfig(NONE));
     }
   });
+});
+
+it('takes a number of worker processes, or auto: one for each core', () => {
+  const of = (WORKER_PROCESSES: string) => loadConfig({ ...NONE, WORKER_PROCESSES }).processes;
+  expect([of(''), of('1'), of('4'), of('auto')]).toEqual([1, 1, 4, availableParallelism()]);
+  for (const bad of ['0', 'x', '257', '-1', '1.5']) {
+    const line = `WORKER_PROCESSES: expected an integer from 1 to 256, or auto, found "${bad}"`;
+    expect(() => of(bad)).toThrow(`bad environment: ${line}`);
+  }
 });
 
 describe('credentials', () => {

@@ -116,7 +116,7 @@ test('a replay is the notification again, one generation on, until it dies again
 
     const job = present(await queue.getJob(id));
     expect(job.data).toEqual(notification({ id: 'n0', priority: 'high' }));
-    expect(job.priority).toBe(5);
+    expect(job.priority).toBe(2);
     expect(await job.getState()).toBe('prioritized');
     expect(await deadLetters.count()).toBe(0);
     const worker = consume(bench.prefix, (each) => die(each));

@@ -1,9 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { deliver } from '../../src/delivery/deliver.ts';
+import type { WaitingAsk } from '../../src/limiter/limiter.ts';
 import type { Notification } from '../../src/notification/notification.ts';
 import type { QuietHours } from '../../src/domain/quiet-hours.ts';
+import { PRIORITY } from '../../src/queue/names.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { enqueuedAtOf, none, openBench, POLICY, RECIPIENT, takeDown, type Bench, type Passed } from './support.ts';
+import {
+  contextOf,
+  enqueuedAtOf,
+  none,
+  openBench,
+  POLICY,
+  RECIPIENT,
+  takeDown,
+  type Bench,
+  type Passed,
+} from './support.ts';
 
 describe('a blocked notification', () => {
   it('is put back for exactly the wait, and sent when it is due', async () => {
@@ -23,6 +36,23 @@ describe('a blocked notification', () => {
     expect((await run(second, progress)).outcome).toEqual({ kind: 'delivered' });
     // From the first slot, not from the first arrival: a busy machine makes that one late. 25 ms: how early a slot may be used.
     expect(sandbox.journal.accepted[1]?.at).toBeGreaterThan((slot?.at ?? Infinity) + POLICY.minGapMs - 50);
+  });
+
+  it('waits behind older ones that are overdue, where a worker has raised it before them', async () => {
+    const { parts, limiter } = await openBench();
+    const asked: WaitingAsk[] = [];
+    const admit = (ask: WaitingAsk) => {
+      asked.push(ask);
+      return limiter.admit(ask);
+    };
+    for (const [priority, data] of [
+      [PRIORITY.high, makeNotification()],
+      [PRIORITY.high, makeNotification({ priority: 'high' })],
+      [PRIORITY.normal, makeNotification()],
+    ] as const) {
+      await deliver(contextOf(data, none, priority), { ...parts, limiter: { ...limiter, admit } });
+    }
+    expect(asked.map(({ behindOverdue = false }) => behindOverdue)).toEqual([true, false, false]);
   });
 
   it('expires where its slot lies beyond its time, and leaves no trace', async () => {

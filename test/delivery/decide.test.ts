@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { QuotaWait, Tried } from '../../src/delivery/context.ts';
 import type { Progress } from '../../src/delivery/progress.ts';
-import { afterSend, backoffMs, newer } from '../../src/delivery/decide.ts';
+import { afterSend, backoffMs, newer, notNoted } from '../../src/delivery/decide.ts';
 import type { Platform } from '../../src/notification/notification.ts';
 import type { Result } from '../../src/notification/outcome.ts';
 import { APNS_ANSWERS } from '../../src/providers/apns/answers.ts';
@@ -268,12 +268,21 @@ describe('the backoff', () => {
   });
 });
 
-it('a job of a newer version waits for longer each time, and never for longer than five minutes', () => {
+it('nothing was sent where Redis did not note it, not even to the devices of a slot that was missed before', () => {
+  const context = { progress: { ...none, trying: ['apns#0'] } };
+  expect(notNoted(context, { random: () => 0 })).toMatchObject({ kind: 'deferred', code: 'not-noted' });
+  expect(context.progress.trying).toBeUndefined();
+});
+
+it('a job of a newer version waits for longer each time, never for longer than five minutes, and others are first', () => {
+  const gaveWay: number[] = [];
+  const place = { leave: () => () => undefined, giveWay: (times: number) => void gaveWay.push(times) };
   const waits = (random: number) =>
     [1, 2, 5, 9, 1_000].map((passes) => {
-      const result = newer({ passes }, { random: () => random });
+      const result = newer({ passes, place }, { random: () => random });
       return result.kind === 'deferred' ? result.waitMs : undefined;
     });
   expect(waits(1)).toEqual([2_000, 4_000, 32_000, 300_000, 300_000]);
   expect(waits(0)).toEqual([1_000, 2_000, 16_000, 150_000, 150_000]);
+  expect(gaveWay).toEqual(Array.from({ length: 10 }, () => 1));
 });

@@ -32,8 +32,8 @@ it('one of high priority is put back until the first slot, and the jobs of those
   const after = await bench.limiter.inspect(RECIPIENT);
   expect(after.reserved.slice(0, 3).map(({ at }) => at)).toEqual(before.reserved.map(({ at }) => at));
   const due = new Map(bench.redelayed.map(({ jobId, at }) => [jobId, at]));
-  expect([...due.keys()]).toEqual(['closed', 'chat-1', 'chat-2', 'chat-3']);
-  for (const { id = '', at } of after.reserved) expect(at - (due.get(id.slice(0, -2)) ?? 0)).toBe(25);
+  expect([...due.keys()]).toEqual(['chat-1', 'chat-2', 'chat-3']); // the pass puts its own job back
+  for (const { id = '', at } of after.reserved.slice(1)) expect(at - (due.get(id.slice(0, -2)) ?? 0)).toBe(25);
   // Another pass before its slot changes nothing.
   const { length } = bench.redelayed;
   await bench.run(high(), progress);

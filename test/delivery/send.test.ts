@@ -165,6 +165,48 @@ describe('a provider that is over its quota', () => {
     expect(sandbox.journal.accepted).toHaveLength(2);
   });
 
+  /** The quotas, of which one makes the process stand still once after a token, until the slot and the token are too old. */
+  function standingStill(quotas: ReadonlyMap<Platform, Quota>, once: Platform) {
+    let left = 1;
+    const take = async (name: Platform, promisedAt: number | undefined) => {
+      const answer = await quotas.get(name)?.take(promisedAt);
+      if (answer === undefined) throw new Error(`no quota ${name}`);
+      if (name === once && left-- > 0) for (const start = performance.now(); performance.now() - start < 700;);
+      return answer;
+    };
+    return {
+      get: (name: Service) =>
+        quotas.has(name as Platform)
+          ? { take: (promisedAt?: number) => take(name as Platform, promisedAt) }
+          : undefined,
+    };
+  }
+
+  it('notes no device as being sent to, if its token came to nothing and there is no other, under AT_MOST_ONCE', async () => {
+    const { run, sandbox } = await openBench();
+    const quotas = standingStill(openQuotas({ max: 1, perMs: 60_000 }), 'fcm');
+    const { saved, lock } = recordSaves();
+    const { outcome, progress } = await run(toFcm('a'), none, { quotas, lock, atMostOnce: true });
+    expect(saved).toMatchObject([{ trying: ['fcm#0'] }]);
+    expect(outcome).toMatchObject({ kind: 'requeued', rule: 'fcm:1/1m' });
+    expect(progress.trying).toBeUndefined();
+    expect(sandbox.journal.all).toEqual([]);
+  });
+
+  it('keeps the promise to one device, though the slot was missed and another device is sent to', async () => {
+    const { run, sandbox } = await openBench();
+    const known = openQuotas({ max: 2, perMs: 60_000 }, ['fcm', 'apns']);
+    for (let taken = 0; taken < 2; taken++) await known.get('fcm')?.take();
+    const both = makeNotification({ recipientId: 'b', devices: [makeDevice('fcm'), makeDevice('apns')] });
+    const { outcome, progress } = await run(both, none, { quotas: standingStill(known, 'apns') });
+    expect(outcome).toMatchObject({ kind: 'requeued', rule: 'fcm:2/1m' });
+    expect(progress).toMatchObject({
+      devices: { 'apns#1': 'delivered' },
+      quotaAt: { fcm: expect.any(Number) as number },
+    });
+    expect(sandbox.journal.accepted).toHaveLength(1);
+  });
+
   it('ends what expires before there is room', async () => {
     const { run, limiter, sandbox } = await openBench();
     const quotas = openQuotas({ max: 1, perMs: 60_000 });

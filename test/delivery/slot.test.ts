@@ -183,6 +183,7 @@ describe('the slot', () => {
     const { run, limiter } = await openBench();
     const left: string[] = [];
     const place = {
+      giveWay: () => undefined,
       leave: () => {
         left.push('left');
         return () => void left.push('back');

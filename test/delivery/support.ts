@@ -15,8 +15,10 @@ import { createCanceller, createEndLook, type Canceller } from '../../src/limite
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import type { SenderOptions } from '../../src/providers/sender/sender.ts';
-import type { Due, JobLock } from '../../src/queue/job-lock.ts';
+import type { JobLock } from '../../src/queue/job-lock.ts';
+import type { Due } from '../../src/queue/redelay.ts';
 import { createOtherWorkers } from '../../src/queue/workers.ts';
+import { PRIORITY } from '../../src/queue/names.ts';
 import type { Place } from '../../src/queue/notification-worker.ts';
 import type { Sandbox, SandboxOptions } from '../../sandbox/sandbox.ts';
 import { openApns, openFcm, openSandbox } from '../support/providers.ts';
@@ -68,7 +70,7 @@ export const RECIPIENT = 'teacher-42';
 export const none = readProgress(0);
 
 /** The place of a pass that no other job waits for. */
-export const place: Place = { leave: () => () => undefined };
+export const place: Place = { leave: () => () => undefined, giveWay: () => undefined };
 
 /** The lock on a job that no other worker wants; what is saved goes to `save`. */
 export function lockOf(save: JobLock['save'] = () => Promise.resolve(true)): JobLock {
@@ -150,10 +152,19 @@ export function enqueuedAtOf(id: string): number {
 }
 
 /** The context at the beginning of a pass. */
-export function contextOf(data: unknown, progress: Progress = none): Context {
+export function contextOf(data: unknown, progress: Progress = none, priority: number = PRIORITY.normal): Context {
   const id = (data as { id?: string }).id ?? 'job-1';
   const attemptsStarted = progress === none ? 1 : 2;
-  const job = { id, data, progress, timestamp: enqueuedAtOf(id), stalledCounter: 0, attemptsStarted, opts: {} };
+  const job = {
+    id,
+    data,
+    progress,
+    timestamp: enqueuedAtOf(id),
+    stalledCounter: 0,
+    attemptsStarted,
+    opts: {},
+    priority,
+  };
   return createContext(job, lockOf(), new AbortController().signal, place, Date.now());
 }
 

@@ -12,6 +12,7 @@ import { definitionOf } from '../../src/terminal/command.ts';
 import { apartOptions } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { addDead, deadLetter } from '../dead-letters/letters.ts';
+import { createProducer } from '../../src/producer/producer.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { expectDocumented } from './documented.ts';
@@ -49,6 +50,7 @@ const AT_REDIS: readonly (readonly [name: string, ...args: readonly string[]])[]
   ['status', 'msg-1'],
   ['why', 'msg-1'],
   ['cancel', '--id', 'msg-1'],
+  ['retract', '--id', 'msg-1'],
   ['dead-letters'],
   ['replay', '--all', '--yes'],
   ['discard', '--all', '--yes'],
@@ -56,6 +58,21 @@ const AT_REDIS: readonly (readonly [name: string, ...args: readonly string[]])[]
   ['recipient', 'unblock', 't'],
   ['recipient', 'reset', 't'],
 ];
+
+/** One that was sent, and whose retraction waits; and one whose id a retract took. */
+async function retracted(prefix: string): Promise<readonly string[]> {
+  const { queue } = openQueues(prefix);
+  const producer = createProducer({ connection: connectRedis(), prefix });
+  onTestFinished(() => producer.close());
+  const job = await queue.add('push', notification({ id: 'taken' }), { jobId: 'taken', delay: 60_000 });
+  await job.updateProgress({ devices: { 'apns#0': 'delivered' } });
+  for (const id of ['taken', 'early']) await producer.retract({ id });
+  const [retraction = ''] = (await queue.getJobs(['prioritized'])).flatMap(({ id = '' }) =>
+    id.startsWith('retract-') ? [id] : [],
+  );
+  expect(retraction).not.toBe('');
+  return ['taken', 'early', retraction];
+}
 
 const lastJson = (stdout: string): unknown => JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '');
 
@@ -110,7 +127,8 @@ describe('the JSON of each command is that of the page', () => {
     const env = queueEnv(prefix);
     await expectDocumented('status', await answerOf('status', [], env));
     const answers = [];
-    for (const id of ['one', 'two', 'three', 'four']) answers.push(await answerOf('status', [id], env));
+    const ids = ['one', 'two', 'three', 'four', ...(await retracted(prefix))];
+    for (const id of ids) answers.push(await answerOf('status', [id], env));
     await expectDocumented('status ID', ...answers);
   });
 
@@ -144,7 +162,8 @@ describe('the JSON of each command is that of the page', () => {
     const story = { firstEnqueuedAt: 1, enqueuedBy: 'timetable', passes: [replayed] };
     await addDead(deadQueue, { two: deadLetter('two', { story }) });
     const answers = [];
-    for (const id of ['one', 'two', 'three']) answers.push(await answerOf('why', [id], queueEnv(prefix)));
+    const ids = await retracted(prefix);
+    for (const id of ['one', 'two', 'three', ...ids]) answers.push(await answerOf('why', [id], queueEnv(prefix)));
     await expectDocumented('why', ...answers);
   });
 
@@ -159,6 +178,11 @@ describe('the JSON of each command is that of the page', () => {
   test('cancel', async () => {
     const { prefix } = openQueues();
     await expectDocumented('cancel', await answerOf('cancel', ['--id', 'msg-1'], queueEnv(prefix)));
+  });
+
+  test('retract', async () => {
+    const { prefix } = openQueues();
+    await expectDocumented('retract', await answerOf('retract', ['--id', 'msg-1'], queueEnv(prefix)));
   });
 
   test('dead-letters, replay and discard', async () => {

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { API_VARIABLES, CONFIG_VARIABLES, CONSOLE_VARIABLES } from '../../src/config/variables.ts';
 import { notificationSchema } from '../../src/notification/schema.ts';
 import * as sandbox from '../../sandbox/index.ts';
+import { readmeTable, type Spreads } from '../../bench/readme/suite.ts';
 import * as library from '../../src/index.ts';
 import { PROVIDERS } from '../../src/providers/registry.ts';
 
@@ -24,6 +25,7 @@ describe('names in the documentation', () => {
     'NODE_OPTIONS',
     'NO_COLOR',
     'FORCE_COLOR',
+    'HTTPS_PROXY',
     'REFUSED_STREAM',
     'LIMIT_RULE',
     'SANDBOX_URL',
@@ -205,3 +207,27 @@ it('the README names no npm script that is missing', async () => {
 function withoutFences(text: string): string {
   return text.replace(/^ *```[^\n]*\n[^]*?^ *```$/gm, '');
 }
+
+describe("the README's table of measurements", () => {
+  const numbers = { demoRuns: 2, makespanRatio: [1, 1.01], requeuesPerBlocked: [1], minGapMs: [232, 245] };
+  const spreads: Spreads = {
+    ...numbers,
+    ...{ pairs: 5, at40ms: [0.9, 0.8], at0ms: [0.6, 0.5], limiterRuns: 3 },
+    medians: { apns40ms: 0.85, fcm40ms: 0.86, apns: 0.55, fcm: 0.56 },
+    ...{ vsSet: [0.5, 0.6], vsRolling: [3], vsFlexible: [1.5, 1.4] },
+  };
+  /** Numbers differ from machine to machine, and whether the least and the most are written alike. */
+  const shapeOf = (line: string) => line.replaceAll(/\d+(\.\d+)?( to \d+(\.\d+)?)?/g, '0');
+
+  it('is the one that `npm run bench readme` prints', () => {
+    const table = readmeTable(spreads);
+    expect(table[2]).toContain('| 1.000 to 1.010; 1.00 (2 runs) |');
+    expect(table[4]).toContain(
+      '| 0.80 to 0.90 (medians 0.85 APNs, 0.86 FCM), 0.50 to 0.60 (0.55, 0.56); 5 pairs each |',
+    );
+    expect(table[5]).toContain('| 0.50 to 0.60; 3.0; 1.4 to 1.5 (3 runs, each the medians of pairs) |');
+    const lines = textOf('README.md').split('\n');
+    const first = lines.indexOf(table[0] ?? '');
+    expect(lines.slice(first, first + table.length + 1).map(shapeOf)).toEqual([...table.map(shapeOf), '']);
+  });
+});

@@ -22,27 +22,36 @@ test('the command makes a key pair that the worker takes', async () => {
 });
 
 /** The page's service worker in place of a browser's; what it shows, opens and counts. */
-async function startServiceWorker() {
+async function startServiceWorker(endpoint = 'https://fcm.googleapis.com/fcm/send/a') {
   const handlers: Record<string, (event: unknown) => void> = {};
   const shown: unknown[] = [];
   const opened: unknown[] = [];
   const badges: unknown[] = [];
+  const closed: unknown[] = [];
+  const onScreen = ['thread-77', 'forms', ''].map((tag) => ({ tag, close: () => void closed.push(tag) }));
   const self = {
     addEventListener: (name: string, handler: (event: unknown) => void) => (handlers[name] = handler),
-    registration: { showNotification: (...all: unknown[]) => void shown.push(all) },
+    registration: {
+      showNotification: (...all: unknown[]) => void shown.push(all),
+      getNotifications: () => Promise.resolve(onScreen),
+      pushManager: { getSubscription: () => Promise.resolve(endpoint === '' ? null : { endpoint }) },
+    },
     clients: { openWindow: (url: unknown) => void opened.push(url) },
   };
   const navigator = { setAppBadge: (badge: unknown) => void badges.push(badge) };
   runInNewContext(await snippetOf(PAGE, 'service-worker'), { self, navigator });
   const waitUntil = (): void => undefined;
   return {
-    push: (message: object) => {
+    /** Resolves when the service worker is done. */
+    push: async (message: object) => {
       const json = (): unknown => JSON.parse(JSON.stringify(message));
-      handlers['push']?.({ data: { json }, waitUntil });
+      let done: unknown;
+      handlers['push']?.({ data: { json }, waitUntil: (work: unknown) => (done = work) });
+      await done;
     },
     click: (data: unknown, action = '') =>
       handlers['notificationclick']?.({ action, notification: { close: waitUntil, data }, waitUntil }),
-    ...{ shown, opened, badges },
+    ...{ shown, opened, badges, closed },
   };
 }
 
@@ -55,7 +64,7 @@ test('the service worker shows what the worker sends', async () => {
     collapseId: 'thread-77',
     imageUrl: 'https://example.com/a.jpg',
   });
-  worker.push(webpushMessage(push.notification, push));
+  await worker.push(webpushMessage(push.notification, push));
   const options = {
     id: push.notification.id,
     tag: 'thread-77',
@@ -68,7 +77,7 @@ test('the service worker shows what the worker sends', async () => {
   ]);
   expect(worker.badges).toEqual([3]);
   const silent = makePush({ platform: 'webpush', alert: { body: 'Now' } });
-  worker.push(webpushMessage(silent.notification, { ...silent, silent: true }));
+  await worker.push(webpushMessage(silent.notification, { ...silent, silent: true }));
   expect(worker.shown[1]).toMatchObject(['Now', { silent: true, body: undefined }]);
   expect(worker.badges).toEqual([3]);
   worker.click({ url: '/forms' });
@@ -76,12 +85,32 @@ test('the service worker shows what the worker sends', async () => {
   expect(worker.opened).toEqual(['/forms', '/']);
 });
 
+test.each<[endpoint: string, shown: unknown[]]>([
+  ['https://fcm.googleapis.com/fcm/send/a', []],
+  ['https://a.example/https://web.push.apple.com/', []],
+  ['', []],
+  [
+    'https://web.push.apple.com/QGv',
+    [['A message was taken back', { tag: 'pushpacer-retract', silent: true }]], // Safari counts what shows nothing
+  ],
+])('the service worker takes away what is taken back: with the subscription "%s"', async (endpoint, shown) => {
+  const worker = await startServiceWorker(endpoint);
+  const pushpacer = { retract: ['msg-1', 'msg-2'], tags: ['thread-77', 'gone'] };
+  const fields = { platform: 'webpush', pushType: 'background', alert: undefined } as const;
+  const push = makePush({ ...fields, data: { pushpacer } });
+  await worker.push(webpushMessage(push.notification, push));
+  expect([worker.shown, worker.closed, worker.badges]).toEqual([shown, ['thread-77'], []]);
+  const withBadge = makePush({ ...fields, badge: 0, data: { pushpacer: { ...pushpacer, badge: 0 } } });
+  await worker.push(webpushMessage(withBadge.notification, withBadge));
+  expect([worker.shown, worker.badges]).toEqual([[...shown, ...shown], [0]]);
+});
+
 test('the service worker shows a declarative push as any other', async () => {
   const worker = await startServiceWorker();
   const push = makePush({ platform: 'webpush', badge: 3, webpush: { icon: '/marin.png' } });
-  worker.push(webpushMessage(push.notification, push));
+  await worker.push(webpushMessage(push.notification, push));
   const webpush = { icon: '/marin.png', declarative: true, navigate: 'https://school.example.com/forms' };
-  worker.push(webpushMessage({ ...push.notification, webpush }, push));
+  await worker.push(webpushMessage({ ...push.notification, webpush }, push));
   const [first, second] = worker.shown as [string, Record<string, unknown>][];
   // `showNotification` reads the options that it knows, and no others.
   const { web_push: mark, notification, app_badge: count, ...options } = second?.[1] ?? {};
@@ -97,11 +126,11 @@ test('the service worker shows what is for browsers only, and a button has its o
   const actions = [{ action: 'reply', title: 'Reply', icon: '/reply.png' }];
   const webpush = { icon: '/marin.png', badge: '/badge.png', actions, renotify: true, requireInteraction: true };
   const push = makePush({ platform: 'webpush', data, webpush, badge: 3 });
-  worker.push(webpushMessage(push.notification, push));
+  await worker.push(webpushMessage(push.notification, push));
   const { badge, ...others } = webpush;
   expect(worker.shown[0]).toMatchObject(['Room 12', { ...others, badge, data }]);
   expect(worker.badges).toEqual([3]);
-  worker.push(webpushMessage(push.notification, { ...push, silent: true }));
+  await worker.push(webpushMessage(push.notification, { ...push, silent: true }));
   const [, silent] = worker.shown[1] as [string, object];
   expect(silent).toMatchObject({ silent: true, icon: '/marin.png', badge, actions });
   expect(silent).not.toHaveProperty('renotify');

@@ -200,10 +200,21 @@ describe('a background push', () => {
     expect(parseNotification(good)).toMatchObject({ notification: { pushType: 'alert' } });
   });
 
-  it('goes to no browser, which must show every push', () => {
-    expect(faultsOf({ ...background, devices: [APNS, BROWSER] })).toEqual([
+  it.each<[object | undefined]>([
+    [undefined],
+    [{ pushpacer: { tags: ['a'] } }],
+    [{ pushpacer: { retract: 'a' } }],
+    [{ pushpacer: [] }],
+    [{ retract: ['a'] }],
+  ])('goes to no browser, which must show every push: %j', (data) => {
+    expect(faultsOf({ ...background, ...(data && { data }), devices: [APNS, BROWSER] })).toEqual([
       'devices[1].platform: expected another platform in a background push: a browser must show every push, found "webpush"',
     ]);
+  });
+
+  it('goes to browsers too if it is a retraction', () => {
+    const data = { pushpacer: { retract: ['msg-1'], tags: ['a'] } };
+    expect(faultsOf({ ...background, devices: [APNS, BROWSER], data, badge: 0 })).toEqual([]);
   });
 
   it('has nothing that alerts, wherever it is written', () => {
@@ -211,21 +222,20 @@ describe('a background push', () => {
       ...background,
       alert: { title: 'a' },
       sound: 'default',
-      badge: 1,
       imageUrl: 'https://example.com/a.jpg',
       android: { channelId: 'a' },
-      apns: { interruptionLevel: 'active', priority: 10, payload: { aps: { alert: 'a' } } },
+      apns: { interruptionLevel: 'active', priority: 10, payload: { aps: { alert: 'a', badge: 1 } } },
       fcm: { message: { notification: { title: 'a' }, android: { notification: {} } } },
       onThrottle: 'silence',
     };
     expect(faultsOf(raw).map((fault) => fault.split(':')[0])).toEqual([
       'alert',
       'sound',
-      'badge',
       'imageUrl',
       'android',
       'apns.interruptionLevel',
       'apns.payload.aps.alert',
+      'apns.payload.aps.badge',
       'fcm.message.notification',
       'fcm.message.android.notification',
       'apns.priority',
@@ -273,6 +283,13 @@ describe('a background push', () => {
     [ofFcm({ fcm_options: { image: 'a' } }), 'fcm.message.apns.fcm_options.image', SHOWN],
   ])('is not made loud, or something else, by a patch: %j', (fields, path, fault) => {
     expect(faultsOf({ ...background, ...fields })).toEqual([`${path}: ${fault}`]);
+  });
+
+  it('is an alert to Apple with a badge, also in a patch', () => {
+    expect(faultsOf({ ...background, badge: 3, ...headers({ 'apns-push-type': 'alert' }) })).toEqual([]);
+    expect(faultsOf({ ...background, badge: 3, ...headers({ 'apns-push-type': 'background' }) })).toEqual([
+      'fcm.message.apns.headers.apns-push-type: expected "alert", as Apple asks of a background push with a badge, found "background"',
+    ]);
   });
 
   it('may be patched where it stays one', () => {

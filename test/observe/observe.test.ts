@@ -98,7 +98,7 @@ it('every series of an app with credentials begins at 0', async () => {
   expect(
     await series(metrics, /outcome="delivered",reason="",silenced="true",platform="apns",app="teacher"} 0/),
   ).toHaveLength(1);
-  expect(await series(metrics, /app="teacher"/)).toHaveLength(3 * 17);
+  expect(await series(metrics, /app="teacher"/)).toHaveLength(3 * 18);
   expect(await series(metrics, / [1-9]/)).toEqual([]);
 });
 
@@ -151,7 +151,7 @@ it('shows for how long a provider could not be reached', async () => {
 
 it('counts each pass by its result, and how late it was for its slot', async () => {
   const metrics = open();
-  expect((await read(metrics)).match(/^pushpacer_passes_total.* 0$/gm)).toHaveLength(11);
+  expect((await read(metrics)).match(/^pushpacer_passes_total.* 0$/gm)).toHaveLength(12);
   metrics.passEnded({ kind: 'dead-letter', reason: 'rejected', message: '' }, { target: {} });
   metrics.passEnded({ kind: 'yielded' }, { target: {} });
   metrics.passEnded({ kind: 'delivered' }, { target: {}, slotLateMs: 40 });

@@ -3,10 +3,11 @@ import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { main as recipient } from '../../scripts/recipient.ts';
+import { main as status } from '../../scripts/status.ts';
 import { main as why } from '../../scripts/why.ts';
 import { historyKeys } from '../../src/queue/names.ts';
 import { outputOf, runMain } from '../support/command.ts';
-import { makeNotification } from '../support/push.ts';
+import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, isOnCluster, queueEnv, testRedisUrl } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
 import { storyOf } from '../support/story.ts';
@@ -75,6 +76,73 @@ it('tells of one that ended hours ago only by the history, and without one how t
   const gone = await storyOf(prefix, 'fine');
   expect(gone).toMatchObject({ state: 'unknown', story: { recorded: false, passes: [] } });
   expect(gone.story.why.join()).toContain('set HISTORY_MAX for the workers');
+});
+
+describe('one that was retracted', () => {
+  it('says which retraction took it, which itself says what it took, also from the history', async () => {
+    const { queue, prefix, producer, startHere, line } = await openReplicaBench();
+    await startHere(HISTORY);
+    await producer.enqueue(makeNotification({ id: 'wrong' }));
+    await line(/"jobId":"wrong".*"outcome":"delivered"/);
+    await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), SOON);
+    await producer.retract({ id: 'wrong' });
+    await line(/"outcome":"retracted"/);
+    await expect
+      .poll(async () => (await storyOf(prefix, 'wrong')).story.why.at(-1), SOON)
+      .toMatch(/^The retraction retract-\S+ took it from its devices at /);
+    const id = (await storyOf(prefix, 'wrong')).story.retractions?.[0]?.id ?? '';
+    expect(await outputOf(runMain(status, ['wrong'], queueEnv(prefix)))).toMatch(/retracted +The retraction retract-/);
+    const took = { outcome: 'retracted', story: { retracts: ['wrong'], recipientId: 'teacher-42' } };
+    expect(await storyOf(prefix, id)).toMatchObject(took);
+    await queue.clean(0, 100, 'completed'); // as BullMQ does after an hour
+    const kept = await storyOf(prefix, id);
+    expect(kept).toMatchObject(took);
+    expect(kept.story.why[0]).toMatch(/^It took wrong from devices at /);
+
+    await producer.retract({ id: 'wrong' });
+    await expect
+      .poll(() => storyOf(prefix, 'wrong'), SOON)
+      .toMatchObject({
+        outcome: 'delivered',
+        story: {
+          why: [expect.any(String), expect.stringMatching(/^It was retracted when the queue had forgotten it/)],
+        },
+      });
+  });
+
+  it('says that its retraction waits, or is a dead letter', async () => {
+    const { prefix, producer, startHere, sandbox, line } = await openReplicaBench();
+    await startHere({ LIMIT_BACKGROUND_RULES: '1/1h', LIMIT_MIN_GAP: '0' });
+    const device = makeDevice('apns');
+    const ids = ['a', 'b', 'c'];
+    for (const id of ids) {
+      await producer.enqueue(makeNotification({ id, recipientId: id === 'c' ? 'other' : 'one', devices: [device] }));
+      await line(new RegExp(`"jobId":"${id}".*"outcome":"delivered"`));
+    }
+    await producer.retract({ id: 'a' });
+    await line(/"outcome":"retracted"/);
+    await producer.retract({ id: 'b' });
+    const last = async (id: string) => (await storyOf(prefix, id)).story.why.at(-1);
+    await expect
+      .poll(() => last('b'), SOON)
+      .toMatch(/^It is being taken back: the retraction retract-\S+ waits until /);
+    sandbox.apns.script(device.token, [{ kind: 'refuse', status: 400, reason: 'BadDeviceToken' }]);
+    await producer.retract({ id: 'c' });
+    await expect.poll(() => last('c'), SOON).toMatch(/^The retraction retract-\S+ failed, and is a dead letter/);
+  });
+
+  it.each([1, 3])('before it came says so, in %i shards', async (shards) => {
+    const { prefix, producer, startHere } = await openReplicaBench(undefined, { shards });
+    await producer.retract({ id: 'early' });
+    await producer.enqueue(makeNotification({ id: 'early' }));
+    const why = ['It was retracted before it was enqueued, so it is not sent.'];
+    expect(await storyOf(prefix, 'early')).toMatchObject({ state: 'waiting', story: { why } });
+    await startHere({ QUEUE_SHARDS: String(shards) });
+    await expect
+      .poll(() => storyOf(prefix, 'early'), SOON)
+      .toMatchObject({ state: 'ended', outcome: 'canceled', story: { why } });
+    expect(await outputOf(runMain(status, ['early'], queueEnv(prefix)))).toContain(why[0]);
+  });
 });
 
 /** The commands that Redis gets from now on, one a line, with those that scripts call. */

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { readProgress } from '../../src/delivery/progress.ts';
 import type { StoryPass } from '../../src/notification/story.ts';
+import type { RetractionSeen } from '../../src/operations/retractions.ts';
 import { whySentences, type Facts } from '../../src/operations/why.ts';
 import type { NotificationStatus } from '../../src/queue/status.ts';
 import type { SeenWorker } from '../../src/queue/workers.ts';
@@ -9,7 +10,7 @@ const NOW = Date.parse('2026-11-23T09:14:00Z');
 const progress = readProgress(0);
 
 function why(status: NotificationStatus, facts: Partial<Facts> = {}): string {
-  const known = { passes: [], passesLeftOut: 0, workersAlive: 1, breakers: [], hasHistory: true };
+  const known = { passes: [], passesLeftOut: 0, workersAlive: 1, breakers: [], hasHistory: true, retractions: [] };
   return whySentences({ now: NOW, status, ...known, ...facts }).join(' ');
 }
 
@@ -62,6 +63,16 @@ test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Fac
     waits({ rule: 'fcm:600000/1m' }),
     { job: { progress: { ...progress, quotaAt: { fcm: NOW + 60_000 } } } },
     /^It waits until 09:15:00Z \(in 1m\) for the quota fcm:600000\/1m, which all recipients share, to have room\.$/,
+  ],
+  [
+    'a slot that others took before it',
+    waits({ rule: 'gap' }),
+    {
+      job: { progress },
+      slotReason: { now: NOW, at: NOW + 60_000, rule: 'gap', before: 2, overtaken: 2 },
+      mostOvertaken: 20,
+    },
+    / 2 are before it in its line\. Of high priority, 2 went before it that came later; at most 18 more can\.$/,
   ],
   [
     "a provider's quota",
@@ -141,6 +152,60 @@ test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Fac
   ],
 ])('%s', (_, status, facts, sentence) => expect(why(status, facts)).toMatch(sentence));
 
+const taking = (fields: Partial<RetractionSeen>): Partial<Facts> => ({
+  retractions: [{ id: 'retract-7', state: 'ended', ...fields }],
+});
+
+test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Facts>, sentence: RegExp]>([
+  [
+    'waits',
+    ended({}),
+    taking({ state: 'waiting', until: NOW + 3_000 }),
+    / It is being taken back: the retraction retract-7 waits until 09:14:03Z \(in 3s\)\.$/,
+  ],
+  ['is due', ended({}), taking({ state: 'waiting', until: NOW }), /the retraction retract-7 waits for a worker\.$/],
+  ['is being sent', ended({}), taking({ state: 'sending' }), /the retraction retract-7 is being sent\.$/],
+  [
+    'took it',
+    ended({}),
+    taking({ outcome: 'retracted', endedAt: NOW, devices: { 'apns#0': 'delivered', 'fcm#1': 'unregistered' } }),
+    / The retraction retract-7 took it from its devices at 09:14:00Z\.$/,
+  ],
+  [
+    'took it from some',
+    ended({}),
+    taking({ outcome: 'retracted', endedAt: NOW, devices: { 'apns#0': 'delivered', 'fcm#1': 'rejected' } }),
+    / The retraction retract-7 reached only some of the devices at 09:14:00Z\.$/,
+  ],
+  ['failed', ended({}), taking({ state: 'dead-lettered' }), /is a dead letter: the devices may still show it\.$/],
+  ['was canceled', ended({}), taking({ outcome: 'canceled' }), /ended as canceled: the devices may still show it\.$/],
+  [
+    'took its id before',
+    ended({ outcome: 'canceled' }),
+    { idTaken: 'before' },
+    /^It was retracted before it was enqueued, so it is not sent\.$/,
+  ],
+  [
+    'came too late',
+    ended({}),
+    { idTaken: 'later' },
+    /^It was delivered .* It was retracted when the queue had forgotten/,
+  ],
+  [
+    'itself waits',
+    waits({ rule: '3/1h' }),
+    { retracts: ['msg-1', 'msg-2'] },
+    /^It is a retraction, which takes msg-1, msg-2 from devices\. It waits until/,
+  ],
+  [
+    'itself has ended',
+    ended({ outcome: 'retracted', devices: { 'apns#0': 'delivered', 'fcm#1': 'unregistered' } }),
+    { retracts: Array.from({ length: 12 }, (_, at) => `m-${at}`) },
+    /^It took m-0, .*m-9 and 2 more from devices at 09:14:00Z, 5s after .* Not to all devices: fcm#1 unregistered\.$/,
+  ],
+  ['only brings a badge', ended({ outcome: 'retracted' }), { retracts: [] }, /^It brought a badge to devices at /],
+])('a retraction %s', (_, status, facts, sentence) => expect(why(status, facts)).toMatch(sentence));
+
 test('what a wait was made of, the longest part first; after a replay only what came since', () => {
   const passes = [
     passAt(99, { result: 'dead-letter', reason: 'rejected' }),
@@ -176,6 +241,8 @@ test('no word of others turns the text of the terminal', () => {
     why(waits({ rule: hostile })),
     why(ended({ outcome: 'merged', by: hostile })),
     why(ended({ devices: { [hostile]: 'rejected' } })),
+    why(ended({ outcome: 'retracted' }), { retracts: [hostile] }),
+    why(ended({}), { retractions: [{ id: hostile, state: 'sending' }] }),
   ];
   for (const text of texts) {
     expect(text).toContain('\\u{1b}');

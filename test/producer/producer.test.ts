@@ -1,4 +1,5 @@
 import { createServer } from 'node:net';
+import { Worker, type Job } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
@@ -11,11 +12,13 @@ import {
   type Producer,
   type ProducerOptions,
 } from '../../src/producer/producer.ts';
-import { shardOf, shardPrefixes } from '../../src/queue/names.ts';
+import { createCancellationIndex } from '../../src/queue/cancellation-index.ts';
+import { PRIORITY, QUEUE, shardOf, shardPrefixes } from '../../src/queue/names.ts';
+import { newLayout } from '../../src/queue/shards/layout.ts';
 import { freePort } from '../../sandbox/redis/embedded-redis.ts';
 import { portOf } from '../support/listen.ts';
 import { ownRedis } from '../support/own-redis.ts';
-import { connectRedis, isOnCluster, testRedisUrl, testTarget } from '../support/redis.ts';
+import { connectRedis, isOnCluster, testPrefix, testRedisUrl, testTarget } from '../support/redis.ts';
 import { consume, notification, openQueues, present } from '../queue/support.ts';
 import { waitFor } from '../support/wait.ts';
 
@@ -43,7 +46,7 @@ test('makes an id where there is none, and puts what is urgent first', async () 
   expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4/);
   const job = present(await queue.getJob(id));
   expect(job.data).toEqual({ ...notification({ priority: 'high' }), id });
-  expect(job.priority).toBe(5);
+  expect(job.priority).toBe(PRIORITY.high);
 });
 
 test('notes who enqueues, in each way to enqueue, and refuses a name that is not usable', async () => {
@@ -122,6 +125,28 @@ test('goes on after SCRIPT FLUSH', async () => {
     { kind: 'duplicate', id: 'before' },
     { kind: 'added', id: 'after' },
   ]);
+});
+
+test('after SCRIPT FLUSH nothing stays noted under a cancellation key of what workers have ended meanwhile', async () => {
+  const server = await ownRedis();
+  const redis = connectRedis(server.url);
+  const prefix = testPrefix();
+  const producer = produce({ redisUrl: server.url, prefix });
+  const index = createCancellationIndex(redis, () => newLayout({ prefix, shards: 1 }));
+  const ended: unknown[] = [];
+  const end = async ({ data, id = '' }: Job<{ recipientId: string }>) => {
+    await index.ended({ recipientId: data.recipientId, cancellationKey: 'trip-77' }, id, false);
+    ended.push(id);
+  };
+  const worker = new Worker(QUEUE, end, { connection: redis, prefix, concurrency: 20 });
+  onTestFinished(() => worker.close());
+  await worker.waitUntilReady();
+  await producer.enqueue(notification());
+  await redis.script('FLUSH');
+  const many = Array.from({ length: 60 }, () => notification({ cancellationKey: 'trip-77' }));
+  expect((await producer.enqueueMany(many)).filter(({ kind }) => kind === 'added')).toHaveLength(60);
+  await waitFor(() => expect(ended).toHaveLength(61));
+  expect(await redis.keys(`${prefix}:cancellation:*`)).toEqual([]);
 });
 
 test('a closed producer says that it was closed, and that it is no outage', async () => {
@@ -367,7 +392,7 @@ test('spreads the alerts over a time, each at an instant of its own', async () =
     const from = (quarter * spreadOverMs) / 4;
     expect(offsets.filter((at) => at >= from && at < from + spreadOverMs / 4).length).toBeGreaterThan(90);
   }
-  expect(jobs.every(({ opts }) => opts.priority === 5)).toBe(true);
+  expect(jobs.every(({ opts }) => opts.priority === PRIORITY.high)).toBe(true);
 });
 
 test('stops after the batch under way when its signal fires', async () => {

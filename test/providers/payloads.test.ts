@@ -389,6 +389,30 @@ test('a background push wakes the app and shows nothing', async () => {
   });
 });
 
+test('a background push with a badge is an alert without texts to Apple, and gives Android nothing to show', async () => {
+  const { replies, apns, payload, message } = await received({
+    pushType: 'background',
+    alert: undefined,
+    priority: 'high',
+    badge: 0,
+    data: { pushpacer: { retract: ['msg-1'], tags: ['trip-77'], badge: 0 } },
+    collapseId: 'pushpacer-retract',
+  });
+  expect(replies).toMatchObject([{ meaning: 'accepted' }, { meaning: 'accepted' }]);
+  expect(apns).toMatchObject({ pushType: 'alert', priority: '5', collapseId: 'pushpacer-retract' });
+  const aps = { 'content-available': 1, badge: 0 };
+  expect(payload).toEqual({ pushpacer: { retract: ['msg-1'], tags: ['trip-77'], badge: 0 }, aps });
+  expect(message).toEqual({
+    token: expect.any(String) as string,
+    data: { pushpacer: '{"retract":["msg-1"],"tags":["trip-77"],"badge":0}' },
+    android: { priority: 'normal', collapse_key: 'pushpacer-retract' },
+    apns: {
+      headers: { 'apns-push-type': 'alert', 'apns-priority': '5', 'apns-collapse-id': 'pushpacer-retract' },
+      payload: { aps },
+    },
+  });
+});
+
 test('a topic of its own that Apple refuses says nothing about the configuration', async () => {
   const { replies } = await received({ apns: { topic: 'com.example.other' } });
   expect(replies[0]).toMatchObject({ meaning: 'rejected', code: 'TopicDisallowed' });

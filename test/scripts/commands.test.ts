@@ -1,5 +1,6 @@
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Job } from 'bullmq';
 import { describe, expect, test, onTestFinished } from 'vitest';
 import { main as cancelCommand } from '../../scripts/cancel.ts';
 import { completionOf } from '../../scripts/support/completion.ts';
@@ -8,6 +9,7 @@ import { main as enqueue } from '../../scripts/enqueue.ts';
 import { main as recipient } from '../../scripts/recipient.ts';
 import { main as redis } from '../../scripts/redis.ts';
 import { main as replay } from '../../scripts/replay.ts';
+import { main as retractCommand } from '../../scripts/retract.ts';
 import { COMMANDS, loadCommand } from '../../scripts/support/commands.ts';
 import { DEAD_LETTER_REASONS } from '../../src/notification/outcome.ts';
 import { createAudit } from '../../src/operations/audit.ts';
@@ -208,6 +210,59 @@ describe('cancel', () => {
   ])('%j is bad usage', async (args, message) => {
     const { cancel } = openCommand();
     const exit = await cancel(...args);
+    expect(exit).toMatchObject({ code: 2, stdout: '' });
+    expect(exit.stderr).toContain(message);
+  });
+});
+
+describe('retract', () => {
+  function openCommand() {
+    const { prefix, queue } = openQueues();
+    const producer = createProducer({ ...testTarget(), prefix });
+    onTestFinished(() => producer.close());
+    const retract = (...args: string[]) => runMain(retractCommand, args, queueEnv(prefix));
+    return { queue, producer, retract, audit: createAudit(connectRedis(), prefix) };
+  }
+  const KEY = { recipientId: 'teacher-42', cancellationKey: 'trip-77' };
+  const BY_KEY = ['--recipient', KEY.recipientId, '--key', KEY.cancellationKey];
+
+  test('cancels what waits, takes back what was sent, and says so; repeated, it says the same', async () => {
+    const { queue, producer, retract, audit } = openCommand();
+    await producer.enqueueMany([notification({ id: 'waits', ...KEY }), notification({ id: 'sent' })]);
+    const job = (await queue.getJob('sent')) as Job;
+    await job.updateProgress({ devices: { 'apns#0': 'delivered' } });
+    const sent = { code: 0, stdout: 'retracting 1: sent, and to be taken from the devices\n', stderr: '' };
+    for (let time = 0; time < 2; time++) expect(await retract('--id', 'sent', '--badge', '3')).toEqual(sent);
+    const who = expect.stringMatching(/^.+ \(terminal\)$/) as string;
+    const counts = { canceled: 0, retracting: 0, ended: 0, unknown: 0 };
+    expect(await audit.read({ count: 1 })).toMatchObject([
+      { who, action: 'notification retract', on: 'sent', facts: { ...counts, retracting: 1, badge: 3 } },
+    ]);
+    expect((await retract(...BY_KEY)).stdout).toBe('canceled 1\n');
+    const { stdout } = await retract(...BY_KEY, '--json');
+    expect(JSON.parse(stdout)).toEqual({ ...counts, canceled: 1 });
+    expect(await audit.read({ count: 1 })).toMatchObject([
+      { who, action: 'recipient retract', on: 'teacher-42', facts: { key: 'trip-77', ...counts, canceled: 1 } },
+    ]);
+  });
+
+  test('says what is not there', async () => {
+    const { retract } = openCommand();
+    expect((await retract('--id', 'msg-1')).stdout).toBe(
+      'no notification has the id msg-1; if it is enqueued within the next hour, it is not sent\n',
+    );
+    expect((await retract(...BY_KEY)).stdout).toBe(
+      'retracted 0: nothing waits for teacher-42 under trip-77, or ended within the last hour\n',
+    );
+  });
+
+  test.each([
+    [['--badge', '3'], 'expected --id, or --recipient and --key together'],
+    [['--id', 'msg-1', '--badge', 'many'], '--badge: expected a number, found "many"'],
+    [['--id', 'a b', '--badge', '-1'], '--id: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"; --badge: '],
+  ])('%j is bad usage', async (args, message) => {
+    const { retract } = openCommand();
+    const exit = await retract(...args);
     expect(exit).toMatchObject({ code: 2, stdout: '' });
     expect(exit.stderr).toContain(message);
   });

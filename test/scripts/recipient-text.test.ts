@@ -49,6 +49,7 @@ interface Options {
   readonly delayed?: DelayedJobs;
   readonly notTaken?: FoundJobs<WaitingJob>;
   readonly sending?: readonly SendingJob[];
+  readonly limitsOf?: typeof WORKERS & { readonly mostOvertaken?: number };
 }
 
 function lines(change: Partial<Inspection>, options: Options = {}) {
@@ -62,7 +63,7 @@ function lines(change: Partial<Inspection>, options: Options = {}) {
   return describeRecipient({
     ...BARE,
     ...{ recipientId, inspection, waiting, delayed, notTaken, sending, categories, most },
-    limitsOf: WORKERS,
+    limitsOf: options.limitsOf ?? WORKERS,
   });
 }
 
@@ -114,6 +115,27 @@ describe('a recipient', () => {
       'in 31s  12:00:34Z  gap  4s ago    2         high      -         msg-0',
       'in 34s  12:00:37Z  gap  4s ago    2         high      -         msg-1',
     ]);
+  });
+
+  it('is shown who goes first, who was overtaken, and how often each still can be', () => {
+    const [first, second, third] = slots(3, 31_000, 3_000) as [ReservedView, ReservedView, ReservedView];
+    const reserved = [
+      { ...first, goesBefore: 2 },
+      { ...second, overtaken: 1 },
+      { ...third, overtaken: 2 },
+    ];
+    const causes = (mostOvertaken?: number) => {
+      const limitsOf = { ...WORKERS, ...(mostOvertaken !== undefined && { mostOvertaken }) };
+      return lines({ reserved }, { limitsOf }).flatMap((line) => /^in \S+ +\S+ +(gap.*?) {2,}4s/.exec(line)?.[1] ?? []);
+    };
+    expect(causes(20)).toEqual([
+      'gap, goes first',
+      'gap, overtaken once, at most 19 more',
+      'gap, overtaken 2 times, at most 18 more',
+    ]);
+    expect(causes(1).at(-1)).toBe('gap, overtaken 2 times, at most 0 more');
+    // Workers of an older version do not say how often.
+    expect(causes()).toEqual(['gap, goes first', 'gap, overtaken once', 'gap, overtaken 2 times']);
   });
 
   it('has each notification under its own id, also where its job has another one', () => {

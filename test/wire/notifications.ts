@@ -1,50 +1,12 @@
 import fc from 'fast-check';
 import { sandboxSubscription } from '../../sandbox/webpush/subscription.ts';
 import { anyText, cut, printable } from './texts.ts';
+import { color, count, duration, json, label, name, number, orNull, seldom, share, some, url } from './values.ts';
 
 /**
  * Notifications over the whole public schema (docs/notification.schema.json): every field is there or not, numbers lie at their
  * edges. A patch writes what the provider's reference allows, since a producer who asks for something else gets it.
  */
-
-const count = fc.oneof(fc.constantFrom(0, 1, 99, 2_147_483_647), fc.nat());
-const share = fc.oneof(
-  fc.constantFrom(0, 1, 0.5, -0, 5e-324, 1 - Number.EPSILON),
-  fc.double({ min: 0, max: 1, noNaN: true }),
-);
-const label = fc.stringMatching(/^[A-Za-z0-9_.~%-]{1,50}$/);
-const color = fc.stringMatching(/^#[0-9a-fA-F]{6}$/);
-const url = fc.stringMatching(/^[a-z0-9/._~-]{0,60}$/).map((path) => `https://example.com/${path}`);
-const duration = fc.constantFrom('0s', '3s', '3.5s', '0.000000001s', '2419200s');
-const number = fc.oneof(
-  fc.constantFrom(-0, 0, 1e21, 1e-7, Number.MAX_SAFE_INTEGER, -1.5, Number.MAX_VALUE),
-  fc.integer(),
-);
-const name = fc.oneof(
-  fc.constantFrom('threadId', 'form', 'a.b', 'From', 'agcm', 'title', 'body', ''),
-  anyText.map((text) => cut(text, 30)),
-);
-
-const { json } = fc.letrec<{ json: unknown; leaf: unknown }>((tie) => ({
-  leaf: fc.oneof(
-    { weight: 80, arbitrary: anyText.map((text) => cut(text, 60)) },
-    { weight: 40, arbitrary: number },
-    { weight: 20, arbitrary: fc.boolean() },
-    { weight: 1, arbitrary: fc.constant(null) },
-  ),
-  json: fc.oneof(
-    { maxDepth: 3, depthSize: 'small' },
-    { weight: 6, arbitrary: tie('leaf') },
-    { weight: 1, arbitrary: fc.array(tie('json'), { maxLength: 3 }) },
-    { weight: 1, arbitrary: fc.dictionary(name, tie('json'), { maxKeys: 3 }) },
-  ),
-}));
-
-/** Any of the fields, at random. */
-const some = <T>(fields: { [Name in keyof T]: fc.Arbitrary<T[Name]> }) => fc.record(fields, { requiredKeys: [] });
-/** `null` removes it from what is patched. */
-const orNull = <T>(value: fc.Arbitrary<T>) => fc.option(value, { freq: 6 });
-const seldom = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined, freq: 5 });
 
 /** Keys of an app, and what Apple has no field for here. */
 const custom = fc.dictionary(fc.constantFrom('acme1', 'acme2', 'deep'), orNull(json), { maxKeys: 2 });
@@ -310,6 +272,7 @@ const backgrounds = fc
     common,
     fc.record({ devices: fc.array(phone, { minLength: 1, maxLength: 3 }), pushType: fc.constant('background') }),
     some({
+      badge: count,
       onThrottle: fc.constantFrom('delay', 'drop'),
       apns: some({ priority: fc.constant(5), topic: fc.constant('com.example.school'), payload: custom }),
       fcm: some({
@@ -318,6 +281,27 @@ const backgrounds = fc
     }),
   )
   .map((parts) => asJson(Object.assign({}, ...parts)));
+
+const tag = fc.oneof(fc.uuid(), printable(20));
+/** Background pushes that take alerts back, also from browsers. As `producer.retract` makes them, in all that it may write. */
+const retractions = (server: string) =>
+  fc
+    .tuple(
+      fc.record({
+        id: fc.uuid().map((uuid) => `retract-${uuid}`),
+        recipientId: printable(256),
+        devices: fc.array(fc.oneof(phone, browser(server)), { minLength: 1, maxLength: 3 }),
+      }),
+      fc.array(fc.stringMatching(/^[A-Za-z0-9._~-]{1,128}$/), { minLength: 1, maxLength: 5 }),
+      fc.array(tag, { minLength: 1, maxLength: 5 }),
+      some({ badge: count }),
+    )
+    .map(([base, retract, tags, badge]) =>
+      asJson({
+        ...{ ...base, ...badge, pushType: 'background', priority: 'high', onThrottle: 'latest' },
+        ...{ collapseId: 'pushpacer-retract', data: { pushpacer: { retract, tags, ...badge } } },
+      }),
+    );
 
 const activityPhone = fc.oneof(
   fc.record({ platform: fc.constant('apns'), token: apnsToken, app }),
@@ -442,6 +426,7 @@ export const notifications = (server = PUSH_SERVICE) =>
   fc.oneof(
     { weight: 20, arbitrary: alerts(server) },
     { weight: 4, arbitrary: backgrounds },
+    { weight: 2, arbitrary: retractions(server) },
     { weight: 4, arbitrary: activities },
     { weight: 2, arbitrary: overChannels },
     { weight: 2, arbitrary: large },

@@ -65,6 +65,7 @@ const alert = toApns({ aps: ALERT, form: { id: 7, tags: [true, null] } }, {});
 test.each([
   ['an alert', alert],
   ['a background push', toApns({ aps: { 'content-available': 1 }, threadId: '77' }, IN_BACKGROUND)],
+  ['a badge without a text', toAlert({ 'content-available': 1, badge: 0 }, { 'apns-priority': 5 })],
   ['a call', toApns({ call: 'x'.repeat(5_000), aps: {} }, IN_CALL)],
   ['the start of an activity', toActivity(START)],
   ['an update of one', toActivity(UPDATE)],
@@ -300,9 +301,16 @@ const declared = (change: object, beside: object = {}): Pick<WebpushRequest, 'me
   return shown(JSON.stringify({ ...SHOWN, web_push: 8_030, notification, app_badge: 3, ...beside }));
 };
 
+/** A retraction with these changes. */
+const retracted = (change: object = {}): Pick<WebpushRequest, 'message'> => {
+  const data = { pushpacer: { retract: ['msg-1'], tags: ['77'], badge: 2 } };
+  return shown(JSON.stringify({ id: 'retract-1', tag: 'pushpacer-retract', silent: true, badge: 2, data, ...change }));
+};
+
 test('a push service takes a message', () => {
   expect(webpushFaults(GOOD)).toEqual([]);
   expect(webpushFaults({ ...GOOD, ...declared({}) })).toEqual([]);
+  expect(webpushFaults({ ...GOOD, ...retracted() })).toEqual([]);
 });
 
 test.each<[fault: string, Partial<WebpushRequest>]>([
@@ -330,6 +338,11 @@ test.each<[fault: string, Partial<WebpushRequest>]>([
   ['message.actions[0].title: expected a value', shown('{"body":"a","actions":[{"action":"a"}]}')],
   ['message.silent: expected', shown('{"body":"a","silent":1}')],
   ['nothing to show', shown('{"tag":"a"}')],
+  ['nothing to show', retracted({ data: { pushpacer: { retract: 'msg-1' } } })],
+  ['a text in a retraction', retracted({ body: 'a' })],
+  ['message.silent: expected true in a retraction', retracted({ silent: false })],
+  ['message.tag: expected one in a retraction', retracted({ tag: undefined })],
+  ['message.badge: expected a whole number', retracted({ badge: -1 })],
   ['vibrate: not beside silent', shown('{"body":"a","silent":true,"vibrate":[1]}')],
   ['renotify: expected a tag', shown('{"body":"a","renotify":true}')],
   ['web_push: expected 8030', declared({}, { web_push: '8030' })],

@@ -5,6 +5,7 @@ import {
   jsonFaults,
   readJson,
   shapeFaults,
+  valueAt,
   type Fields,
   type Json,
   type Shape,
@@ -151,10 +152,25 @@ function messageFaults(message: Buffer): string[] {
     ...jsonFaults(data, 'message.data').filter((fault) => !fault.endsWith(': null')), // JavaScript knows null
     ...shapeFaults(json, { is: 'object', fields: SHOWN, others: 'any' }, 'message'),
     ...declarativeFaults(json),
-    ...(title === '' && body === '' ? ['message: nothing to show'] : []),
+    ...(isRetraction(data) ? retractionFaults(json) : title === '' && body === '' ? ['message: nothing to show'] : []),
     // With these `showNotification` throws.
     ...(silent === true && vibrate !== undefined ? ['message.vibrate: not beside silent'] : []),
     ...(renotify === true && (tag ?? '') === '' ? ['message.renotify: expected a tag beside it'] : []),
+  ];
+}
+
+/** docs/retract.md: the one push for which a browser shows nothing. */
+function isRetraction(data: unknown): boolean {
+  return Array.isArray(valueAt(data, 'pushpacer.retract'));
+}
+
+/** A service worker that does not know retractions shows it all the same, so it is silent, and takes the place of the last one. */
+function retractionFaults({ title, body, silent, tag, badge }: Json): string[] {
+  return [
+    ...(title === undefined && body === undefined ? [] : ['message: a text in a retraction']),
+    ...(silent === true ? [] : ['message.silent: expected true in a retraction']),
+    ...(typeof tag === 'string' && tag !== '' ? [] : ['message.tag: expected one in a retraction']),
+    ...(badge === undefined ? [] : shapeFaults(badge, { is: 'number', from: 0, whole: true }, 'message.badge')),
   ];
 }
 

@@ -112,6 +112,7 @@ it('a worker that waits for a provider is ready, and says what it waits for', as
       wedge: { wedged: () => undefined },
       metrics,
       log,
+      env: {},
     },
   );
   onTestFinished(() => pages.close());

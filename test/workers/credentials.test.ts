@@ -3,7 +3,8 @@ import { main as doctor } from '../../scripts/doctor.ts';
 import { main as status } from '../../scripts/status.ts';
 import { runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { queueEnv } from '../support/redis.ts';
+import { openRedisProxy } from '../support/redis-proxy.ts';
+import { isOnCluster, queueEnv, testRedisUrl } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { SLOW, WITHIN, deliver, ends, openRunning } from '../support/waiting.ts';
 
@@ -60,6 +61,14 @@ test('devices that no worker has all credentials for are alerted by one worker e
   const one = makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] });
   await deliver(bench, one);
   expect(bench.sandbox.journal.accepted.map(({ platform }) => platform).toSorted()).toEqual(['apns', 'fcm']);
+});
+
+test.skipIf(isOnCluster)('the only worker that has them gets the jobs although it is farther from Redis', async () => {
+  const bench = await openRunning({ ...FAST, ...WITHOUT_FCM });
+  const proxy = await openRedisProxy(Number(new URL(testRedisUrl()).port));
+  proxy.delay({ leastMs: 4, mostMs: 6 });
+  await bench.startHere({ ...FAST, REDIS_URL: proxy.url });
+  for (let sent = 0; sent < 3; sent++) await deliver(bench, makeNotification({ devices: [makeDevice('fcm')] }));
 });
 
 describe('where no living worker has them', () => {

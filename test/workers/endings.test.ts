@@ -79,6 +79,16 @@ test('a digest goes on if the job of its leader is removed by hand', async () =>
 
 test('a digest that was tried is the dead letter of all that have ended in it, and its replay sends it', async () => {
   const bench = await openRunning({ ...LIMITS, BACKOFF_BASE: '8s' });
+  const leader = await deadDigest(bench);
+  const letter = (await bench.deadQueue.getJob(leader)) as Job<object>;
+  expect(letter.data).toMatchObject({ reason: 'rejected', digest: { count: 2, own: true } });
+  expect(await runMain(replay, ['--all', '--yes'], queueEnv(bench.prefix))).toMatchObject({ code: 0 });
+  await ends(bench, `${leader}#r1`, 'delivered');
+  expect(titles(bench)).toEqual(['first', '2 new']);
+});
+
+/** A digest of two, tried once, that is a dead letter. */
+async function deadDigest(bench: ReplicaBench): Promise<string> {
   const device = makeDevice('apns');
   const [leader, part] = (await waiting(bench, [{ ...DIGEST, devices: [device] }, DIGEST])).map(({ id }) =>
     present(id),
@@ -87,10 +97,29 @@ test('a digest that was tried is the dead letter of all that have ended in it, a
   await ends(bench, present(part), 'merged');
   bench.sandbox.setAnswers([{ token: device.token, reason: 'BadTopic' }]);
   await isDead(bench, present(leader));
-  const letter = (await bench.deadQueue.getJob(present(leader))) as Job<object>;
-  expect(letter.data).toMatchObject({ reason: 'rejected', digest: { count: 2, own: true } });
   bench.sandbox.setAnswers([]);
+  return present(leader);
+}
+
+test('the dead letter of a digest stays if the one that leads it is taken back by its id: it stands for the others too', async () => {
+  const bench = await openRunning({ ...LIMITS, BACKOFF_BASE: '8s' });
+  const leader = await deadDigest(bench);
+  expect(await bench.producer.retract({ id: leader })).toMatchObject({ ended: 1 });
+  expect(await bench.deadQueue.getJob(leader)).toBeDefined();
   expect(await runMain(replay, ['--all', '--yes'], queueEnv(bench.prefix))).toMatchObject({ code: 0 });
+  await ends(bench, `${leader}#r1`, 'delivered');
+  expect(titles(bench)).toEqual(['first', '2 new']);
+});
+
+test('a digest that was replayed is not canceled by the id of the one that led it, not even after a week', async () => {
+  const bench = await openReplicaBench();
+  const replica = await bench.startHere({ ...LIMITS, BACKOFF_BASE: '8s' });
+  const leader = await deadDigest(bench);
+  await replica.stop();
+  expect(await runMain(replay, ['--all', '--yes'], queueEnv(bench.prefix))).toMatchObject({ code: 0 });
+  await connectRedis().del(recipientKeys(bench.prefix, 'teacher-42').waiting); // as after 8 days
+  expect(await bench.producer.cancel({ id: leader })).toEqual({ canceled: 0, tooLate: 1 });
+  await bench.startHere(LIMITS);
   await ends(bench, `${leader}#r1`, 'delivered');
   expect(titles(bench)).toEqual(['first', '2 new']);
 });

@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Job } from 'bullmq';
 import { describe, expect, it, vi } from 'vitest';
 import { main as replay } from '../../scripts/replay.ts';
 import { main as work } from '../../workers/notifications.ts';
 import { tokenOf } from '../../src/notification/device.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
+import { PRIORITY } from '../../src/queue/names.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { runMain } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
@@ -103,6 +105,25 @@ it('a job that stalled too often is logged and counted as a dead letter', async 
   const metrics = await (await fetch(`${url}/metrics`)).text();
   expect(metrics).toContain('pushpacer_outcomes_total{outcome="dead-lettered",reason="stalled",platform="fcm"} 1');
 });
+
+it('new alerts get a share of a worker that cannot send in time what is due, and high ones go before it', async () => {
+  const { queue, sandbox, startHere } = await openReplicaBench();
+  const all = Array.from({ length: 220 }, (_, at) => makeNotification({ recipientId: `teacher-${at}` }));
+  const [due, high, normal] = [all.slice(0, 200), all.slice(200, 205), all.slice(205)];
+  const add = async (some: typeof all, priority: number): Promise<Job[]> =>
+    queue.addBulk(some.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority } })));
+  for (const job of await add(due, PRIORITY.due)) await job.updateProgress({ rule: 'gap', dueAt: Date.now() - 30_000 });
+  await add(normal, PRIORITY.normal);
+  await add(high, PRIORITY.high);
+  await startHere({ WORKER_CONCURRENCY: '2' });
+  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(all.length), { timeout: 60_000 });
+  const arrived = sandbox.journal.accepted.map(({ token }) => token);
+  const last = (some: typeof all) =>
+    Math.max(...some.map(({ devices }) => arrived.indexOf(devices.map(tokenOf).join())));
+  expect(last(high)).toBeLessThan(10);
+  expect(last(normal)).toBeLessThan(200); // one pass of five, and a look every 200 ms
+  expect(last(due)).toBe(all.length - 1);
+}, 90_000);
 
 describe('pages', () => {
   it('show health, readiness and metrics', async () => {
@@ -232,6 +253,10 @@ describe('bad input', () => {
     const stdout = expect.stringContaining('LIMIT_MIN_GAP') as string;
     expect(await runMain(work, ['--help'])).toMatchObject({ code: 0, stdout });
     expect(await runMain(work, ['--x'])).toMatchObject({ code: 2 });
+    for (const bad of ['0', 'x', '257']) {
+      const stderr = `error: --processes: expected an integer from 1 to 256, or auto, found "${bad}"\n`;
+      expect(await runMain(work, ['--processes', bad])).toMatchObject({ code: 2, stderr, stdout: '' });
+    }
   });
 
   it('waits for a Redis that comes up after it', async () => {

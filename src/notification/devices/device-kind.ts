@@ -25,6 +25,8 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
    * server.
    */
   hostOf?(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
+  /** The tags under which a device shows an alert: several if it is not known what kind of device it is. */
+  tagsOf(notification: Notification, pushId: string): readonly string[];
   /** Keys of `data` that the provider reserves. A `*` at the end stands for every key that begins like this. */
   readonly reservedDataKeys: readonly string[];
   /** True if the device must show something for every push, so that it cannot get background pushes. */

@@ -16,8 +16,8 @@ import {
 import { createSender, type Sender, type SenderOptions } from './sender.ts';
 
 /**
- * Speaks HTTP/2, or HTTP/1.1 if the server speaks nothing else: the server chooses in the TLS handshake (ALPN, RFC 7301), and
- * the first connection that ends with `no-http2` decides for as long as this sender exists.
+ * Speaks HTTP/2, or HTTP/1.1 if the server speaks nothing else. The server chooses in the TLS handshake (ALPN, RFC 7301).
+ * After the first connection that ends with `no-http2`, this sender only speaks HTTP/1.1.
  */
 export function createNegotiatedSender(options: SenderOptions): Sender {
   const http2 = createSender({ ...options, offersHttp1: true });

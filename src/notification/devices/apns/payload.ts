@@ -43,7 +43,7 @@ export function apnsPayload(notification: Notification, silent: boolean, nowMs: 
  */
 export function apsOf(notification: Notification, alert: Alert | undefined): JsonObject {
   const { apns, badge, imageUrl, pushType, sound } = notification;
-  if (pushType === 'background') return { 'content-available': 1 };
+  if (pushType === 'background') return { 'content-available': 1, ...(badge !== undefined && { badge }) };
   const aps: JsonObject = {};
   if (alert !== undefined) aps['alert'] = apsAlert(alert);
   if (badge !== undefined) aps['badge'] = badge;
@@ -97,8 +97,8 @@ export interface ApnsDelivery {
 /**
  * developer.apple.com/documentation/usernotifications/sending-notification-requests-to-apns says what each header means.
  *
- * - `apns-push-type`: `background` only if the producer asked for it. A silent alert stays an `alert`, because Apple may drop
- *   a `background` push.
+ * - `apns-push-type`: `background` only if the producer asked for it, and there is no badge: Apple takes one only in an
+ *   `alert`, which shows nothing without texts. A silent alert stays an `alert`, because Apple may drop a `background` push.
  * - `apns-priority`: 10 for every alert that makes a sound or a banner. Apple may group alerts of priority 5 and deliver them
  *   in bursts, although the limiter has spaced them. So 5 is only for silent alerts, for background pushes (10 is an error
  *   there), and if the producer asked for it. 1 does not wake the device, and is used only if the producer asked for it; a
@@ -110,9 +110,9 @@ export interface ApnsDelivery {
  *   first one on the device.
  */
 export function apnsDelivery(notification: Notification, pushId: string, silent: boolean): ApnsDelivery {
-  const { collapseId, expiresAt, pushType } = notification;
+  const { badge, collapseId, expiresAt, pushType } = notification;
   return {
-    pushType,
+    pushType: pushType === 'background' && badge !== undefined ? 'alert' : pushType,
     priority: priorityOf(notification, silent),
     collapseId: collapseId === undefined ? pushId : headerSafe(collapseId),
     ...(expiresAt === undefined ? {} : { expiration: Math.max(1, Math.floor(expiresAt / 1_000)) }),
@@ -241,6 +241,7 @@ export const apnsDevice: TokenKind<'apns'> = {
     app: deviceApp,
   }),
   tokenOf: ({ token }) => token,
+  tagsOf: (notification, pushId) => [apnsDelivery(notification, pushId, false).collapseId],
   // A service extension finds the image in `fcm_options`.
   reservedDataKeys: ['aps', 'fcm_options'],
   takesLiveActivities: true,

@@ -391,6 +391,10 @@ export const fcmDevice: DeviceKind<
     })
     .meta({ oneOf: [{ required: ['token'] }, { required: ['fid'] }] }),
   tokenOf: (device) => device.token ?? device.fid ?? '',
+  tagsOf: (notification, pushId) => {
+    const { android, collapseId = pushId } = notification;
+    return [android?.tag ?? collapseId, apnsDelivery(notification, pushId, false).collapseId];
+  },
   // One phone may have several Live Activities.
   identityOf: (device) => `${device.token ?? ''} ${device.fid ?? ''} ${device.liveActivityToken ?? ''}`,
   invalidOf,

@@ -20,19 +20,21 @@ export interface WebpushMessageOptions {
  * - `tag`: the collapse id, otherwise the push id, so that a second copy (a retry after a timeout) replaces the first one.
  * - `silent`: without sound and vibration, and without a badge. It is still shown, since a browser must show something for
  *   every push.
+ * - A retraction has no texts, and may have a badge. It is `silent` too, so that a service worker that does not know
+ *   retractions makes no sound when it shows one.
  * - `sound` is left out: browsers play their own.
  * - `badge` is the number on the app's icon, so the URL of the small image is called `badgeUrl`.
  * - `renotify` and `requireInteraction` are left out of a silent one: they would make it loud, or keep it on the screen.
  */
 export function webpushMessage(notification: Notification, { pushId, silent }: WebpushMessageOptions): object {
-  const { id, alert, badge, collapseId, data, imageUrl, webpush = {} } = notification;
+  const { id, alert, badge, collapseId, data, imageUrl, pushType, webpush = {} } = notification;
   return {
     id,
     title: alert?.title,
     body: alert?.body,
     image: imageUrl,
     tag: collapseId ?? pushId,
-    silent,
+    silent: silent || pushType === 'background',
     badge: silent ? undefined : badge,
     icon: webpush.icon,
     badgeUrl: webpush.badge,
@@ -105,6 +107,7 @@ export const webpushDevice: DeviceKind<
     app: deviceApp,
   }),
   tokenOf: (device) => device.endpoint,
+  tagsOf: ({ collapseId }, pushId) => [collapseId ?? pushId],
   hostOf: (device) => new URL(device.endpoint).host,
   reservedDataKeys: [],
   payload: {

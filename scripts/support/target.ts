@@ -1,0 +1,91 @@
+import { formatFault, type Fault } from '../../src/domain/faults.ts';
+import type { CancelTarget } from '../../src/notification/notification.ts';
+import type { Producer } from '../../src/producer/producer.ts';
+import { callOf, createCommand, printJson, UsageError } from '../../src/terminal/command.ts';
+import { atBackend } from './backend.ts';
+import { whoAmI } from './queue.ts';
+
+// What `cancel` and `retract` share: one notification, or all of a recipient under a key, and an entry in the audit.
+
+export interface TargetFlags {
+  readonly id?: string;
+  readonly recipient?: string;
+  readonly key?: string;
+  /** A text if it is no number. */
+  readonly badge?: number | string;
+  readonly json?: boolean;
+}
+
+/** A command with the flags that name notifications. */
+export function targetCommand(name: string, does: string, jsonFields: string) {
+  return createCommand(name, does)
+    .option('--id <id>', "the notification's id")
+    .option('--recipient <id>', 'with --key: whose notifications')
+    .option('--key <key>', 'with --recipient: the cancellationKey that they have in common')
+    .option('--json', `one JSON object as the last line: ${jsonFields}`);
+}
+
+type Parsed<Target> =
+  { readonly ok: true; readonly target: Target } | { readonly ok: false; readonly faults: readonly Fault[] };
+
+interface Run<Target, Result> {
+  readonly verb: string;
+  /** Checks the target that the flags name. */
+  readonly parse: (raw: object) => Parsed<Target>;
+  readonly work: (producer: Producer, target: Target) => Promise<Result>;
+  /** The result in words. */
+  readonly textOf: (result: Result, target: Target) => string;
+}
+
+/** Does `work` to what the flags name, writes the audit, and prints the result. */
+export async function runOnTarget<
+  Target extends CancelTarget & { readonly badge?: number | undefined },
+  Result extends object,
+>({ json, ...flags }: TargetFlags, { verb, parse, work, textOf }: Run<Target, Result>): Promise<void> {
+  const target = targetOf(flags, verb, parse);
+  const { badge } = target;
+  const more = badge === undefined ? {} : { badge };
+  const about =
+    'id' in target
+      ? { action: `notification ${verb}`, on: target.id, facts: more }
+      : { action: `recipient ${verb}`, on: target.recipientId, facts: { key: target.cancellationKey, ...more } };
+  const result = await atBackend(async ({ producer, audit }) => {
+    const note = (facts: object) => audit.write({ ...about, who: whoAmI(), facts: { ...about.facts, ...facts } });
+    const found = await work(producer, target).catch(async (error: unknown) => {
+      await note({ failed: true }).catch(() => undefined); // the first error is reported
+      throw error;
+    });
+    await note(found);
+    return found;
+  }, `; it is safe to ${verb} again`);
+  if (json === true) printJson(result);
+  else process.stdout.write(`${textOf(result, target)}\n`);
+}
+
+function targetOf<Target>(
+  { id, recipient, key, badge }: TargetFlags,
+  verb: string,
+  parse: (raw: object) => Parsed<Target>,
+): Target {
+  const isOne = id !== undefined && recipient === undefined && key === undefined;
+  const isKey = id === undefined && recipient !== undefined && key !== undefined;
+  if (!isOne && !isKey) {
+    throw new UsageError(
+      'expected --id, or --recipient and --key together\n' +
+        `Examples: ${callOf(verb)} --id msg-8841\n          ${callOf(verb)} --recipient teacher-42 --key trip-77`,
+    );
+  }
+  const named = isOne ? { id } : { recipientId: recipient, cancellationKey: key };
+  const parsed = parse({ ...named, ...(badge !== undefined && { badge }) });
+  if (parsed.ok) return parsed.target;
+  throw new UsageError(
+    parsed.faults.map((fault) => formatFault({ ...fault, path: FLAGS[fault.path] ?? fault.path })).join('; '),
+  );
+}
+
+const FLAGS: Readonly<Record<string, string>> = {
+  id: '--id',
+  recipientId: '--recipient',
+  cancellationKey: '--key',
+  badge: '--badge',
+};

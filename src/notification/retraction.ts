@@ -1,0 +1,36 @@
+import { isObject, valueAt } from '../domain/json.ts';
+import type { DeviceState } from './outcome.ts';
+
+/**
+ * A retraction: a background push that tells apps to take alerts from the screen. To the schema it is a notification like any
+ * other. Apps know it by `data.pushpacer`, which has this shape; docs/retract.md says what they do with it.
+ */
+export interface Retraction {
+  /** The ids of the notifications that are taken back, the newest first. */
+  readonly retract: readonly string[];
+  /** The tags under which devices show their alerts: on iPhones the identifiers of the notification requests. */
+  readonly tags: readonly string[];
+  /** The number on the app's icon, for apps that set it themselves. */
+  readonly badge?: number;
+}
+
+/** The collapse id of retractions, so that a newer one replaces an older one, and their cancellation key, to find them by. */
+export const RETRACTION = 'pushpacer-retract';
+
+/** The retraction in any notification, or in whatever was enqueued in place of one. Undefined if it is none. */
+export function retractionOf(notification: unknown): Retraction | undefined {
+  const found = valueAt(notification, 'data.pushpacer');
+  if (!isObject(found)) return undefined;
+  const { retract, tags, badge } = found;
+  if (!Array.isArray(retract)) return undefined;
+  return { retract: texts(retract), tags: texts(tags), ...(typeof badge === 'number' && { badge }) };
+}
+
+/** Whether a device shows nothing any more that a retraction names: it has taken the retraction, or is gone. */
+export function hasTaken(state: DeviceState): boolean {
+  return state === 'delivered' || state === 'unregistered';
+}
+
+function texts(given: unknown): string[] {
+  return Array.isArray(given) ? given.filter((each) => typeof each === 'string') : [];
+}
