@@ -1,6 +1,6 @@
 import { DelayedError, UnrecoverableError } from 'bullmq';
 import { targetOf } from '../notification/device.ts';
-import { waitOf, type Completion, type Outcome, type Result } from '../notification/outcome.ts';
+import { mayBeSeen, waitOf, type Completion, type Outcome, type Result } from '../notification/outcome.ts';
 import { retractionOf } from '../notification/retraction.ts';
 import { waitsFrom } from '../domain/time.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
@@ -37,7 +37,7 @@ function attemptsOf({ before, progress: { tries }, tried }: Context, { kind }: R
   return isLast && tried.some(({ reply }) => reply.unsent !== true) ? Math.max(tries, before.tries + 1) : tries;
 }
 
-/** What a later cancel or retract by the key is still to find, for as long as the job's id is kept. */
+/** What a later cancel or retract by the key is still to find, for as long as the job's id is kept; also what a device may show. */
 const KEPT: ReadonlySet<Result['kind']> = new Set(['canceled', 'delivered', 'retracted', 'dead-letter']);
 
 /**
@@ -45,7 +45,7 @@ const KEPT: ReadonlySet<Result['kind']> = new Set(['canceled', 'delivered', 'ret
  * Redis does not take the note, a cancel by the key may not find the notification.
  */
 export async function noteKey(
-  { jobId, notification }: Context,
+  { jobId, notification, progress, stalls }: Context,
   result: Result,
   index: CancellationIndex,
 ): Promise<void> {
@@ -53,7 +53,7 @@ export async function noteKey(
   if (cancellationKey === undefined || result.kind === 'yielded') return;
   const place = { recipientId, cancellationKey };
   const waitMs = putBackMs(result);
-  const isKept = KEPT.has(result.kind);
+  const isKept = KEPT.has(result.kind) || mayBeSeen(progress) || stalls > 0;
   const noting = waitMs === undefined ? index.ended(place, jobId, isKept) : index.waits(place, jobId, waitMs);
   await noting.catch(() => undefined);
 }

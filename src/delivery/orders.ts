@@ -23,14 +23,17 @@ import { logNewer, NEWER_EVERY_MS } from './watch.ts';
 
 /** The wait after the limiter did not answer. A random time of up to the same length is added. */
 const AGAIN_MS = 1_000;
-/** The waits of a retract until what is being sent has ended: most sends end within a second, in an outage of a provider it may take hours. */
+/**
+ * The waits before a retract is tried again, while a notification is being sent. Most sends end within a second; in an outage
+ * of a provider this may take hours.
+ */
 const OPEN = { backoffBaseMs: 1_000, backoffMaxMs: 30_000 };
 
 export interface OrderParts {
   readonly cancel: (target: CancelTarget) => Promise<Canceled>;
   /**
-   * `until`: by a key, those that were enqueued later are not meant. `isOpen`: some notifications are being sent, so that the
-   * retract is to be repeated.
+   * `until`: if the target is a cancellation key, notifications that were enqueued later are left as they are. `isOpen`: some
+   * notifications are being sent, so the retract must be repeated.
    */
   readonly retract: (
     target: RetractTarget,
@@ -41,10 +44,11 @@ export interface OrderParts {
 }
 
 /**
- * What a worker does with a job named `cancel` or `retract`. The job's data is a CancelTarget or a RetractTarget, and its return
- * value says how many notifications it was about. A job with other data becomes a dead letter, `invalid`. A job whose data a newer
- * version wrote is put back for a worker that can read it. If the limiter does not answer, the job is put back too, since it is
- * safe to repeat; and so is a retract until nothing of it is being sent any more.
+ * What a worker does with a job named `cancel` or `retract`. The job's data is a CancelTarget or a RetractTarget, and its
+ * return value says how many notifications it was about. A job with other data becomes a dead letter, `invalid`.
+ *
+ * The job is put back in three cases: a newer version wrote its data (a worker that can read them takes it), the limiter does
+ * not answer (it is safe to repeat), or a notification that is to be retracted is still being sent.
  */
 export function createOrderProcessor({ cancel, retract, log, metrics }: OrderParts) {
   const sparing = createSparing(NEWER_EVERY_MS);
@@ -87,6 +91,6 @@ export function createOrderProcessor({ cancel, retract, log, metrics }: OrderPar
   };
 }
 
-/** In the return value of a retract: how a notification ended whose id the retract has taken. */
+/** A part of what a retract returns. If its job has taken the id of a notification, `producer.status` answers this for the id. */
 const CANCELED = { outcome: 'canceled', devices: {} } as const;
 const AGAIN = 'it runs again when its lock has run out';

@@ -9,8 +9,7 @@ import type { CancelRequest, Canceller } from '../limiter/redis/canceller.ts';
 import type { Connection } from '../redis/connection.ts';
 import { lockKeyOf } from '../queue/bullmq-internals.ts';
 import { redelay } from '../queue/redelay.ts';
-import { findJob } from '../queue/readable.ts';
-import { find, homesIn, progressOf, stageOf, type AllFound, type FindParts, type Found } from './find.ts';
+import { find, homesIn, jobsOf, progressOf, stageOf, type AllFound, type FindParts, type Found } from './find.ts';
 
 export interface CancelParts extends FindParts {
   /** The limiters decide: that of alerts, and those of background pushes and Live Activities. */
@@ -24,9 +23,9 @@ const LOOK_MS = 10;
 const AT_ONCE = 100;
 
 /**
- * Cancels what has not been sent. The limiter decides in one step with its admissions: a canceled notification gets no slot any
- * more, and for one that was admitted it is too late. The job itself stays: it is woken, its next pass asks for a slot, and it
- * ends as `canceled`. It is safe to repeat.
+ * Cancels what has not been sent. In the limiter, a cancel and an admission of the same recipient never run at the same time.
+ * After a cancel the notification gets no slot any more; after an admission it is too late to cancel. The job itself stays. It
+ * is woken, its next pass asks for a slot, and the job ends as `canceled`. Safe to repeat.
  */
 export async function cancelWaiting(target: CancelTarget, parts: CancelParts): Promise<Canceled> {
   const { jobs, dead, gone } = await findForCancel(target, parts);
@@ -39,7 +38,7 @@ export async function cancelWaiting(target: CancelTarget, parts: CancelParts): P
   return countsOf(target, answers, dead.length > 0);
 }
 
-/** By a key, notifications that have ended are no business of a cancel, unless an earlier cancel ended them. */
+/** By a cancellation key, a cancel leaves out notifications that have ended, unless an earlier cancel ended them. */
 async function findForCancel(target: CancelTarget, parts: FindParts): Promise<AllFound> {
   const found = await find(target, parts);
   const isMeant = ({ job }: Found): boolean => job.finishedOn === undefined || stageOf(job) === 'canceled';
@@ -64,7 +63,7 @@ export interface Cancelable {
   readonly enqueuedAt: number;
   /** The number of its next ask. */
   readonly asks: number;
-  /** False: it was canceled before, or it is too late for it. */
+  /** False: the notification was canceled before, or it is too late to cancel it. */
   readonly waits: boolean;
 }
 
@@ -93,10 +92,11 @@ async function cancelOne(found: Found, parts: CancelParts): Promise<boolean> {
   if (stopped === undefined) return false;
   const { job, request, isTaken, isRepeated } = stopped;
   const decider = parts.deciders[found.place.kind];
-  const after = job === undefined ? 'waits' : stageOf(job); // if it died meanwhile, its replay ends as canceled
-  // The limiter knows of no slot of it any more, but it is being sent for long, or the worker that had it has died.
+  const after = job === undefined ? 'waits' : stageOf(job); // if the job became a dead letter, its replay ends as canceled
+  // The limiter knows no slot of the notification. But its send takes very long, or the worker that had the job has died.
   const isUnsure = after === 'waits' && isTaken;
-  // An earlier cancel came before that pass, and its answer holds, unless that cancel took it back meanwhile.
+  // If an earlier cancel came before that pass, its answer holds, unless it was taken back meanwhile: so the limiter is asked
+  // again.
   if (isUnsure && isRepeated && (await decider.cancel(request)).isRepeated === true) return true;
   if (isUnsure) return !(await decider.takeBack(request));
   if (after === 'ended' || after === 'canceled') await decider.forget(request); // it may have ended before this cancel
@@ -115,8 +115,9 @@ interface Stopped {
 }
 
 /**
- * Has the limiter stop a notification, waits for a pass that is under way, or until `isSure` of its job, and wakes the job, so
- * that its next pass ends it. Undefined if the limiter says that it is too late.
+ * Makes the limiter give a notification no slot any more. Then waits until no pass of its job is under way, or until `isSure`
+ * of the job, for 2 s at most. Then wakes the job, unless a pass still has it, so that its next pass ends it. Undefined if it
+ * is too late.
  *
  * @param isResend stop it also if it was sent before, and waits to be sent again
  */
@@ -129,7 +130,7 @@ export async function stop(
   const { kind, ...scope } = found.place;
   const jobId = found.job.id ?? '';
   const { asks = 0, digest } = progressOf(found.job);
-  // It was admitted as a digest, and is to be sent for the others too. The limiter does not remember that as long as the job.
+  // The digest was admitted, and is still to be sent for the others. The job remembers that longer than the limiter does.
   if (hasOthers(digest)) return undefined;
   const request = { ...scope, id: `${jobId}/${asks}`, enqueuedAt: firstEnqueuedAtOf(found.job) };
   const { canceled, isRepeated = false, leader } = await parts.deciders[kind].cancel({ ...request, isResend });
@@ -145,9 +146,10 @@ export async function stop(
 }
 
 /**
- * The job when no pass of it is under way. The limiter forgets an admission after its longest window, or at a `reset`, but a
- * send may take longer: then the job lock shows that a pass is under way. A pass that sends nothing ends within a second. The
- * job of a worker that died stays among those that are under way, after some time without a lock.
+ * Waits until no pass of the job is under way, or until `isSure` of the job, for 2 s at most; answers the job then. The limiter
+ * forgets an admission after its longest window, or at a `reset`, but a send may take longer: then the job lock shows that a
+ * pass is under way. A pass that sends nothing ends within a second. If a worker died, its job stays in BullMQ's list `active`,
+ * after some time without a lock.
  */
 async function afterPass(
   { queue, job: { id = '' } }: Found,
@@ -156,9 +158,10 @@ async function afterPass(
 ): Promise<Pick<Stopped, 'job' | 'isTaken'>> {
   const deadline = performance.now() + PASS_MS;
   for (;;) {
-    const isLocked = (await connection.exists(lockKeyOf(queue, id))) === 1; // before the job: a pass writes its end, then unlocks
-    const job = await findJob(queue, id);
-    const isTaken = isLocked || (job !== undefined && (await job.isActive()));
+    // All before the job: a pass writes its end, then unlocks; and a job of a worker that died notes that when it waits again.
+    const isLocked = (await connection.exists(lockKeyOf(queue, id))) === 1;
+    const isTaken = isLocked || (await queue.getJobState(id)) === 'active';
+    const job = (await jobsOf(queue, [id]))[0]?.job; // what a reshard leaves in its place is none
     if (!isTaken || performance.now() > deadline || (job !== undefined && isSure(job))) return { job, isTaken };
     await sleep(LOOK_MS);
   }

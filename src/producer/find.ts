@@ -14,7 +14,7 @@ export interface FindParts {
   readonly connection: Connection;
   /** All queues that may have notifications. */
   readonly queues: readonly Queue[];
-  /** The prefixes of the queues that may have notifications of a recipient, its shard's first. */
+  /** The prefixes of the queues that may have notifications of a recipient; the first one is that of the recipient's shard. */
   readonly homes: (recipientId: string) => readonly string[];
 }
 
@@ -54,9 +54,9 @@ export interface Found {
 
 export interface AllFound {
   readonly jobs: readonly Found[];
-  /** Where dead letters of it are: the prefix of their queue, and the ids that some of them have. */
+  /** Dead letters of the notification: in each queue with one of these prefixes, at least one of these ids is a dead letter. */
   readonly dead: readonly { readonly prefix: string; readonly ids: readonly string[] }[];
-  /** By the key of an index of cancellation keys: the ids in it whose jobs are gone. */
+  /** For each index of cancellation keys, by its key in Redis: the ids in this index whose jobs are gone. */
   readonly gone: ReadonlyMap<string, readonly string[]>;
 }
 
@@ -88,7 +88,10 @@ export async function deadAmong(
   return prefixes.filter((_, index) => (counts[index] ?? 0) > 0).map((prefix) => ({ prefix, ids }));
 }
 
-/** The jobs of a recipient under a cancellation key: those that wait, and those that ended while their ids are kept. */
+/**
+ * The jobs of a recipient under a cancellation key: those that wait, and those that have ended, as long as the index has their
+ * ids.
+ */
 export async function findByKey(place: KeyPlace, parts: FindParts): Promise<AllFound> {
   const homes = homesIn(place.recipientId, parts);
   const keys = homes.map(({ opts }) =>
@@ -102,7 +105,7 @@ export async function findByKey(place: KeyPlace, parts: FindParts): Promise<AllF
     for (const each of found) if (home === homes[0] || !jobs.has(each.job.id ?? '')) jobs.set(each.job.id ?? '', each);
   }
   const gone = new Map(indexed.map(([key, ids]) => [key, ids.filter((id) => !jobs.has(id))]));
-  // A duplicate may have added its id to an index although the notification that has the id has another cancellation key.
+  // An id in an index may belong to a notification with another cancellation key, for example if a producer used the id twice.
   const own = [...jobs.values()].filter(({ job }) => {
     const { recipientId, cancellationKey } = job.data as Partial<KeyPlace>;
     return recipientId === place.recipientId && cancellationKey === place.cancellationKey;
@@ -111,8 +114,9 @@ export async function findByKey(place: KeyPlace, parts: FindParts): Promise<AllF
 }
 
 /**
- * Reads from each home of a recipient, one after the other and back again: so a job that is moved meanwhile is found, in
- * whichever direction it is moved. The layout that this process knows may be one change behind.
+ * Reads from each queue that may have jobs of the recipient, from the last to the first and back. So a job that is moved
+ * meanwhile is found, in whichever direction it is moved. The direction is not known, because the layout that this process has
+ * may be one change behind.
  */
 async function toAndFro<Home, T>(homes: readonly Home[], read: (home: Home) => Promise<T>): Promise<[Home, T][]> {
   const answers: [Home, T][] = [];

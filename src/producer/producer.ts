@@ -114,7 +114,7 @@ export interface Producer extends AsyncDisposable {
    * be taken back by then. It is safe to repeat.
    */
   retract(target: RetractTarget): Promise<Retracted>;
-  /** Closes the connection, unless the caller gave it. `await using` calls it by itself. */
+  /** Closes the connection, unless the caller gave it. With `await using`, this is called at the end of the block. */
   close(): Promise<void>;
 }
 

@@ -12,10 +12,18 @@ import { hasOthers, isLeftOpen, type Completion, type DeadLetter } from '../noti
 import { MUST_SHOW } from '../notification/rules.ts';
 import { firstEnqueuedAtOf } from '../notification/story.ts';
 import type { KeyPlace } from '../queue/cancellation-index.ts';
-import { deadIdsOf, jobIdOf, KEEP_COMPLETED, notificationIdOf, PRIORITY, RETRACT } from '../queue/names.ts';
+import {
+  deadIdsOf,
+  jobIdOf,
+  KEEP_COMPLETED,
+  notificationIdOf,
+  PRIORITY,
+  replayIdsOf,
+  RETRACT,
+} from '../queue/names.ts';
 import { findJob } from '../queue/readable.ts';
 import { stop, type CancelParts } from './cancel.ts';
-import { deadAmong, find, progressOf, stageOf, type AllFound, type Found } from './find.ts';
+import { deadAmong, find, jobsOf, progressOf, stageOf, type AllFound, type Found } from './find.ts';
 import { takeBack, type Shown, type TakeBackParts } from './take-back.ts';
 
 export interface RetractParts extends CancelParts, TakeBackParts {
@@ -26,18 +34,21 @@ export interface RetractParts extends CancelParts, TakeBackParts {
 /** What a retract did so far. */
 export interface Retracting {
   readonly retracted: Retracted;
-  /** Some are being sent, or are between two queues: repeat the retract a little later. */
+  /** The retract is not complete yet, for example because a notification is being sent: repeat it a little later. */
   readonly isOpen: boolean;
-  /** When the newest of them was enqueued, on its producer's clock: epoch milliseconds; 0 if none was found. */
+  /**
+   * When the newest notification that has a job was enqueued, on its producer's clock: epoch milliseconds; 0 if none has a job.
+   */
   readonly newestAt: number;
 }
 
 /**
- * Cancels what waits, and takes from the devices what has alerted them: by a background push that names the notifications. By an
- * id that no notification has, the id is taken for an hour, so that the notification is not sent if it comes later. Safe to
- * repeat: what is taken back already is not taken back again.
+ * Takes notifications back. Those that wait are canceled. Devices that were alerted get a background push that names the
+ * notifications. If no notification has the id, a job takes this id for an hour: a notification with the same id that comes
+ * later is then not sent. Safe to repeat: what was taken back already is not taken back again.
  *
- * @param until by a key, those that were enqueued after this are not meant: epoch milliseconds
+ * @param until if the target is a cancellation key: notifications that were enqueued after this are left as they are; epoch
+ * milliseconds
  */
 export async function retract(
   { badge, ...target }: RetractTarget,
@@ -66,10 +77,15 @@ export async function retract(
   const kept = new Set(all.jobs.map(({ job }) => job.id));
   const found = [...states, ...letters.filter(({ jobId }) => !kept.has(jobId)).map(({ state }) => state)];
   const isTaken = await takeBack(shownIn(found, badge), badge, parts);
-  // After `takeBack`: if this process ends before, the next try finds them again.
+  // The dead letters are removed only after `takeBack`: if this process ends before that, the next try finds them again.
   const ofIt = letters.filter(({ isForOthers }) => !isForOthers);
-  const removed = await Promise.all(ofIt.map(({ queue, jobId }) => queue.remove(jobId)));
-  const isOpen = !isTaken || removed.includes(0) || found.some(({ kind }) => kind === 'open');
+  await Promise.all(ofIt.map(({ queue, jobId }) => queue.remove(jobId)));
+  // The next try finds them: by a key they are in the index after their first pass.
+  const replays = await Promise.all(
+    (await findReplays(target, all, parts)).map((each) => stopOne(each, isByKey, parts)),
+  );
+  const isOpen =
+    !isTaken || found.some(({ kind }) => kind === 'open') || replays.some(({ kind }) => kind !== 'canceled');
   const newestAt = all.jobs.reduce((newest, { job }) => Math.max(newest, firstEnqueuedAtOf(job)), 0);
   return { retracted: countsOf(found, isByKey), isOpen, newestAt };
 }
@@ -84,8 +100,8 @@ function isUnknown({ jobs, dead }: AllFound): boolean {
 }
 
 /**
- * Adds a job without a notification under the notification's id to every queue, since the recipient is not known. Whoever
- * enqueues the notification later gets the answer that its id is taken.
+ * Adds a job that contains only this id to every queue: the recipient is not known, and so the queue is not known either. A
+ * producer that enqueues the notification later gets the answer that its id is taken.
  */
 async function takeId(id: string, { queues }: RetractParts): Promise<void> {
   const options = {
@@ -97,7 +113,9 @@ async function takeId(id: string, { queues }: RetractParts): Promise<void> {
   await Promise.all(queues.map((queue) => queue.add(RETRACT, { id }, options)));
 }
 
-/** What is to be taken back. With a badge, devices on which nothing is shown get the badge. */
+/**
+ * What is to be taken back. With a badge, devices that show nothing get the badge too, except those that must show every push.
+ */
 function shownIn(found: readonly State[], badge: number | undefined): Shown[] {
   return found.flatMap(({ kind, shown }) => {
     if (shown === undefined || (kind !== 'seen' && badge === undefined)) return [];
@@ -106,34 +124,45 @@ function shownIn(found: readonly State[], badge: number | undefined): Shown[] {
   });
 }
 
-/** How a notification stands now that it is stopped. `open`: it is not stopped. */
+/** The state of a notification now. `seen`: a device shows it, or may show it. `open`: it could not be stopped yet. */
 interface State {
   readonly kind: 'canceled' | 'seen' | 'ended' | 'open';
-  /** What its devices show, or may show; of one that no device shows, all devices and no tags. Absent if that is unreadable. */
+  /**
+   * What its devices show, or may show. If nothing has to be removed from them: all its devices, and no tags. Absent if `open`,
+   * if its data are unreadable, and for a Live Activity.
+   */
   readonly shown?: Shown | undefined;
 }
 
 async function stopOne(found: Found, isByKey: boolean, parts: RetractParts): Promise<State> {
-  if (found.job.finishedOn !== undefined) return stateOf(found.job, isByKey);
+  if (found.job.finishedOn !== undefined || isPartOf(found.job, isByKey)) return stateOf(found.job, isByKey);
   const stopped = await stop(found, parts, ({ finishedOn }) => finishedOn !== undefined, true);
   // It is being sent, or has its slot; or its worker died, and another one is to take it; or it is between two queues.
   if (stopped?.job === undefined || (stopped.isTaken && stopped.job.finishedOn === undefined)) return { kind: 'open' };
-  if (stopped.job.finishedOn !== undefined) await parts.deciders[found.place.kind].forget(stopped.request); // it may have ended before
+  if (stageOf(stopped.job) === 'dead') return { kind: 'open' }; // its dead letter was not there when all was looked for
+  // The job may have ended before the cancel.
+  if (stopped.job.finishedOn !== undefined) await parts.deciders[found.place.kind].forget(stopped.request);
   return stateOf(stopped.job, isByKey);
 }
 
-/** The state of a job that is stopped or has ended. */
+/** By the id of one of its notifications a digest that was admitted is not taken back: it stands for the others too. */
+function isPartOf(job: Job<unknown>, isByKey: boolean): boolean {
+  return !isByKey && hasOthers(progressOf(job).digest);
+}
+
+/** The state of a job that is stopped, has ended, or is not to be stopped. */
 async function stateOf(job: Job<unknown>, isByKey: boolean): Promise<State> {
   const isDead = stageOf(job) === 'dead';
   if (isDead && (await job.isFailed())) return { kind: 'open' }; // it is about to become a dead letter
   const { devices, outcome } = (job.returnvalue ?? {}) as Partial<Completion>;
   const progress = progressOf(job);
-  const { trying = [], digest, attempts = [] } = progress;
+  const { trying = [], attempts = [] } = progress;
+  const isPart = isPartOf(job, isByKey);
   const states = devices ?? progress.devices ?? {};
   // A worker may have alerted, and died before it could note that.
   const isUnsure = isLeftOpen(progress) || job.stalledCounter > 0 || (isDead && attempts.length > 0);
-  const seen = { states, isUnsure, trying, isPart: !isByKey && hasOthers(digest) };
-  const isCanceled = outcome === undefined ? !isDead : outcome === 'canceled';
+  const seen = { states, isUnsure, trying, isPart };
+  const isCanceled = outcome === undefined ? !isDead && !isPart : outcome === 'canceled';
   return judge(job.data, job.id ?? '', firstEnqueuedAtOf(job), seen, isCanceled ? 'canceled' : 'ended');
 }
 
@@ -143,7 +172,10 @@ interface Seen {
   /** A device without a state, or whose attempts are exhausted, may have been alerted. */
   readonly isUnsure: boolean;
   readonly trying?: readonly string[];
-  /** It was sent as a digest for others too, which is not taken back for one of them. */
+  /**
+   * The notification was sent in a digest that stands for others too. By the id of one of them, such a digest is not taken
+   * back.
+   */
   readonly isPart: boolean;
 }
 
@@ -153,19 +185,20 @@ function judge(data: unknown, jobId: string, enqueuedAt: number, seen: Seen, not
   const parsed = parseNotification({ id, ...objectOr(data) });
   if (!parsed.ok) return { kind: notAlerted };
   const { notification } = parsed;
-  const { pushType } = notification;
+  const { pushType, apns } = notification;
   if (pushType === 'liveactivity') return { kind: notAlerted }; // its tokens take nothing else
   const labels = notification.devices.map(({ platform }, index) => `${platform}#${index}`);
   const alerted = labels.flatMap((label, index) => (pushType === 'alert' && isSeenOn(label, seen) ? [index] : []));
+  const of = { id, enqueuedAt, recipientId: notification.recipientId, topic: apns?.topic };
   if (alerted.length === 0 || seen.isPart) {
-    return { kind: notAlerted, shown: { ...{ id, enqueuedAt, tags: [] }, ...placeOf(notification, labels.keys()) } };
+    return { kind: notAlerted, shown: { ...of, tags: [], devices: devicesAt(notification, labels.keys()) } };
   }
   const tags = tagsOf(notification, alerted);
-  return { kind: 'seen', shown: { ...{ id, enqueuedAt, tags }, ...placeOf(notification, alerted) } };
+  return { kind: 'seen', shown: { ...of, tags, devices: devicesAt(notification, alerted) } };
 }
 
-function placeOf({ recipientId, devices }: Notification, indexes: Iterable<number>) {
-  return { recipientId, devices: [...indexes].flatMap((index): Device[] => devices.slice(index, index + 1)) };
+function devicesAt({ devices }: Notification, indexes: Iterable<number>): Device[] {
+  return [...indexes].flatMap((index) => devices.slice(index, index + 1));
 }
 
 function isSeenOn(label: string, { states, isUnsure, trying = [] }: Seen): boolean {
@@ -174,16 +207,16 @@ function isSeenOn(label: string, { states, isUnsure, trying = [] }: Seen): boole
   return (isUnsure && (state === undefined || state === 'attempts-exhausted')) || trying.includes(label);
 }
 
-/** A dead letter that is removed, because its notification must not be replayed. */
+/** A dead letter that was found. It is removed, because its notification must not be replayed; with `isForOthers` it stays. */
 interface Letter {
   readonly queue: Queue;
   readonly jobId: string;
-  /** It is that of a digest, of which only one is to be taken back: it stays, for the others. */
+  /** The dead letter of a digest that stands for others too, found by the id of only one of them: it stays, for the others. */
   readonly isForOthers: boolean;
   readonly state: State;
 }
 
-/** A dead letter with one of these reasons may have alerted a device without an attempt that failed. */
+/** With one of these reasons a device may have been alerted, even if the dead letter has no failed attempt. */
 const UNSURE: readonly unknown[] = ['ambiguous', 'stalled'];
 
 async function findLetters(
@@ -193,9 +226,7 @@ async function findLetters(
   parts: RetractParts,
 ): Promise<Letter[]> {
   const isByKey = !('id' in target);
-  const died = jobs.flatMap(({ job }) => (stageOf(job) === 'dead' ? (job.id ?? []) : []));
-  const ids = new Set([...gone.values(), died].flat());
-  const places = isByKey ? await deadAmong([...ids].flatMap(deadIdsOf), parts) : dead;
+  const places = isByKey ? await deadAmong(diedOf({ jobs, gone }).flatMap(deadIdsOf), parts) : dead;
   const found = places.map(async ({ prefix, ids }): Promise<Letter[]> => {
     const queue = await parts.deadQueue(prefix);
     const jobs = await Promise.all(ids.map((id) => findJob(queue, id)));
@@ -205,7 +236,8 @@ async function findLetters(
       const { notification, delivered = [], digest, reason, attempts = [], enqueuedAt = 0 } = letter;
       if (isByKey && !(isUnderKey(notification, target) && enqueuedAt <= until)) return [];
       const states = Object.fromEntries(delivered.map((label) => [label, 'delivered']));
-      // Its reason is that of one device. A retraction of what no device shows does no harm.
+      // The reason is that of only one device, so each device counts as perhaps alerted. To retract what no device shows does no
+      // harm.
       const isUnsure = UNSURE.includes(reason) || attempts.length > 0;
       const isForOthers = !isByKey && hasOthers(digest);
       const seen = { states, isUnsure, isPart: isForOthers };
@@ -213,6 +245,29 @@ async function findLetters(
     });
   });
   return (await Promise.all(found)).flat();
+}
+
+/** The ids of the jobs that have become dead letters, or may have. */
+function diedOf({ jobs, gone }: Pick<AllFound, 'jobs' | 'gone'>): string[] {
+  const died = jobs.flatMap(({ job }) => (stageOf(job) === 'dead' ? (job.id ?? []) : []));
+  return [...new Set([...gone.values(), died].flat())];
+}
+
+/** Replays of dead letters that began while these were looked for, and that wait or are being sent. */
+async function findReplays(
+  target: RetractTarget,
+  all: AllFound,
+  { connection, queues }: RetractParts,
+): Promise<Found[]> {
+  const known = new Set(all.jobs.map(({ job }) => job.id));
+  const died = 'id' in target ? [jobIdOf(target.id)] : diedOf(all);
+  const ids = [...new Set(died.flatMap(replayIdsOf))].filter((id) => !known.has(id));
+  if (ids.length === 0) return [];
+  const found = queues.map(async (queue) => {
+    const isThere = (await connection.exists(...ids.map((id) => queue.toKey(id)))) > 0;
+    return isThere ? jobsOf(queue, ids) : [];
+  });
+  return (await Promise.all(found)).flat().filter(({ job }) => job.finishedOn === undefined);
 }
 
 function isUnderKey(notification: unknown, target: KeyPlace): boolean {

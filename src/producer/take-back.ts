@@ -1,6 +1,7 @@
+import { hash, randomUUID } from 'node:crypto';
 import type { Job } from 'bullmq';
 import { isSameDevice } from '../notification/device.ts';
-import type { Device } from '../notification/notification.ts';
+import type { Device, Notification } from '../notification/notification.ts';
 import type { Completion } from '../notification/outcome.ts';
 import { hasTaken, retractionOf, RETRACTION, type Retraction } from '../notification/retraction.ts';
 import { check, type EnqueueInput, type Entry } from './add-jobs.ts';
@@ -11,23 +12,34 @@ export interface TakeBackParts extends FindParts {
   readonly add: (entries: readonly Entry[]) => Promise<unknown>;
 }
 
-/** An alert that devices of a recipient may show. Without tags: none, but the devices are to get a badge. */
+/** An alert that devices of a recipient may show. Without tags, the devices show no alert of it, and only get a badge. */
 export interface Shown {
   readonly id: string;
   readonly recipientId: string;
   /** When its notification was enqueued: epoch milliseconds. */
   readonly enqueuedAt: number;
   readonly devices: readonly Device[];
+  /** The `apns.topic` of the notification: its app on iPhones, if that is not the one of the worker's variables. */
+  readonly topic: string | undefined;
   readonly tags: readonly string[];
+}
+
+/** The pushes to one app of a recipient. Those of one group may replace each other. */
+interface Group {
+  readonly recipientId: string;
+  readonly topic: string | undefined;
+  /** The collapse id of a push that may be replaced by a newer one. */
+  readonly collapseId: string;
 }
 
 /** How often to look again whether others have retracted for the same recipient meanwhile. */
 const MOST_LOOKS = 5;
 
 /**
- * Enqueues the retractions of these alerts: for each recipient one background push, or several if it would be too large. Where
- * there is room, it also names what was retracted in the last hour: of those that wait only the newest is sent. What is named
- * already is not enqueued again. False if others retract so often at once that a later call must look again.
+ * Enqueues the retractions of these alerts: for each app of a recipient one background push, or several if one would be too large. If
+ * there is room, the push also names what was retracted in the last hour, because of several retractions that wait only the
+ * newest is sent. An alert that another retraction names already is not enqueued again. False if other processes retract so
+ * often at the same time that a later call must look again.
  */
 export async function takeBack(
   shown: readonly Shown[],
@@ -35,26 +47,34 @@ export async function takeBack(
   parts: TakeBackParts,
 ): Promise<boolean> {
   let isTaken = true;
-  for (const [recipientId, own] of Map.groupBy(shown, (each) => each.recipientId)) {
-    isTaken = (await takeBackOf(recipientId, own, badge, parts)) && isTaken;
+  for (const ofRecipient of Map.groupBy(shown, ({ recipientId }) => recipientId).values()) {
+    for (const own of Map.groupBy(ofRecipient, ({ topic }) => topic).values()) {
+      isTaken = (await takeBackOf(groupOf(own), own, badge, parts)) && isTaken;
+    }
   }
   return isTaken;
 }
 
+function groupOf([first]: readonly Shown[]): Group {
+  const { recipientId = '', topic } = first ?? {};
+  const collapseId = topic === undefined ? RETRACTION : `${RETRACTION}-${hash('sha256', topic).slice(0, 8)}`;
+  return { recipientId, topic, collapseId };
+}
+
 async function takeBackOf(
-  recipientId: string,
+  group: Group,
   shown: readonly Shown[],
   badge: number | undefined,
   parts: TakeBackParts,
 ): Promise<boolean> {
   // What fits into no push cannot be taken back.
-  const own = shown.filter((one) => entryOf(recipientId, RETRACTION, badge, [ofShown(one)]) !== undefined);
+  const own = shown.filter((one) => entryOf(group, badge, [ofShown(one)]) !== undefined);
   for (let look = 0; look < MOST_LOOKS; look++) {
-    const { jobs } = await findByKey({ recipientId, cancellationKey: RETRACTION }, parts);
-    const known = jobs.map(({ job }) => readJob(job)).toSorted(byAge);
-    const entries = missing(recipientId, own, badge, known);
+    const { jobs } = await findByKey({ recipientId: group.recipientId, cancellationKey: RETRACTION }, parts);
+    const known = jobs.map(({ job }) => readJob(job)).filter(({ topic }) => topic === group.topic);
+    const entries = missing(group, own, badge, known.toSorted(byAge));
     if (entries.length === 0) return true;
-    // Producers have clocks of their own: it must be newer than what it replaces, and than what it takes back.
+    // Each producer has its own clock: the new retraction must be newer than those that it replaces, and than what it takes back.
     const after = Math.max(0, ...own.map(({ enqueuedAt }) => enqueuedAt), ...known.map(({ at }) => at));
     await parts.add(entries.map((entry) => ({ ...entry, after })));
   }
@@ -64,27 +84,32 @@ async function takeBackOf(
 /** A retraction that was enqueued. */
 interface Known extends Retraction {
   readonly devices: readonly Device[];
-  /** Those that get it, or have taken it. */
+  /** The devices that will get the retraction, or have taken it. */
   readonly reached: readonly Device[];
+  readonly topic: string | undefined;
   readonly collapseId: unknown;
   readonly at: number;
   readonly isWaiting: boolean;
   /** At least one device has taken it. */
   readonly isSent: boolean;
+  /** It is a dead letter: no device has taken it. */
+  readonly isDead: boolean;
 }
 
 function readJob({ data, finishedOn, returnvalue, timestamp }: Job<unknown>): Known {
-  const { devices = [], collapseId } = data as { readonly devices?: readonly Device[]; readonly collapseId?: unknown };
+  const { devices = [], collapseId, apns } = data as Partial<Notification>;
   const { outcome, devices: states = {} } = (returnvalue ?? {}) as Partial<Completion>;
   const isWaiting = finishedOn === undefined;
   const isSent = !isWaiting && outcome === 'retracted';
+  const isDead = !isWaiting && outcome === undefined;
   const reached = devices.filter(({ platform }, index) => {
     const state = states[`${platform}#${index}`];
     return isWaiting || (state !== undefined && hasTaken(state));
   });
   const { retract = [], tags = [], badge } = retractionOf(data) ?? {};
-  const known = { retract, tags, devices, reached, collapseId, at: timestamp, isWaiting, isSent };
-  return { ...known, ...(badge !== undefined && { badge }) };
+  const known = { retract, tags, devices, reached, topic: apns?.topic, collapseId };
+  const state = { at: timestamp, isWaiting, isSent, isDead };
+  return { ...known, ...state, ...(badge !== undefined && { badge }) };
 }
 
 /** The newest first. */
@@ -93,19 +118,20 @@ function byAge(a: Known, b: Known): number {
 }
 
 /**
- * The jobs that are to be added so that all is taken back; empty if the known ones do it.
+ * The jobs to add so that all is taken back; empty if the known retractions are enough.
  *
  * @param known the newest first
  */
 function missing(
-  recipientId: string,
+  group: Group,
   own: readonly Shown[],
   badge: number | undefined,
   known: readonly Known[],
 ): readonly Entry[] {
   const waiting = known.filter(({ isWaiting }) => isWaiting);
+  const isReplaceable = ({ collapseId }: Known): boolean => collapseId === group.collapseId;
   const newest = waiting.find(isReplaceable);
-  // Of those that wait under the same collapse id, only the newest is sent, unless a newer one was sent before.
+  // Of the retractions that wait under this collapse id only the newest is sent; none is, if a still newer one was sent already.
   const isReplaced = known.some((each) => each.isSent && isReplaceable(each) && each.at > (newest?.at ?? Infinity));
   const isLasting = (each: Known): boolean => !isReplaceable(each) || (each === newest && !isReplaced);
   const lasting = known.filter((each) => each.isSent || (each.isWaiting && isLasting(each)));
@@ -124,23 +150,19 @@ function missing(
   if (wanted.length === 0) return [];
 
   const shownBadge = badge ?? newest?.badge;
-  for (const others of [lasting, newest === undefined ? [] : [newest]]) {
-    const entry = entryOf(recipientId, RETRACTION, shownBadge, [...wanted, ...others]);
+  const dead = known.filter(({ isDead }) => isDead); // a replay of one ends here, since a newer one was sent
+  for (const others of [[...lasting, ...dead], lasting, newest === undefined ? [] : [newest]]) {
+    const entry = entryOf(group, shownBadge, [...wanted, ...others]);
     if (entry !== undefined) return [entry];
   }
-  return divided(recipientId, shownBadge, wanted);
-}
-
-/** A newer retraction is sent in its place. */
-function isReplaceable({ collapseId }: Known): boolean {
-  return collapseId === RETRACTION;
+  return divided(group, shownBadge, wanted);
 }
 
 function isAmong(devices: readonly Device[]): (device: Device) => boolean {
   return (device) => devices.some((other) => isSameDevice(device, other));
 }
 
-/** The badge that the newest retraction with one brings to a device. */
+/** The badge that a device gets from these retractions: that of the newest one with a badge for this device. */
 function badgeOn(device: Device, known: readonly Known[]): number | undefined {
   return known.find(({ badge, devices }) => badge !== undefined && isAmong(devices)(device))?.badge;
 }
@@ -153,20 +175,22 @@ function ofShown({ id, tags, devices }: Shown): Named {
   return { retract: tags.length === 0 ? [] : [id], tags, devices };
 }
 
-/** Together they are too large for one push, so they go in as few as halving gives; none of these replaces another one. */
-function divided(recipientId: string, badge: number | undefined, named: readonly Named[]): Entry[] {
-  const collapseId = `${RETRACTION}-${crypto.randomUUID().slice(0, 8)}`;
-  const entry = entryOf(recipientId, collapseId, badge, named);
+/**
+ * If all are too large for one push, halves the list until each part fits. Each push has its own collapse id, so none replaces
+ * another.
+ */
+function divided(group: Group, badge: number | undefined, named: readonly Named[]): Entry[] {
+  const own = { ...group, collapseId: `${RETRACTION}-${randomUUID().slice(0, 8)}` };
+  const entry = entryOf(own, badge, named);
   if (entry !== undefined) return [entry];
   if (named.length < 2) return [];
   const half = Math.ceil(named.length / 2);
-  return [named.slice(0, half), named.slice(half)].flatMap((some) => divided(recipientId, badge, some));
+  return [named.slice(0, half), named.slice(half)].flatMap((some) => divided(group, badge, some));
 }
 
 /** Undefined if it would be too large. */
 function entryOf(
-  recipientId: string,
-  collapseId: string,
+  { recipientId, topic, collapseId }: Group,
   badge: number | undefined,
   named: readonly Named[],
 ): Entry | undefined {
@@ -177,9 +201,10 @@ function entryOf(
   }
   const ofBadge = badge === undefined ? {} : { badge };
   const input: EnqueueInput = {
-    ...{ id: `retract-${crypto.randomUUID()}`, recipientId, devices, pushType: 'background', priority: 'high' },
+    ...{ id: `retract-${randomUUID()}`, recipientId, devices, pushType: 'background', priority: 'high' },
     data: { pushpacer: { retract: unique('retract'), tags: unique('tags'), ...ofBadge } },
     ...{ ...ofBadge, onThrottle: 'latest', collapseId, cancellationKey: RETRACTION },
+    ...(topic !== undefined && { apns: { topic } }),
   };
   return check(input, 'pushpacer retract').entry;
 }

@@ -2,7 +2,7 @@ import type { Job, Queue } from 'bullmq';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { dueAtOfScore, scoreOfDue } from '../../src/queue/bullmq-internals.ts';
 import { homeOf } from '../../src/queue/shards/layout.ts';
-import { historyKeys, jobIdOf, moveKeys, QUEUE } from '../../src/queue/names.ts';
+import { deadIdsOf, historyKeys, jobIdOf, moveKeys, QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/producer/producer.ts';
 import { redelay } from '../../src/queue/redelay.ts';
 import { LeaseLostError } from '../../src/queue/shards/reshard.ts';
@@ -177,6 +177,19 @@ test('dead letters go to the shard of their recipient; one with a taken id gets 
   expect(await redis.lrange(home.deadQueue.toKey('wait'), 0, -1)).toEqual(['x', 'x#d1']);
   expect(await redis.ttl(home.queue.toKey('x'))).toBeGreaterThan(900);
   expect(await redis.exists(deadQueue.toKey('x'), deadQueue.toKey('wait'))).toBe(0);
+});
+
+test('a dead letter that had got another id gets one that is looked for', async () => {
+  const { shards, layout, former, moveAll } = await openReshard();
+  const { deadQueue } = await shards.at(former[0] ?? '');
+  const home = await shards.at(homeOf('teacher-42', layout));
+  const data = { reason: 'rejected', notification: dataOf('x', 'teacher-42') };
+  await deadQueue.add('push', data, { jobId: 'x#d1' });
+  for (const jobId of ['x', 'x#d1']) await home.deadQueue.add('push', data, { jobId });
+  await moveAll();
+  const ids = (await home.deadQueue.getWaiting()).map(({ id }) => id);
+  expect(ids.toSorted()).toEqual(['x', 'x#d1', 'x#d2']);
+  expect(deadIdsOf('x')).toEqual(expect.arrayContaining(ids));
 });
 
 test('stories go with their recipients', async () => {

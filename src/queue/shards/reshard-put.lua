@@ -149,10 +149,11 @@ while at <= #ARGV do
     local has = {}
     for field = 1, #fields, 2 do has[fields[field]] = fields[field + 1] end
     local newId, job, number = id, prefix .. id, 0
+    local base = string.match(id, '^(.+)#d%d+$') or id
     -- As the caller of bury.lua does if another dead letter has the id.
     while state == 'dead' and not isFree(newId, job) do
       number = number + 1
-      newId = id .. '#d' .. number
+      newId = base .. '#d' .. number
       job = prefix .. newId
     end
     local isPut = isFree(newId, job) or wins(job, id, has)
