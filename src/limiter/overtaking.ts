@@ -29,24 +29,27 @@ interface InLine {
 }
 
 /** What `inOrder` needs besides the reservations. */
-interface OrderParts {
+interface OrderParts<W> {
   readonly notes: OrderNotes;
   readonly overtaking: Overtaking;
   /** One whose slot comes before this instant is not overtaken: its caller is about to come. */
   readonly movableFrom: number;
   /** By how much a reservation is later at the second instant than at the first, in milliseconds. */
   readonly laterMs: (from: number, at: number) => number;
+  /** The earliest slot that one that goes first can have, whoever it goes before. It is asked of each such one in turn. */
+  readonly earliestOf: (one: W) => number;
 }
 
 /**
  * The reservations in the order in which they are to get slots. `waiting` is in the order of their slots now. Each one that goes
  * first is moved before those in its line that may be overtaken, up to the first that may not: one that goes first too, one that
- * was overtaken often enough or is late enough by that, or one that is about to come. `passedBy`: how many were moved before it
- * by this call; `passes`: it was moved before others.
+ * was overtaken often enough or is late enough by that, one that is about to come, or one with a slot that the other could not
+ * use yet, because of quiet hours or of the limits of its category. `passedBy`: how many were moved before it by this call;
+ * `passes`: it was moved before others.
  */
 export function inOrder<W extends InLine>(
   waiting: readonly W[],
-  { notes, overtaking: { mostTimes, mostMs }, movableFrom, laterMs }: OrderParts,
+  { notes, overtaking: { mostTimes, mostMs }, movableFrom, laterMs, earliestOf }: OrderParts<W>,
 ): (W & { readonly passedBy: number; readonly passes: boolean })[] {
   const order: (W & { passedBy: number; passes: boolean })[] = [];
   const mayBePassed = ({ id, at, passedBy }: W & { readonly passedBy: number }, place: number): boolean => {
@@ -57,10 +60,11 @@ export function inOrder<W extends InLine>(
   };
   for (const each of waiting) {
     const passed: number[] = [];
-    for (let index = order.length - 1; index >= 0 && notes.get(each.id)?.goesFirst === true; index -= 1) {
+    const earliest = notes.get(each.id)?.goesFirst === true ? earliestOf(each) : Infinity;
+    for (let index = order.length - 1; index >= 0 && earliest < Infinity; index -= 1) {
       const other = order[index];
       if (other === undefined || !areInOneLine(each, other)) continue;
-      if (!mayBePassed(other, index)) break;
+      if (other.at < earliest || !mayBePassed(other, index)) break;
       passed.push(index);
     }
     for (const index of passed) {

@@ -93,7 +93,16 @@ export function replan(state: RecipientState, leadMs: number, firstLeadMs: numbe
   const line = new Line(overall.limits, overall.slots.sent);
   const lines = new Map(categories.map((scope) => [scope, new Line(scope.limits, scope.slots.sent)]));
   const laterMs = (from: number, at: number): number => at - from - quietMsBetween(quiet, from, at);
-  const order = inOrder(waitingIn(scopes), { notes, overtaking, movableFrom: now + firstLeadMs, laterMs });
+  const firstOf = new Map(categories.map((scope) => [scope, new Line(scope.limits, scope.slots.sent)]));
+  const earliestOf = ({ own }: Waiting): number => {
+    const line = own && firstOf.get(own);
+    const from = Math.max(now + firstLeadMs, blockedUntil);
+    const at = awake(quietFor(own, quiet), line?.free(from) ?? from, QUIET_EDGE_MS);
+    line?.take(at, false); // the next one of the category comes after it
+    return at;
+  };
+  const movableFrom = now + firstLeadMs;
+  const order = inOrder(waitingIn(scopes), { notes, overtaking, movableFrom, laterMs, earliestOf });
   const places = order.map(({ passedBy, passes, ...waiting }) => {
     const { id, own, at: wasAt, isHeldBack: wasHeldBack } = waiting;
     const from = Math.max(Math.min(wasAt, now + (passes ? firstLeadMs : leadMs)), blockedUntil);

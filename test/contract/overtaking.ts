@@ -1,6 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import type { Follow } from '../../src/limiter/limiter.ts';
-import { admitted, gapOf, passAll, recipientId, reserved, Trial, type LimiterFactory } from './trial.ts';
+import {
+  admitted,
+  atMost,
+  gapOf,
+  passAll,
+  quietIn,
+  recipientId,
+  reserved,
+  Trial,
+  type LimiterFactory,
+} from './trial.ts';
 
 const DAY = 86_400_000;
 const HOUR = 3_600_000;
@@ -189,6 +199,47 @@ export function overtakingContract(create: LimiterFactory): void {
       const passed = await passAll(trial, jobs);
       const alarms = passed.filter(({ category }) => category === 'alarms').map(({ at }) => at);
       expect(Math.min(...alarms.slice(1).map((at, index) => at - (alarms[index] ?? 0)))).toBeGreaterThanOrEqual(5_000);
+    });
+
+    it('goes before nobody whose slot comes before the quiet time ends, in which it waits', async () => {
+      const alarms = { ...atMost(9, 60_000), exempt: ['quietHours'] } as const;
+      const until = Math.ceil(Date.now() / HOUR) * HOUR + 8 * HOUR;
+      const quietHours = quietIn({ from: until - 10 * HOUR, until });
+      const trial = new Trial(create, gapOf(2_000), { categories: { alarms }, quietHours });
+      await trial.askAll('abc', { category: 'alarms' });
+      await trial.ask('x');
+      await trial.askFirst('h');
+      const { h, x, ...others } = await trial.slots();
+      expect(others).toEqual({ b: 2_000, c: 4_000 });
+      expect((x ?? 0) - (h ?? 0)).toBe(2_000);
+      expect((await trial.limiter.inspect(recipientId)).reserved.map(({ overtaken }) => overtaken)).toEqual([
+        ...[undefined, undefined, undefined],
+        1,
+      ]);
+    });
+
+    it('goes before nobody whose slot comes before its category has room, and everybody comes twice', async () => {
+      const trial = new Trial(create, gapOf(2_000), { categories: { letters: gapOf(10_000) } });
+      await trial.ask('1', { category: 'letters' });
+      await trial.askAll('abcdefg');
+      await trial.ask('2', { category: 'letters' });
+      await trial.askAll('ij');
+      await trial.askFirst('h', { category: 'letters' });
+      await trial.askFirst('k', { category: 'letters' });
+      const jobs = Array.from('abcdhefg2ijk').map((id) => ({
+        id,
+        asksAt: 1,
+        ...('2hk'.includes(id) && { category: 'letters' }),
+      }));
+      const passed = await passAll(trial, jobs);
+      expect(passed.slice(0, 5).map(({ id, at }) => [id, at])).toEqual([
+        ['a', 2_000],
+        ['b', 4_000],
+        ['c', 6_000],
+        ['d', 8_000],
+        ['h', 10_000],
+      ]);
+      expect(passed.map(({ asks }) => asks)).toEqual(passed.map(() => 2));
     });
 
     it('goes before those that its category holds back, and no others', async () => {

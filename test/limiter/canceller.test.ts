@@ -154,6 +154,14 @@ describe('cancel', () => {
     expect(await ask('silent', { maxWaitMs: 0, claim: true })).toMatchObject({ kind: 'refused' });
   });
 
+  it('is in time for what was refused once, and then waits after all', async () => {
+    const { ask, cancel } = open();
+    await ask('1');
+    expect(await ask('high', { maxWaitMs: 0, claim: true })).toMatchObject({ kind: 'refused' });
+    expect(await ask('high', { goesFirst: true })).toMatchObject({ kind: 'reserved' });
+    expect(await cancel('high')).toEqual({ canceled: true });
+  });
+
   it('takes one notification out of a digest, its leader too, and the last one ends it', async () => {
     const { ask, cancel, join, clock, start, reserved } = open();
     const digest = join('digest');

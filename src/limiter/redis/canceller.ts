@@ -35,8 +35,8 @@ interface CancelAnswer {
 /** Cancels what waits for a slot. Needs no policies, so a producer can do it. */
 export interface Canceller {
   /**
-   * Decides in one step with the admissions of this recipient, so what is canceled is never admitted afterwards. Rejects with
-   * LimiterUnavailableError if there was no answer: then call it again, which is safe.
+   * In Redis, a cancel and an admission of the same recipient never run at the same time, so what is canceled is never admitted
+   * afterwards. Rejects with LimiterUnavailableError if there was no answer: then call it again, which is safe.
    */
   cancel(request: CancelRequest): Promise<CancelAnswer>;
   /** Removes what `cancel` stored: the job has ended. */
@@ -102,8 +102,8 @@ function defineEnds<Reply>(redis: LimiterRedis): Call<Reply> {
 }
 
 /**
- * The ids under which the notification may stand among the sent slots. `id`: that of its next ask. For a resend, without those
- * of earlier asks: an earlier send does not make it too late.
+ * The ids that the notification may have among the sent slots. `id`: the id of its next ask. For a resend, the ids of earlier
+ * asks are left out: after an earlier send it is not too late.
  */
 function sentEntries(id: string, isResend: boolean): string[] {
   const asks = Number(/\d+$/.exec(id)?.[0] ?? 0);
@@ -144,8 +144,8 @@ export async function countBefore(
 }
 
 /**
- * How a notification is to end without being sent; undefined if it is not. The caller ends it so: what was canceled can no
- * longer be taken back. Rejects with LimiterUnavailableError if there was no answer.
+ * How a notification must end without being sent; undefined if it need not. The caller then has to end it in this way, because
+ * from now on a cancel can no longer be taken back. Rejects with LimiterUnavailableError if there was no answer.
  */
 export type EndLook = (
   ending: Pick<CancelRequest, 'recipientId' | 'enqueuedAt'> & { readonly jobId: string },

@@ -1,10 +1,10 @@
--- How a notification is to end without being sent: tells a pass of it, or takes back that it was canceled.
+-- 'tell': answers a pass how its notification must end without being sent. 'take back': takes a cancel back.
 --
 -- KEYS[1] what waits (waiting.lua)
 -- ARGV[1] the notification's name, ARGV[2] when it was enqueued first; ARGV[3] 'tell' or 'take back'
 --
--- Answers for 'tell' how it ends, and the name of the notification that is sent in its place; '' and '' if it is to be sent, or was.
--- For 'take back': 1, or 0 if it is too late because a pass was told.
+-- Answers for 'tell': how it ends, and the name of the notification that is sent in its place; '' and '' if it is to be sent, or
+-- was sent. Answers for 'take back': 1; or 0 if it is too late, because a pass has the answer of 'tell' already.
 
 -- include ../../redis/clock.lua
 

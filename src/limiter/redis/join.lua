@@ -154,11 +154,16 @@ end
 -- Notes the decision. For a digest that is sent now, adds to the answer what it is made of.
 function noteDecision(answer)
   local kind, at = answer[1], answer[2]
+  local order = kind == 3 and due and readWaiting('order:' .. id)
   if kind == 3 and options.first then
     writeFirst(id, at)
   elseif kind == 1 or kind == 3 and not due then
     dropWaiting('order:' .. id)
+  elseif order then
+    writeWaiting('order:' .. id, order, at - now + 60000) -- as long as its new slot
   end
+  -- An ask that was refused, and might then have been sent without a slot, was followed by one that waits after all.
+  if kind == 3 and ended then dropWaiting('end:' .. whoseEnd) end
   if superseded and kind < 4 then
     writeEnd(superseded.who, superseded.name, 'superseded', name)
     dropWaiting('part:' .. superseded.who)
