@@ -8,7 +8,7 @@ import { within } from '../src/domain/time.ts';
 import { listenError } from '../src/environment/listening.ts';
 import { createLog, type Logger } from '../src/observe/log.ts';
 import { startTracing } from '../src/observe/tracing-sdk.ts';
-import { helpItem } from '../src/terminal/command.ts';
+import { createStopSignals, helpItem } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';
 import type { Token } from './tokens.ts';
 
@@ -118,9 +118,12 @@ export async function runUntilSignal(
     throw error;
   });
   await new Promise<void>((resolve) => {
+    const signals = createStopSignals();
     for (const name of ['SIGTERM', 'SIGINT'] as const) {
-      process.once(name, () => {
-        process.once(name, () => process.exit(1));
+      process.on(name, () => {
+        const signal = signals();
+        if (signal === 'later') process.exit(1);
+        if (signal !== 'first') return;
         log.info({ why: name }, 'stopping: requests under way are finished');
         void served
           .close()

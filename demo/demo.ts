@@ -7,7 +7,7 @@ import { idealMakespan } from '../sandbox/judge.ts';
 import { openRedis } from '../sandbox/redis/embedded-redis.ts';
 import type { Policy } from '../src/domain/limits.ts';
 import { paceOf } from '../src/limiter/pace.ts';
-import { createCommand, EXIT, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
+import { createCommand, createStopSignals, EXIT, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';
 import { arrivalsOf, countResult, refusalsOf } from './counts.ts';
 import { correctConfiguration, EXAMPLES, NIGHT, readMorning, scriptTroubles, TRIP, quietNow } from './morning.ts';
@@ -55,7 +55,9 @@ export async function main(argv: readonly string[]): Promise<void> {
     .addHelpText('after', HELP)
     .action(async ({ json, report }: { json?: true; report?: string }) => {
       if (report !== undefined) await checkOutputFile('--report', report);
-      process.exitCode = await demo({ json: json === true, report });
+      const interrupted = whenInterrupted();
+      process.exitCode = await demo({ json: json === true, report, interrupted });
+      if (process.exitCode > EXIT.usage) process.exit(); // what was begun meanwhile would keep this process alive
     });
   await runCommand(command, argv);
 }
@@ -65,16 +67,38 @@ interface DemoOptions {
   readonly report?: string | undefined;
   /** Only for tests of the verdict: other limits for the workers than those by which they are judged. */
   readonly limits?: Readonly<Record<string, string>>;
+  /** Ends the demo before its end: what it wrote is removed. Resolves to its exit code then. */
+  readonly interrupted?: Promise<number>;
+}
+
+/** Resolves to the exit code when this process is interrupted for the first time. A later signal ends it at once. */
+function whenInterrupted(): Promise<number> {
+  const { promise, resolve } = Promise.withResolvers<number>();
+  const signals = createStopSignals();
+  for (const [name, code] of [
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const) {
+    process.on(name, () => {
+      if (signals() === 'later') process.exit(code);
+      resolve(code);
+    });
+  }
+  return promise;
 }
 
 /** The exit code. */
-export async function demo({ json = false, report, limits = {} }: DemoOptions): Promise<number> {
+export async function demo({ interrupted, ...options }: DemoOptions): Promise<number> {
+  await using cleanup = new AsyncDisposableStack();
+  const done = run(options, cleanup);
+  return await (interrupted === undefined ? done : Promise.race([done, interrupted]));
+}
+
+async function run({ json = false, report, limits = {} }: DemoOptions, cleanup: AsyncDisposableStack): Promise<number> {
   const say = (line: string): void => void process.stderr.write(`${line}\n`);
   const show = (text: string): void => {
     if (!json) process.stdout.write(`${text}\n`);
   };
-  await using cleanup = new AsyncDisposableStack();
-
   const redis = cleanup.adopt(await openRedis({ url: process.env['REDIS_URL'], say }), (it) => it.close());
   const providers = cleanup.adopt(await startProviders(), (it) => it.close());
   const morning = readMorning(providers.env['WEBPUSH_ORIGINS']);

@@ -63,6 +63,7 @@ async function main({ seed = 1, latency = DEFAULT_LATENCY }: ProvidersOptions): 
   process.once('disconnect', () => {
     void sandbox.close().then(() => process.exit(0));
   });
+  if (!process.connected) process.exit(0); // the parent has gone already
   send({ kind: 'ready', env: sandbox.env() });
 }
 

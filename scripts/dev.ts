@@ -15,7 +15,15 @@ import { loadApiConfig, loadConfig, loadConsoleConfig } from '../src/config/conf
 import { faultOf, InputError } from '../src/domain/faults.ts';
 import type { Environment } from '../src/environment/values.ts';
 import { createLog } from '../src/observe/log.ts';
-import { CommandError, createCommand, integer, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
+import {
+  CommandError,
+  createCommand,
+  createStopSignals,
+  integer,
+  printJson,
+  runCommand,
+  UsageError,
+} from '../src/terminal/command.ts';
 import { startFollowing } from '../workers/follow.ts';
 import { findParent, whenGone } from '../workers/parent.ts';
 import { addressesOf, pageText, type Running } from './dev/page.ts';
@@ -132,7 +140,7 @@ async function start({ flags, ports, redis, signal }: Start, parts: AsyncDisposa
   };
 }
 
-/** The variables of the user's shell that hold here. Others may be meant for a real worker, such as its credentials. */
+/** The variables of the user's shell that are used here. Others, such as credentials, may be meant for a real worker. */
 function chosenVariables(env: Environment): Environment {
   const chosen = Object.entries(env).filter(([name]) => /^(LIMITS?_|QUEUE_|LOG_LEVEL$)/.test(name));
   return { LOG_LEVEL: 'warn', ...Object.fromEntries(chosen) };
@@ -166,7 +174,10 @@ async function choosePorts(flags: Flags): Promise<Readonly<Record<ServerName, nu
   return Object.fromEntries(chosen) as Record<ServerName, number>;
 }
 
-/** Whether nobody answers there, on all addresses either: some systems would let a second server listen on one of them. */
+/**
+ * Whether no server answers on the port. A server that listens on all addresses answers too: some systems would let a second
+ * one listen on only one address.
+ */
 function isFree(port: number): Promise<boolean> {
   const socket = connect(port, HOST);
   return new Promise((resolve) => {
@@ -183,11 +194,14 @@ interface DevRedis {
 
 const REDIS_FLAG = '--redis-url';
 
-/** The Redis of the flag, or one of its own. Errors name the flag, not the variable REDIS_URL, which is not read here. */
-async function redisFor({ redisUrl: url, allowRemoteRedis }: Flags, port: number): Promise<DevRedis> {
+/**
+ * The Redis of the flag; without the flag, a new Redis that this command starts. Errors name the flag, not the variable
+ * REDIS_URL, which is not read here.
+ */
+async function redisFor({ redisUrl: url, redisPort, allowRemoteRedis }: Flags, port: number): Promise<DevRedis> {
   const say = (line: string): void => void process.stderr.write(`${line}\n`);
   try {
-    if (url === undefined) return await startEmbeddedRedis({ say, install: true, ...(port !== 0 && { port }) });
+    if (url === undefined) return await startOwnRedis(port, redisPort === undefined, say);
     const hostname = URL.canParse(url) ? new URL(url).hostname.replace(/^\[|\]$/g, '') : HOST; // openRedis refuses what is no URL
     if (!isLoopback(hostname) && allowRemoteRedis !== true) {
       const expected =
@@ -197,28 +211,43 @@ async function redisFor({ redisUrl: url, allowRemoteRedis }: Flags, port: number
     return { ...(await openRedis({ url, name: REDIS_FLAG, say })), ended: new Promise(() => undefined) };
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
-    const faults = error.faults.map((fault) => ({
-      ...fault,
-      path: fault.path === 'REDIS_URL' ? REDIS_FLAG : fault.path,
-    }));
+    const faults = error.faults.map((fault) => ({ ...fault, path: FLAG_OF.get(fault.path) ?? fault.path }));
     throw new InputError('no Redis', faults);
   }
 }
 
-/** In this time a second signal is the same: npm hands on the signal that the terminal has sent to all. */
-const SAME_SIGNAL_MS = 1_000;
+const FLAG_OF: ReadonlyMap<string, string> = new Map([
+  ['REDIS_URL', REDIS_FLAG],
+  ['port', portFlag('redis')],
+]);
 
-/** Aborts at SIGINT, SIGTERM or SIGHUP, or when the program that started this one has ended. A later signal ends it at once. */
+/**
+ * Another port is used if `port` is taken and nobody asked for it. It may be taken only now: where Redis has to be installed, Debian's
+ * package starts a server at Redis's own port.
+ */
+async function startOwnRedis(port: number, mayMove: boolean, say: (line: string) => void): Promise<DevRedis> {
+  const start = (at: number) => startEmbeddedRedis({ say, install: true, ...(at !== 0 && { port: at }) });
+  return start(port).catch((error: unknown) => {
+    const isTaken = error instanceof InputError && error.faults.some(({ path }) => path === 'port');
+    if (isTaken && mayMove) return start(0);
+    throw error;
+  });
+}
+
+/**
+ * Aborts at SIGINT, SIGTERM or SIGHUP, or when the program that started this process has ended. A later signal ends this
+ * process at once.
+ */
 function stopping(): AbortController {
   const controller = new AbortController();
-  let since: number | undefined;
+  const signals = createStopSignals();
   const stop = (): void => {
-    if (since !== undefined && performance.now() - since > SAME_SIGNAL_MS) process.exit(1);
-    since ??= performance.now();
+    if (signals() === 'later') process.exit(1);
     controller.abort();
   };
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, stop);
   process.once('disconnect', stop);
+  if (process.send !== undefined && !process.connected) stop(); // it has gone already
   whenGone(findParent(process.env), stop);
   return controller;
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { loadConfig, type Config } from '../src/config/config.ts';
 import type { Logger } from '../src/observe/log.ts';
+import { tellWorkerIds } from './parent.ts';
 import { startReplica, type Replica, type StartOptions } from './replica.ts';
 
 /** How long after a start that failed another one begins. */
@@ -34,6 +35,7 @@ export async function startFollowing(config: Config, log: Logger, options: Start
       log.info('the queues have changed: jobs under way are finished within SHUTDOWN_GRACE, then the others are taken');
       const { url } = current;
       await current.stop();
+      tellWorkerIds([], options.env); // it answers nobody until it is ready again
       await startAgain(url);
     }
     changing = undefined;
@@ -43,6 +45,7 @@ export async function startFollowing(config: Config, log: Logger, options: Start
     while (!isStopped) {
       try {
         current = await start(await configNow(url));
+        tellWorkerIds(current.workerIds, options.env);
         log.info(
           { metrics: current.url, workerIds: current.workerIds },
           'ready: it takes jobs of the queues that there are now',

@@ -34,10 +34,10 @@ import { printable } from '../src/domain/faults.ts';
 import { PLATFORMS } from '../src/notification/notification.ts';
 import { createLog, type Logger } from '../src/observe/log.ts';
 import { startTracing } from '../src/observe/tracing-sdk.ts';
-import { createCommand, runCommand, helpItem, UsageError } from '../src/terminal/command.ts';
+import { createCommand, createStopSignals, runCommand, helpItem, UsageError } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';
 import { startFollowing } from './follow.ts';
-import { findParent, isUnattended, numberOf, STARTED_BY_NPM, tellParent, whenGone, type Parent } from './parent.ts';
+import { findParent, isUnattended, numberOf, STARTED_BY_NPM, tellWorkerIds, whenGone, type Parent } from './parent.ts';
 import { startProcesses } from './processes.ts';
 
 /** Runs one worker, or several under one parent, by the environment, until SIGTERM or SIGINT. Exit 1 if none can start, 2 on bad usage. */
@@ -96,7 +96,7 @@ async function work(config: Config): Promise<void> {
       { ...names, ...processes, policy: config.policy, metrics: url, workerIds },
       worker === undefined ? 'ready' : 'this worker is ready',
     );
-    if (worker !== undefined) tellParent({ workerIds });
+    tellWorkerIds(workerIds, process.env);
   } catch (error) {
     if (signal.aborted) return; // onStop logs it
     log.fatal({ err: error }, 'the worker could not start, and exits with code 1');
@@ -141,16 +141,18 @@ function isTerminalClosed(): boolean {
 }
 
 /**
- * Stops the worker on the first signal, also while it is starting, and exits with 0, or with 1 if the stop failed. A second
+ * Stops the worker on the first signal, also while it is starting, and exits with 0, or with 1 if the stop failed. A later
  * signal exits at once; but not a worker of a parent, which passes the first one on, and kills its workers at the second. The
  * returned signal fires with the first one.
  */
 function onStop(log: Logger, parent: Parent, stop: () => Promise<void>): AbortSignal {
   const stopping = new AbortController();
+  const signals = createStopSignals();
   const begin = (why: string): void => {
+    const isLater = signals() === 'later';
     if (stopping.signal.aborted) {
-      if (numberOf(process.env) !== undefined) return;
-      process.exit(1);
+      if (isLater && numberOf(process.env) === undefined) process.exit(1);
+      return;
     }
     stopping.abort();
     log.info({ why }, 'stopping: no more jobs are taken, those under way are finished within SHUTDOWN_GRACE');

@@ -23,7 +23,12 @@ export interface Asked {
 /** From a worker to its parent: the answer to the question of this id, or that it takes jobs. */
 export type Told = { readonly id: number; readonly answer: unknown } | { readonly workerIds: readonly string[] };
 
-export function tellParent(message: Told): void {
+/** Tells the parent, if there is one, which BullMQ workers take jobs in this process now. */
+export function tellWorkerIds(workerIds: readonly string[], env: Environment): void {
+  if (numberOf(env) !== undefined) tellParent({ workerIds });
+}
+
+function tellParent(message: Told): void {
   process.send?.(message, undefined, undefined, () => undefined); // the parent may have ended
 }
 
@@ -106,7 +111,7 @@ const thisSystem: Processes = {
   },
 };
 
-/** Whether nobody could press Ctrl-C, because a supervisor started this process. */
+/** Whether standard input is not a terminal, so that nobody can press Ctrl-C: for example under a supervisor. */
 export function isUnattended(): boolean {
   return !isatty(0);
 }

@@ -18,7 +18,10 @@ export interface ProcessesOptions {
   readonly signal: AbortSignal;
 }
 
-/** How long a worker that ended is away before it is started again: doubles each time, until it ran for STEADY_MS. */
+/**
+ * How long to wait before a worker that ended is started again. The wait doubles each time, and is the shortest again after a
+ * worker that ran for STEADY_MS.
+ */
 const AWAY_MS = { least: 1_000, most: 30_000 };
 const STEADY_MS = 60_000;
 /** How long the parent waits for the answer of a worker, which itself waits for Redis for a second. */
@@ -27,10 +30,10 @@ const ANSWER_MS = 3_000;
 const CLOSE_MS = 10_000;
 
 /**
- * As `startReplica`, with several workers, each in a process of its own, which share the variables and standard output. This
- * process starts them, starts those again that end, stops them together, and serves the pages of all. The first one starts
- * alone: if it cannot, no other could, so this process ends with its exit code, and there is one message. A worker whose parent
- * is gone stops by itself, since its IPC channel is closed.
+ * As `startReplica`, with several workers, each in a process of its own. They share the variables and standard output. This
+ * process starts them, starts a worker again when it has ended, stops them together, and serves the pages of all. The first
+ * worker starts alone: if it fails, the others would fail too. So there is one message, and this process ends with the exit
+ * code of that worker. A worker whose parent is gone stops by itself, since its IPC channel is closed.
  */
 export async function startProcesses(
   config: Config,
@@ -84,10 +87,10 @@ interface WorkerProcess {
   start(): Promise<void>;
   /** Undefined if it takes no jobs, or does not answer in time. */
   ask(question: Question): Promise<{ readonly answer: unknown } | undefined>;
-  /** Lets it read its credentials again. One that starts reads them anyway. */
+  /** Makes the worker read its credentials again. A worker that is still starting gets no signal: it reads them anyway. */
   reload(): void;
   signal(name: NodeJS.Signals): void;
-  /** Stops it, and starts no other one. Rejects if it does not end in order. */
+  /** Stops the worker, and starts no other one. Rejects if the worker ends with an error. */
   stop(): Promise<void>;
 }
 
@@ -102,7 +105,7 @@ function createProcess(number: number, program: string, env: Environment, log: L
 
   function start(): void {
     const startedAt = performance.now();
-    // npm, if it started the parent, is no matter of the workers.
+    // Without npm's variables the worker does not look for npm as its parent: npm may have started this process, not the worker.
     const own = { WORKER_PROCESSES: '1', npm_command: undefined, npm_lifecycle_event: undefined };
     const ended = (how: object, exitCode?: number | null): void => {
       child = undefined;
@@ -117,7 +120,7 @@ function createProcess(number: number, program: string, env: Environment, log: L
     try {
       const next = fork(program, [], {
         env: { ...env, ...own, [NUMBER_VARIABLE]: String(number) },
-        serialization: 'advanced', // numbers such as NaN
+        serialization: 'advanced', // also for numbers such as NaN, which JSON cannot carry
       });
       child = next;
       next.on('message', (message) => hear(message as Told));
@@ -165,7 +168,7 @@ function createProcess(number: number, program: string, env: Environment, log: L
       const exit = once(child, 'exit') as Promise<[number | null, NodeJS.Signals | null]>;
       child.kill('SIGTERM');
       const [code, signal] = await exit;
-      // By the signal itself if it was still loading its modules.
+      // A worker that is still loading its modules has no handler yet, so the signal itself ends it.
       if (code !== 0 && signal !== 'SIGTERM' && signal !== 'SIGINT') {
         throw new Error(`worker ${number} ended with ${signal ?? `exit code ${code}`}`);
       }
@@ -194,13 +197,15 @@ function pagesOf(workers: readonly WorkerProcess[]): Pages {
       const page = totals.page(answering);
       return { contentType: page.contentType, body: await page.metrics() };
     },
-    /** The first one that is sick. One that has ended is none: it is started again. */
+    /** The first worker that is sick. A worker that has ended does not count as sick: it is started again. */
     async sick() {
       const looks = workers.map(async (worker): Promise<Sickness> => {
+        const pid = worker.pid();
         const answered = await worker.ask('sick');
-        const isSilent = answered === undefined && worker.workerIds().length > 0;
+        // Another process may have taken its place meanwhile, or it takes no jobs any more.
+        const isSilent = answered === undefined && worker.workerIds().length > 0 && worker.pid() === pid;
         const sick = isSilent ? SILENT : (answered?.answer as Sickness);
-        return sick && { ...sick, worker: worker.number, pid: worker.pid() };
+        return sick && { ...sick, worker: worker.number, pid };
       });
       return (await Promise.all(looks)).find((sick) => sick !== undefined);
     },

@@ -191,7 +191,7 @@ export function createLossMetrics(
     name: 'pushpacer_redis_losses_total',
     help: 'How often this worker noticed that Redis had lost all (emptied) or its last part (older). Every worker notices the same.',
     labelNames: ['redis', 'kind'],
-    ...SHARED,
+    aggregator: 'omit', // a worker that was started later has noticed fewer
     registers: [registry],
   });
   for (const redis of names) for (const kind of ['emptied', 'older']) losses.inc({ redis, kind }, 0);

@@ -1,8 +1,8 @@
 import { AggregatorRegistry, type Registry } from 'prom-client';
 
-/** The metrics of one worker as they come from its process: prom-client's JSON, with the registry that they are of. */
+/** The metrics of one worker as they come from its process: prom-client's JSON, and the id of their registry. */
 export interface WorkerMetrics {
-  /** Another one than before: the counters have begun at 0 again. */
+  /** If it is not the same as before, the counters have begun at 0 again. */
   readonly registryId: string;
   readonly metrics: readonly Metric[];
 }
@@ -18,15 +18,15 @@ interface Metric {
 /**
  * One page of the metrics of several workers:
  *
- * - Counters and histograms are sums. What a worker that has ended had counted stays in them, as far as it was seen, because
- *   Prometheus takes a sum that falls for one that has begun at 0 again.
- * - What all workers show alike (`max`, shared-metrics.ts) is there once.
- * - All other gauges, and counters that can be neither (`omit`), have a label `worker`.
+ * - Counters and histograms are sums. When a worker ends, its last known counts stay in the sums: if a sum became lower,
+ *   Prometheus would take it for a counter that has begun at 0 again.
+ * - A number that is the same for all workers (`max`, shared-metrics.ts) is there once.
+ * - All other gauges, and counters that are neither sums nor the same for all (`omit`), have a label `worker`.
  */
 export interface TotalMetrics {
   /** Notes the latest metrics of a worker. @param worker its number, from 1 on */
   note(worker: number, latest: WorkerMetrics): void;
-  /** The page. @param answering the numbers of the workers whose latest metrics are of now */
+  /** The page. @param answering the numbers of the workers that have just sent their metrics */
   page(answering: ReadonlySet<number>): Registry;
 }
 

@@ -227,3 +227,16 @@ export function integer(flag: string, least: number, most: number, what = 'an in
     throw new UsageError(`${flag}: expected ${what} from ${least} to ${most}, found ${JSON.stringify(text)}`);
   };
 }
+
+/** In this time a second signal is the same one: npm hands on what the terminal has sent to all of its processes. */
+const SAME_SIGNAL_MS = 1_000;
+
+/** @returns a function that says of each signal to stop: whether it is the first one, the same one once more, or a later one */
+export function createStopSignals(): () => 'first' | 'same' | 'later' {
+  let since: number | undefined;
+  return () => {
+    if (since !== undefined) return performance.now() - since > SAME_SIGNAL_MS ? 'later' : 'same';
+    since = performance.now();
+    return 'first';
+  };
+}

@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { expect, it } from 'vitest';
+import { createLossMetrics } from '../../src/observe/shared-metrics.ts';
 import { createTotalMetrics, type TotalMetrics, type WorkerMetrics } from '../../src/observe/total-metrics.ts';
 
 /** The metrics of a worker that delivered so many, has so many jobs in hand, and asks the same Redis as all. */
@@ -56,4 +57,22 @@ it('keeps the sums of workers that ended, however often, and nothing else of the
   expect(await sums(1, 2)).toEqual(['passes_total{result="delivered"} 10', 'took_seconds_count 10']);
   expect(await linesOf(totals, 1, 2)).toContain('in_hand{worker="1"} 1');
   expect(await linesOf(totals)).not.toContain('redis_bytes');
+});
+
+it('shows the losses that each worker noticed, since one that was started later has noticed fewer', async () => {
+  const totals = createTotalMetrics();
+  for (const worker of [1, 2]) {
+    const registry = new Registry();
+    const count = createLossMetrics(registry, ['queue']);
+    if (worker === 1) count('queue', 'emptied');
+    const metrics = (await registry.getMetricsAsJSON()) as unknown as WorkerMetrics['metrics'];
+    totals.note(worker, { registryId: `${worker}`, metrics });
+  }
+  const losses = async (...answering: number[]) =>
+    (await linesOf(totals, ...answering)).filter((line) => line.includes('emptied'));
+  const [first, second] = [1, 0].map(
+    (times, at) => `pushpacer_redis_losses_total{redis="queue",kind="emptied",worker="${at + 1}"} ${times}`,
+  );
+  expect(await losses(1, 2)).toEqual([first, second]);
+  expect(await losses(2)).toEqual([second]);
 });

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { copyFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Queue } from 'bullmq';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { tokenOf } from '../../../src/notification/device.ts';
@@ -222,6 +223,7 @@ describe('stopping', () => {
     const parent = await startBusy(8_000); // within SHUTDOWN_GRACE
     parent.signal('SIGTERM');
     await parent.line({ msg: 'stopping: no more jobs are taken, those under way are finished within SHUTDOWN_GRACE' });
+    await sleep(1_100); // within a second it would be the same signal
     parent.signal('SIGTERM');
     expect(await parent.exit).toEqual({ code: 1, signal: null });
     await vi.waitFor(() => expect(running(parent.readyWorkers())).toEqual([]), SOON);

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { CONFIG_VARIABLES } from '../../../src/config/variables.ts';
@@ -113,6 +114,15 @@ describe('SIGTERM to what a supervisor started ends the jobs under way, and exit
     expect(await queue.getCompletedCount()).toBe(1);
     expect(messages({ lines }).filter((text) => text.includes('npm'))).toEqual([]);
   });
+
+  it('also if the signal comes twice, as npm sends it once more after the terminal', async () => {
+    const { queue, ended, signal } = await openBusy(() => ['node_modules/.bin/pushpacer', 'worker']);
+    signal('SIGINT');
+    await sleep(50); // the system may make one of two signals that have not been handled
+    signal('SIGINT');
+    expect(await ended).toBe(0);
+    expect(await queue.getCompletedCount()).toBe(1);
+  });
 });
 
 describe('a worker under npx', () => {
@@ -185,6 +195,10 @@ describe('who started a worker', () => {
 describe('the unit for systemd', () => {
   it('signals the worker first', () => {
     expect([setting('KillSignal'), setting('KillMode')]).toEqual(['SIGTERM', 'mixed']);
+  });
+
+  it('lets the others go on if the system ends one of several workers', () => {
+    expect(setting('OOMPolicy')).toBe('continue');
   });
 
   it('names only variables that there are, and is in the package', async () => {
