@@ -20,7 +20,7 @@ export interface Sample {
 }
 
 export interface Sampler {
-  /** The samples of the last hour, since this console started; the oldest first. */
+  /** The samples of the last hour, or since this console started if that is later; the oldest first. */
   samples(): readonly Sample[];
   stop(): void;
 }

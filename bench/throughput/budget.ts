@@ -11,11 +11,11 @@ import { CASES, runOnce, type Load, type MeasuredWorker, type Run, type RunOptio
 
 type BudgetSide = 'plain' | 'pushpacer';
 
-/** By the part of the program. */
+/** Amounts by part of the program, or by function. */
 type Shares = ReadonlyMap<string, number>;
 
 interface SideCosts {
-  /** Processor time of a job in microseconds, without samples: the median of the runs. */
+  /** Processor time of a job in microseconds, from the runs that are not sampled: their median. */
   readonly micros: number;
   /** Microseconds of a job, by part. */
   readonly time: Shares;
@@ -27,8 +27,9 @@ interface SideCosts {
 }
 
 /**
- * Runs both workers without samples, in turn, and then each once with samples of its processor, and once with samples of its
- * allocations. A sampled run is slower, so only its shares count: they are taken of the processor time without samples.
+ * Runs both workers in turn, without sampling. Then runs each worker once while its processor time is sampled, and once while
+ * its allocations are sampled. Sampling makes a run slower, so of the sampled processor time only the shares count: they divide
+ * the processor time of the runs without sampling.
  */
 export function measureBudget(
   { quick, runs, say }: Pick<SuiteOptions, 'quick' | 'runs' | 'say'>,
@@ -112,7 +113,9 @@ async function sampled(what: 'time' | 'memory', options: RunOptions): Promise<un
   return JSON.parse(text);
 }
 
-/** The content of a file that another process is about to write, and then has at once. */
+/**
+ * Waits for a file that another process writes, and answers its content. The file is never there with only a part of its text.
+ */
 async function written(file: string): Promise<string> {
   const deadline = performance.now() + WRITTEN_WITHIN_MS;
   for (;;) {
@@ -124,7 +127,7 @@ async function written(file: string): Promise<string> {
   }
 }
 
-/** What names a share: a function, or the part of the program that it belongs to. */
+/** Gives the name under which a function counts: its own, or that of its part of the program. */
 type NameOf = (frame: Pick<Runtime.CallFrame, 'url' | 'functionName' | 'lineNumber'>) => string;
 
 /** Microseconds, without the time in which the process had nothing to do. */

@@ -1,13 +1,14 @@
 import { renameSync, writeFileSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';
 
-// Loaded into a worker process before its own program (`--import`). The first SIGUSR2 begins to sample, and BUDGET_FILE with `.begun`
-// at its end says that this is done. The second one writes what was found into BUDGET_FILE. BUDGET_SAMPLES: `time`, or `memory`.
+// Loaded into a worker process before its own program (`--import`). The first SIGUSR2 starts sampling; once it has started, an
+// empty file is written, named as BUDGET_FILE with `.begun` at the end. The second SIGUSR2 writes the result into BUDGET_FILE.
+// BUDGET_SAMPLES: `time` or `memory`.
 
 const { BUDGET_FILE = '', BUDGET_SAMPLES } = process.env;
-/** Between two samples of the processor, microseconds. */
+/** The time between two samples of the processor, in microseconds. */
 const EVERY_MICROS = 250;
-/** One allocation of about this many bytes is noted, with its stack. */
+/** On average, one allocation in this many allocated bytes is noted, with its stack. */
 const EVERY_BYTES = 16_384;
 
 const session = new Session();
@@ -15,7 +16,7 @@ session.connect();
 
 async function begin(): Promise<void> {
   if (BUDGET_SAMPLES === 'memory') {
-    // With what the garbage collector has freed: the garbage is what is to be counted.
+    // Includes what the garbage collector has freed since: garbage is what is to be counted.
     await session.post('HeapProfiler.startSampling', {
       samplingInterval: EVERY_BYTES,
       includeObjectsCollectedByMajorGC: true,
@@ -34,7 +35,7 @@ async function end(): Promise<void> {
   writeWhole(BUDGET_FILE, JSON.stringify(profile));
 }
 
-/** Nobody finds the file with a part of its text. */
+/** Writes a file so that no reader finds only a part of its text. */
 function writeWhole(file: string, text: string): void {
   writeFileSync(`${file}.part`, text);
   renameSync(`${file}.part`, file);

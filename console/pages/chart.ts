@@ -4,13 +4,13 @@ import { count, exact, type Html } from '../layout.ts';
 
 /** What the lines of a chart measure. */
 export interface Unit {
-  /** It stands behind the title: `notifications per second`. */
+  /** It stands after the title: `notifications per second`. */
   readonly name: string;
   /** A value with its unit: `5.4/s`. */
   readonly write: (value: number) => string;
-  /** A mark of the upright axis, if it is written in another way. */
+  /** How to write a mark of the vertical axis, if not as `write` does. */
   readonly mark?: (value: number) => string;
-  /** The distances that two marks of the upright axis may have, the shortest first. */
+  /** The distances that two marks of the vertical axis may have, the shortest first. */
   readonly steps: readonly number[];
   /** The end of the axis if all values are 0. */
   readonly least: number;
@@ -60,16 +60,16 @@ export const DURATION: Unit = {
 const [LEAST_MS, MOST_MS] = [5 * MINUTE, HOUR];
 /** A value is taken every ten seconds. After a longer pause, the line is broken. */
 const [EVERY_MS, PAUSE_MS] = [10_000, 25_000];
-/** In pixels, but the width, which becomes that of the page. */
+/** Heights in pixels. WIDTH is only a number of units: the drawing is stretched to the width of the page. */
 const [WIDTH, HEIGHT, AXIS_HEIGHT] = [1_000, 120, 22];
-/** An axis has at most so many distances. */
+/** The most distances between marks: on the vertical axis, and on the time axis. */
 const [MOST_UP, MOST_ACROSS] = [4, 5];
-/** The time has at most so many parts, each with a text on hover. */
+/** The time is divided into this many parts at most, each with a text on hover. */
 const MOST_PARTS = 60;
 
 /**
- * Lines over time, as SVG that is as wide as its place. The labels of the upright axis stand beside it, so they have all the
- * room that they need.
+ * Lines over time, as SVG that is as wide as its place. The labels of the vertical axis are HTML beside the SVG, so they have
+ * all the room that they need.
  *
  * @param times epoch milliseconds, the oldest first; those of the last hour are drawn
  */
@@ -108,7 +108,7 @@ export function lineChart({ title, unit, lines, empty }: Chart, times: readonly 
   </figure>`;
 }
 
-/** The marks of the upright axis, the highest first. */
+/** The marks of the vertical axis, the highest first. */
 function scaleOf(most: number, { steps, least }: Unit): { readonly top: number; readonly marks: readonly number[] } {
   const reach = most === 0 ? least : most;
   const step = steps.find((each) => each * MOST_UP >= reach) ?? reach;

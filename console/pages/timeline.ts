@@ -103,13 +103,13 @@ const SLOTS_BOTTOM = 46;
 const BARS_TOP = SLOTS_BOTTOM + 8;
 const MARK_HEIGHT = 18;
 const MARK_WIDTH = 3;
-/** Of the row of a bar, the upper part has its text. */
+/** The height of a bar's row, and of the upper part of it, which has the text. */
 const [BAR_ROW, TEXT_ROW] = [30, 16];
 const AXIS_HEIGHT = 24;
-/** How far upright lines go on below the axis. */
+/** How far vertical lines go on below the axis. */
 const TICK = 4;
 
-/** What a limit counts now: if it is full, until when it has no room; else the window that ends now. */
+/** What a limit counts now, as a bar: if the limit is full, the time until it has room again; else the window that ends now. */
 interface Bar extends Limit {
   readonly from: number;
   readonly until: number;
@@ -134,18 +134,21 @@ interface Axis {
   readonly now: number;
   readonly start: number;
   readonly end: number;
-  /** The place of an instant: percent of the width. Instants outside of the axis are a little beyond its edge, where they are cut. */
+  /**
+   * The place of an instant, in percent of the width. An instant outside of the axis gets a place just beyond the edge, where the
+   * drawing is cut off.
+   */
   readonly x: (at: number) => number;
 }
 
-/** The shortest past and future of an axis: an axis without length cannot be drawn. */
+/** The shortest future of an axis: an axis without length cannot be drawn. */
 const LEAST_MS = 5_000;
 /** The past has at least this share of the future's width, so that `now` does not stand at the edge. */
 const PAST_SHARE = 1 / 16;
-/** This far beyond the edge, in shares of the width, something is drawn that goes on there. */
+/** What goes on beyond the edge is drawn up to this far beyond it: a share of the width. */
 const BEYOND = 0.02;
 
-/** The past of a range ends where nothing counts any more: what was sent earlier is not known. */
+/** The past goes back as far as slots still count in a limit: what was sent earlier is not known. */
 function axisOf({ now, sent, reserved, blockedUntil, limits }: Drawn, bars: readonly Bar[], range: Range): Axis {
   const { ms } = RANGES[range];
   const full = bars.filter(isFull).map(({ until }) => until);
@@ -234,7 +237,7 @@ function markOf(place: number, { at, last, slots, rules }: Mark, now: number, ki
   </rect>`;
 }
 
-/** An axis has at most so many distances: their labels have room on a narrow screen. */
+/** The most distances between marks on the axis: so many labels have room on a narrow screen. */
 const MOST_TICKS = 5;
 
 /** Marks of the time from now, at round distances: `−30s`, `now`, `+30s`. */
@@ -254,7 +257,7 @@ function ticks({ start, end, now, x }: Axis, bars: number): Html {
   })}`;
 }
 
-/** An upright line through the slots and the bars, with gaps where the texts of the bars stand. */
+/** A vertical line through the slots and the bars, with gaps where the texts of the bars stand. */
 function upright(left: number, bars: number, kind: string): Html {
   const dashes = Array.from({ length: bars }, (_, bar) => [
     TEXT_ROW,

@@ -216,7 +216,10 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Whether the command is refused. Redis checks the command before its keys. A server that lacks or hides a command says so. */
+/**
+ * Whether the reply says that the user may not run the command, or that the server does not know it (some servers lack or hide
+ * a command). Redis checks the command before its keys.
+ */
 function isRefused(reply: string): boolean {
   return /^NOPERM .*permissions? to run|^ERR unknown (command|subcommand)/i.test(reply);
 }

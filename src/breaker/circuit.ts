@@ -246,8 +246,8 @@ const OUTAGE_SHARE = 0.8;
 /** How many different recipients must fail on a busy provider: this many bad devices hardly ever fail in the same ten seconds. */
 const MANY = 20;
 /**
- * With little traffic, most of all answers can come from a few devices that fail again and again. So if fewer than MANY
- * recipients failed, no answer must have been good for this long.
+ * If fewer than MANY recipients failed, or if the suspect is `configuration`, trouble is certain only if no answer was good for
+ * this long. With little traffic, most answers can come from a few devices that fail again and again.
  */
 const NOTHING_GOOD_MS = 30_000;
 /** How many different recipients must fail for an outage, if no answer was good. */

@@ -82,7 +82,10 @@ async function takeTokens(
   };
 }
 
-/** What one quota answered. `useBy`: as `tokensUntil`. `at`: the promised instant. */
+/**
+ * What one quota answered. `useBy`: the tokens must be used before this instant (`performance.now()`). `at`: the promised
+ * instant.
+ */
 interface TokensOfQuota {
   readonly withToken: readonly ReadyDevice[];
   readonly useBy: number;

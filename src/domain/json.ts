@@ -12,7 +12,10 @@ const MAX_LEVELS = 20;
 /** What `isJson` requires, in words. */
 const JSON_FORMAT = `JSON of at most ${MAX_LEVELS} levels, without the key __proto__`;
 
-/** Whether JSON carries the value as it is. `__proto__` is refused, because clients lose it. */
+/**
+ * Whether the value is the same after it was written as JSON and read again. The key `__proto__` is refused, because programs
+ * that copy an object often lose it.
+ */
 function isJson(value: unknown, levels = MAX_LEVELS): value is JsonValue {
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return true;
   if (typeof value === 'number') return Number.isFinite(value);

@@ -14,10 +14,10 @@ export interface Retraction {
   readonly badge?: number;
 }
 
-/** The collapse id of retractions, so that a newer one replaces an older one, and their cancellation key, to find them by. */
+/** The collapse id of retractions: a newer one replaces an older one. Also their cancellation key, by which they are found. */
 export const RETRACTION = 'pushpacer-retract';
 
-/** The retraction in any notification, or in whatever was enqueued in place of one. Undefined if it is none. */
+/** Reads the retraction from the data of any job. Undefined if the data are not a retraction. */
 export function retractionOf(notification: unknown): Retraction | undefined {
   const found = valueAt(notification, 'data.pushpacer');
   if (!isObject(found)) return undefined;
@@ -26,7 +26,7 @@ export function retractionOf(notification: unknown): Retraction | undefined {
   return { retract: texts(retract), tags: texts(tags), ...(typeof badge === 'number' && { badge }) };
 }
 
-/** Whether a device shows nothing any more that a retraction names: it has taken the retraction, or is gone. */
+/** Whether a device does not need the retraction any more: it has taken the retraction, or its app is gone (`unregistered`). */
 export function hasTaken(state: DeviceState): boolean {
   return state === 'delivered' || state === 'unregistered';
 }

@@ -35,7 +35,9 @@ export function isLockLost(error: unknown): boolean {
   return jobOfLostLock(error) !== undefined || (error instanceof Error && error.message === ANOTHER_HAS_IT);
 }
 
-/** The queue's side of BullMQ: a `Queue`, or a `Worker`, whose commands are on Redis's clock. */
+/**
+ * What a lock needs of BullMQ's `Queue` or `Worker`. Only the commands of pushpacer's worker use Redis's clock (`onRedisTime`).
+ */
 type Jobs = Pick<QueueBase<RedisQueueBackend>, 'getBackend' | 'toKey'>;
 type LockedJob = Pick<Job<unknown>, 'id' | 'processedOn'> & Prioritised;
 

@@ -140,7 +140,10 @@ interface Seen {
   readonly recipientId: string | undefined;
   /** Since when it waits: since it was enqueued, or since its `sendAfter` if that is later. */
   readonly since: number;
-  /** When it could be taken first: at its due time, if a worker put it back; else when it was enqueued, plus its delay. */
+  /**
+   * The earliest instant at which a worker could take the job: its due time, if a worker put it back; else when it was
+   * enqueued, plus its delay.
+   */
   readonly readyAt: number;
   readonly waitsFor: string;
   /** A newer version wrote it. */

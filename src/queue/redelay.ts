@@ -12,21 +12,25 @@ export interface Due {
   /** Epoch milliseconds on Redis's clock. */
   readonly at: number;
   /**
-   * Why it waits until then, for `producer.status`. It is not written to the job's progress, since only a worker may write
-   * there.
+   * Why the job waits until then, for `producer.status`. This reason is not written to the job's progress, since only a worker
+   * may write there.
    */
   readonly why?: Pick<Waited, 'rule' | 'ruleUntil'>;
-  /** It was due earlier before: then it asks for its slot when it is due, and nothing more has to be done. */
+  /**
+   * True if the job was due before this. If a worker has the job now, nothing more has to be done: the worker puts it back
+   * until the earlier time, and the job asks for its slot then.
+   */
   readonly isLater?: boolean;
 }
 
 /** What `redelay` did. */
 export interface Redelayed {
-  /** How many of the jobs were delayed. */
+  /** How many of the jobs were delayed, so that their due times were changed. */
   readonly moved: number;
   /**
-   * Resolves when each job that a worker had at that moment has been put back, and is due no later than its new due time; or
-   * has ended, or has been in hand for 30 s. Rejects if Redis is away.
+   * Each job that a worker had at that moment is followed until it is put back or has ended, for 30 s at most; jobs with
+   * `isLater` are not. If a followed job then waits for a slot later than its new due time, the due time is changed. Resolves
+   * when no job is followed any more. Rejects if Redis is away.
    */
   readonly followed: Promise<void>;
 }
@@ -35,12 +39,13 @@ export interface Redelayed {
 const AT_ONCE = 100;
 
 /**
- * Changes the due times of delayed jobs. A job whose time is past is due at once. Jobs that have ended are left as they are.
+ * Changes the due times of delayed jobs. A job whose new due time is past is due at once. Jobs that have ended are left as they
+ * are.
  *
- * A worker that has one of the jobs may have asked the limiter before the change, and then puts the job back until the slot that
- * it had before: two hours, say, if quiet hours have just been ended. So such a job is looked at until it is put back
- * (`followed`). If it waits for a slot then, and is due later, its due time is changed. One that is due too early only asks once
- * more.
+ * A worker that has one of the jobs may have asked the limiter before the change. Then it puts the job back until the former
+ * slot: two hours ahead, say, if quiet hours have just been ended. So this function looks at such a job until it is put back
+ * (`followed`). If the job then waits for a slot, and is due later than wanted, its due time is changed. A job that is due too
+ * early needs no change: it only asks the limiter once more.
  *
  * @param queues the queues that may have the jobs, the most likely first
  */
@@ -71,7 +76,7 @@ async function changeFirst(queues: readonly Queue[], due: Due): Promise<boolean>
 
 async function changeDue(queue: Queue, { jobId, at, why }: Due): Promise<boolean> {
   if (!(await makeDueAt(queue, jobId, at))) return false;
-  // Mostly no worker has taken the job since: no slot is moved to earlier than MOVE_LEAD_MS from then.
+  // Between these two writes a worker hardly ever takes the job: a slot that is moved lies at least MOVE_LEAD_MS ahead.
   if (why !== undefined) await noteWhy(queue, jobId, { at, ...why });
   return true;
 }
@@ -84,7 +89,7 @@ const [FIRST_LOOK_MS, LAST_LOOK_MS] = [10, 500];
 async function follow(queues: readonly Queue[], due: Due): Promise<void> {
   const deadline = performance.now() + MOST_FOLLOWED_MS;
   for (let waitMs = FIRST_LOOK_MS; performance.now() < deadline; waitMs = Math.min(2 * waitMs, LAST_LOOK_MS)) {
-    // In this order: whoever has the job lets go of it when it is in its queue again.
+    // In this order: a worker or a reshard lets go of the job only when the job is in its queue again.
     const inHand = await Promise.all(queues.map((queue) => isInHand(queue, due.jobId)));
     const dueAts = await Promise.all(queues.map((queue) => dueAtIn(queue, due.jobId)));
     const delayed = dueAts.findIndex((dueAt) => dueAt !== undefined);
@@ -98,7 +103,7 @@ async function follow(queues: readonly Queue[], due: Due): Promise<void> {
   }
 }
 
-/** Whether a worker has the job, or a reshard that moves it. */
+/** Whether a worker has the job, or a reshard is moving it. */
 async function isInHand(queue: Queue, jobId: string): Promise<boolean> {
   const client = await queue.getBackend().client;
   return (await client.get(lockKeyOf(queue, jobId))) !== null || isMoving(queue, jobId);
@@ -111,7 +116,7 @@ async function dueAtIn(queue: Queue, jobId: string): Promise<number | undefined>
   return score === null ? undefined : dueAtOfScore(Number(score));
 }
 
-/** Whether a delayed job waits because of its limits: not to be tried again, say, nor for a breaker. */
+/** Whether a delayed job waits for a slot or for a quota: not for `sendAfter`, credentials, another attempt or a breaker. */
 async function waitsForSlot(queue: Queue, jobId: string): Promise<boolean> {
   const client = await queue.getBackend().client;
   const { rule } = parseObject((await client.hget(queue.toKey(jobId), 'progress')) ?? '');

@@ -71,7 +71,7 @@ export type QueueScript<Reply> = (
   args: readonly (string | number)[],
 ) => Promise<Reply>;
 
-/** The script in this file. It is made known to each connection once. */
+/** Defines the script in the file `file`. Each connection learns the script once, before its first call. */
 export function defineQueueScript<Reply>(file: URL, numberOfKeys: number): QueueScript<Reply> {
   const lua = readScript('', file);
   const name = `pushpacer:${basename(fileURLToPath(file), '.lua')}`;

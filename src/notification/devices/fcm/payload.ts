@@ -271,7 +271,8 @@ const SILENT_KEY = 'pushpacer_silent';
  * The message with normal priority, the silent channel, low notification priority (for Android before 8), no sound and no
  * badge, whatever the producer gave. An app without that channel uses its default channel, with that channel's sound.
  *
- * A part that a patch has removed is added again only if something is shown: without the part, a device would show it loudly.
+ * A patch of the producer (`fcm.message`) may have removed `android` or `apns`. Such a part is added again only if the message
+ * shows an alert: without the part, the device would show the alert with sound.
  */
 function silencedMessage(message: JsonObject): JsonObject {
   const { android, apns, notification } = message;
@@ -358,8 +359,9 @@ const token = z
   .optional();
 
 /**
- * 17 random bytes as base64url, of which the first four bits are 0111 and the last four are left out. Firebase's SDKs make it
- * themselves (firebase.google.com/docs/projects/manage-installations), and check the ones that the server gives for this form.
+ * 17 random bytes as base64url: the first four bits are 0111, the last four bits are left out. Firebase's SDKs make such an id
+ * themselves (firebase.google.com/docs/projects/manage-installations). If the server gives an id, they check that it has this
+ * form.
  */
 const fid = z
   .string()
