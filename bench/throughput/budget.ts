@@ -74,6 +74,12 @@ export function measureBudget(
   });
 }
 
+/** What a job allocates, of a run with samples of that: bytes. */
+export async function allocatedPerJob(options: RunOptions): Promise<number> {
+  const allocations = (await sampled('memory', options)) as HeapProfiler.SamplingHeapProfile;
+  return sumOf(allocationsOf(allocations, partOf)) / options.jobs;
+}
+
 async function costsOf(unsampled: readonly Run[], options: RunOptions): Promise<SideCosts> {
   const micros = 1_000 * middleOf(unsampled.map(({ cpuMsPerJob }) => cpuMsPerJob)).median;
   const times = (await sampled('time', options)) as Profiler.Profile;

@@ -16,6 +16,7 @@ import {
   type BenchQueue,
   type CommandStats,
   type Surroundings,
+  usageOf,
 } from '../redis.ts';
 import type { Count, Counters } from './providers.ts';
 
@@ -81,6 +82,8 @@ export interface Run {
   readonly waitsPerJob: number;
   /** Commands that clients sent, for each job; undefined if they were not counted. */
   readonly commandsPerJob: number | undefined;
+  /** What clients sent to Redis, for each job. */
+  readonly redisBytesPerJob: number;
 }
 
 interface Parts extends RunOptions {
@@ -101,7 +104,7 @@ export async function runOnce(options: RunOptions): Promise<Run> {
     try {
       await deliver('warm', warmUp, parts);
       await options.before?.(worker);
-      const { count, commands, cpuMs } = await deliver('measured', jobs, parts);
+      const { count, commands, cpuMs, redisBytes } = await deliver('measured', jobs, parts);
       await options.after?.(worker);
       const tookMs = count.lastAtMs - count.firstAtMs;
       return {
@@ -109,6 +112,7 @@ export async function runOnce(options: RunOptions): Promise<Run> {
         accepted: count.accepted,
         providersBusy: count.cpuMs / tookMs,
         cpuMsPerJob: cpuMs / jobs,
+        redisBytesPerJob: redisBytes / jobs,
         commands,
         waitsPerJob: (commands.get('wait')?.calls ?? 0) / jobs,
         commandsPerJob:
@@ -133,15 +137,17 @@ async function deliver(batch: string, jobs: number, { case: measured, counters, 
   await queue.add(makeJobs(measured.platform, batch, jobs));
   await counters.reset();
   const before = await commandStats(queue.connection);
+  const { inBytes } = await usageOf(queue.connection);
   const cpuBeforeMs = await worker.cpuMs();
   await queue.queue.resume();
   await allAccepted(jobs, counters, worker);
   await queue.settled();
   const cpuMs = (await worker.cpuMs()) - cpuBeforeMs;
+  const redisBytes = (await usageOf(queue.connection)).inBytes - inBytes;
   const commands = usedBetween(before, await commandStats(queue.connection));
   const count = await counters.report();
   if (count.accepted !== jobs) throw new Error(`expected ${jobs} alerts, found ${count.accepted}`);
-  return { count, commands, cpuMs };
+  return { count, commands, cpuMs, redisBytes };
 }
 
 const POLL_MS = 20;

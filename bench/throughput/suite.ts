@@ -14,8 +14,9 @@ import {
   type SuiteOptions,
   type Table,
 } from '../suite.ts';
-import { measureBudget } from './budget.ts';
+import { allocatedPerJob, measureBudget } from './budget.ts';
 import { startCollector } from './collector.ts';
+import { countsFault, countsTable, readCounts, type Counts } from './counts.ts';
 import { startCounters } from './providers.ts';
 import { CASES, runOnce, type Case, type Load, type Run, type RunOptions, type Side } from './run.ts';
 
@@ -34,7 +35,7 @@ export const throughputSuite: Suite = {
  * for V8 to compile the code of a job, which takes some 4,000 jobs.
  */
 function loadOf(quick: boolean): Load {
-  return { jobs: quick ? 4_000 : 8_000, warmUp: 4_000, counted: quick ? 1_000 : 2_000 };
+  return { jobs: quick ? 4_000 : 8_000, warmUp: 4_000, counted: 2_000 };
 }
 
 type MeasureOptions = Pick<SuiteOptions, 'quick' | 'runs' | 'row' | 'say'>;
@@ -67,17 +68,36 @@ export function measure(options: MeasureOptions, load: Load): Promise<Report> {
     const cases: CaseResult[] = [];
     for (const measured of CASES) cases.push(await measureCase(measured, comparison, surroundings, options, load));
     const { quick, runs: pairs } = options;
+    // A quick run has no time to measure, but can count.
+    const counts = quick && row === PLAIN_ROW ? await countsOf(cases, surroundings, load) : undefined;
+    const expected = counts && (await readCounts());
+    const failure = counts && expected && countsFault(counts, expected);
     const seconds = (performance.now() - start) / 1_000;
-    return reportOf(
+    const report = reportOf(
       'throughput',
       { quick, seconds, versions: { node: process.versions.node, redis } },
       {
-        tables: [tableOf(cases, comparison)],
+        tables: [tableOf(cases, comparison), ...(counts && expected ? [countsTable(counts, expected)] : [])],
         what: `${pairs} pairs of ${load.jobs} jobs`,
-        json: { pairs, jobs: load.jobs, row, ...jsonOf(cases, comparison, load.jobs) },
+        json: {
+          ...{ pairs, jobs: load.jobs, row, ...jsonOf(cases, comparison, load.jobs) },
+          ...(counts && { counts: rounded(counts, 2) }),
+        },
       },
     );
+    return { ...report, ...(failure !== undefined && { failure }) };
   });
+}
+
+/** Of our worker in the first case. */
+async function countsOf([first]: readonly CaseResult[], surroundings: Surroundings, load: Load): Promise<Counts> {
+  if (first === undefined) throw new Error('no case was measured');
+  const counters = await startCounters(first.case.latency);
+  const options = { case: first.case, side: 'pushpacer', counters, ...surroundings, ...load, counted: 0 } as const;
+  const allocatedBytes = await allocatedPerJob(options).finally(() => counters.close());
+  const [run] = first.pushpacer;
+  const { commandsPerJob: commands = NaN, redisBytesPerJob: redisBytes = NaN } = run ?? {};
+  return { commands, redisBytes, allocatedBytes };
 }
 
 /** The runs of one case: those at the same place are a pair. In the other rows `plain` is pushpacer too. */

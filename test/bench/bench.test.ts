@@ -13,6 +13,7 @@ import { startProxy } from '../../bench/pacing/proxy.ts';
 import { makeAlert } from '../../bench/pacing/run.ts';
 import { usedBetween } from '../../bench/redis.ts';
 import { middleOf } from '../../bench/suite.ts';
+import { countsFault, readCounts } from '../../bench/throughput/counts.ts';
 import { makeJobs, type Run } from '../../bench/throughput/run.ts';
 import { figuresOf as figuresOfPairs } from '../../bench/throughput/suite.ts';
 import { tokenOf } from '../../src/notification/device.ts';
@@ -128,6 +129,19 @@ describe('limiter', () => {
 });
 
 describe('throughput', () => {
+  test('counts are compared with the page, in both directions', async () => {
+    const page = await readCounts();
+    expect(countsFault(page, page)).toBeUndefined();
+    const near = { ...page, commands: 1.09 * page.commands, allocatedBytes: 0.91 * page.allocatedBytes };
+    expect(countsFault(near, page)).toBeUndefined();
+    const off = { commands: 1.11 * page.commands, redisBytes: 0.89 * page.redisBytes, allocatedBytes: NaN };
+    expect(countsFault(off, page)?.split('\n')).toEqual([
+      expect.stringMatching(/^commands to Redis of a job: expected 2\.\d+ \(docs\/benchmarks\.md\), .* found 2\.\d\d$/),
+      expect.stringContaining('bytes to Redis of a job'),
+      expect.stringContaining('bytes allocated of a job'),
+    ]);
+  });
+
   test('a ratio is the median of the pairs, each run over the one beside it', () => {
     const runs = (rates: readonly number[]): Run[] =>
       rates.map((perSecond) => ({
@@ -138,6 +152,7 @@ describe('throughput', () => {
         commands: new Map(),
         waitsPerJob: 0,
         commandsPerJob: 3,
+        redisBytesPerJob: 1_000,
       }));
     expect(figuresOfPairs({ plain: runs([100, 200, 400]), pushpacer: runs([50, 50, 300]) })).toMatchObject({
       ratio: 0.5,
