@@ -24,7 +24,7 @@ import {
 import { addCancelRoutes, type CancelParts } from './cancels.ts';
 import type { Enqueuer, Result } from './enqueue.ts';
 import { openApiDocument } from './openapi.ts';
-import { addOperatorRoutes, recipientOf, type OperatorParts } from './operator-routes.ts';
+import { addOperatorRoutes, recipientOf, withoutPreview, type OperatorParts } from './operator-routes.ts';
 import { openOutcomes, parseCursor, type OutcomesParts } from './outcomes.ts';
 import { invalid, problemResponse, redisAway, UNKNOWN_ID, type Problem } from './problems.ts';
 import type { Recipients } from './recipients.ts';
@@ -129,6 +129,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
   }
 
   app.post('/v1/notifications', needs('send'), async (c) => {
+    withoutPreview(c, 'an enqueue');
     const type = typeOf(c);
     const key = c.req.header('idempotency-key');
     if (type === NDJSON) return key === undefined ? enqueueStream(c) : problemResponse(KEY_IN_STREAM);
@@ -160,8 +161,9 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
     if (isArray) return batchAnswer(results);
     const [result] = results;
     switch (result?.result) {
-      case 'added':
-      case 'duplicate': {
+      case 'duplicate': // it may have ended
+        return json(202, result);
+      case 'added': {
         const estimatedAt = await recipients.estimate({ ...(inputs[0] as object), id: result.id });
         return json(202, { ...result, ...(estimatedAt !== undefined && { estimatedAt }) });
       }

@@ -46,12 +46,14 @@ export function addCancelRoutes(app: Hono<ApiEnv>, { producer, log, needs }: Can
 
   app.delete('/v1/notifications/:id', needs('send'), async (c) => {
     const id = c.req.param('id');
+    withoutPreview(c, 'this cancel');
     const { canceled, tooLate } = await cancel(c, { id });
     if (canceled + tooLate === 0) return problemResponse(UNKNOWN_ID);
     return json(200, { id, result: canceled > 0 ? 'canceled' : 'tooLate' });
   });
 
   app.delete('/v1/recipients/:id/notifications', needs('send'), async (c) => {
+    withoutPreview(c, 'this cancel');
     const key = c.req.query('cancellationKey') ?? '';
     return json(200, await cancel(c, { recipientId: c.req.param('id'), cancellationKey: key }));
   });

@@ -100,6 +100,7 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
   app.get('/v1/dead-letters/runs/:id', needs('read'), (c) => found(c.req.param('id')));
   app.post('/v1/dead-letters/runs/:id/stop', needs('operate'), (c) => {
     const id = c.req.param('id');
+    withoutPreview(c, 'a stop');
     takes.stop(id, c.get('token').name);
     return found(id);
   });

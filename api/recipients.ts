@@ -51,12 +51,14 @@ export function createRecipients({ look, limiters }: Pick<Backend, 'look' | 'lim
     async estimate(data) {
       const parsed = parseNotification(data);
       if (!parsed.ok) return undefined;
-      const { id, recipientId, category, sendAfter = 0 } = parsed.notification;
+      const { id, recipientId, category, sendAfter = 0, expiresAt = Infinity, onThrottle } = parsed.notification;
       try {
         const limiter = (await limiters()).limiters[countedAs(parsed.notification)];
         const named = category !== undefined && { category };
         const answer = await limiter.peek({ recipientId, id: `${jobIdOf(id)}/0`, ...named });
-        return answer.kind === 'refused' ? undefined : Math.max(sendAfter, Math.round(answer.at));
+        if (answer.kind === 'refused' || (answer.kind === 'reserved' && onThrottle === 'drop')) return undefined;
+        const at = Math.max(sendAfter, Math.round(answer.at));
+        return at < expiresAt ? at : undefined;
       } catch {
         return undefined; // the notification is enqueued in any case
       }

@@ -51,7 +51,7 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
   app.post('/login', async (c) => {
     const { token, to } = await c.req.parseBody();
     const wrong = await sessions.login(c, typeof token === 'string' ? token : '');
-    return wrong === undefined ? c.redirect(ownPath(to), 303) : loginPage(c, sessions, wrong);
+    return wrong === undefined ? c.redirect(ownPath(to), 303) : loginPage(c, sessions, { wrong, to: ownPath(to) });
   });
   app.post('/logout', (c) => {
     sessions.logout(c);
@@ -123,7 +123,11 @@ function ownPath(to: unknown): string {
   return typeof to === 'string' && /^\/(?![/\\])[^\p{Cc}]*$/u.test(to) ? to : '/';
 }
 
-function loginPage(c: Context<ConsoleEnv>, { isLoginWanted }: Sessions, wrong?: string): Response | Promise<Response> {
+function loginPage(
+  c: Context<ConsoleEnv>,
+  { isLoginWanted }: Sessions,
+  { wrong, to = ownPath(c.req.query('to')) }: { readonly wrong?: string; readonly to?: string } = {},
+): Response | Promise<Response> {
   if (!isLoginWanted) return c.redirect('/', 303);
   return page(c, {
     title: 'Log in',
@@ -131,7 +135,7 @@ function loginPage(c: Context<ConsoleEnv>, { isLoginWanted }: Sessions, wrong?: 
     body: html`<form class="login" method="post" action="/login">
       <h1>Log in</h1>
       ${wrong === undefined ? '' : html`<p class="wrong" role="alert">${wrong}</p>`}
-      <input type="hidden" name="to" value="${c.req.query('to') ?? '/'}" />
+      <input type="hidden" name="to" value="${to}" />
       <label for="token">Token</label>
       <input id="token" name="token" type="password" autocomplete="current-password" required autofocus />
       <button>Log in</button>

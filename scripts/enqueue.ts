@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
+import { access, constants, stat } from 'node:fs/promises';
 import { addAbortSignal } from 'node:stream';
 import { loadQueueConfig } from '../src/config/config.ts';
 import { formatFault, type Fault } from '../src/domain/faults.ts';
@@ -220,6 +220,7 @@ function hasNotification(flags: Flags): boolean {
 async function sizeOf(path: string): Promise<number> {
   try {
     const file = await stat(path);
+    await access(path, constants.R_OK);
     if (file.isDirectory()) throw new CommandError('--file: expected a file, found a folder');
     return file.size;
   } catch (error) {

@@ -180,13 +180,14 @@ function moverOf({ connection, lease, shards }: Parts, layout: Layout): Mover {
     open: (of) => shards.at(of),
     bury: async (shard) => {
       const outcomes = outcomesKey(shard.queue.opts.prefix ?? '');
-      const outcomesMax = (await connection.exists(outcomes)) === 1 ? OUTCOMES_KEPT : 0;
+      const length = await connection.xlen(outcomes);
+      const outcomesMax = (await connection.exists(outcomes)) === 1 ? Math.max(OUTCOMES_KEPT, length) : 0;
       return createDeadLetters({ ...shard, outcomesMax }).sweep();
     },
   });
 }
 
-/** The default of OUTCOMES_MAX, which most workers have. */
+/** A stream of outcomes is cut to about this many, or left as long as it is: OUTCOMES_MAX is a variable of the workers. */
 const OUTCOMES_KEPT = 100_000;
 
 async function moveWhatIsThere(mover: Mover, signal: AbortSignal): Promise<void> {
@@ -207,6 +208,12 @@ async function check({ connection, prefix, shards }: Parts, known: Layout, to: n
   const opened = await shards.open();
   const paused = await Promise.all(opened.map(({ queue }) => queue.isPaused()));
   if (paused.includes(true)) throw new CommandError('the queue is paused: resume it first');
+  const schedulers = await Promise.all(opened.map(({ queue }) => queue.getJobSchedulersCount()));
+  if (schedulers.some((count) => count > 0)) {
+    throw new CommandError(
+      'the queue has job schedulers of BullMQ, which cannot be moved: remove them first (queue.removeJobScheduler)',
+    );
+  }
   refuseOlder(await living({ connection, prefix }));
 }
 

@@ -1,12 +1,12 @@
 import type { Job } from 'bullmq';
 import { createDeadLetters, type DeadLettersOptions } from '../src/dead-letters/store.ts';
 import type { Outcome } from '../src/notification/outcome.ts';
-import { within } from '../src/domain/time.ts';
+import { repeat, within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import { assertBullMq, jobOfLostLock } from '../src/queue/bullmq-internals.ts';
 import { measureClockOffset, type ClockChange, type ClockOffset } from '../src/queue/clock-offset.ts';
 import { createJobLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
-import { isUnprioritised, protect, QUEUE } from '../src/queue/names.ts';
+import { ID_KEPT_S, isUnprioritised, protect, QUEUE } from '../src/queue/names.ts';
 import { NotificationWorker, workerOptions, type Place } from '../src/queue/notification-worker.ts';
 import { createNewcomerShare, createPrioritiser } from '../src/queue/prioritise.ts';
 import { startWaker, type Waker } from '../src/queue/wake.ts';
@@ -45,6 +45,10 @@ export interface ConsumerOptions {
   readonly onDiedUnseen: (outcome: Outcome) => void;
 }
 
+/** How often jobs are removed that ended more than ID_KEPT_S ago, and how many at most each time. */
+const TRIM_EVERY_MS = 60_000;
+const MOST_TRIMMED = 10_000;
+const CLOSE_MS = 1_000;
 /** How long the start waits for the first look at Redis's clock. */
 const CLOCK_TIMEOUT_MS = 2_000;
 
@@ -57,6 +61,11 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     delayedKey: queue.toKey('delayed'),
     offsetMs: () => clock.offsetMs,
   });
+  // BullMQ removes what has ended only when more ends: in a quiet queue ids would stay taken, and texts would stay in Redis.
+  const trimming = repeat(
+    () => queue.clean(1_000 * ID_KEPT_S - clock.offsetMs, MOST_TRIMMED, 'completed'),
+    TRIM_EVERY_MS,
+  );
   const prioritiser = createPrioritiser({ queue, redis: connection });
   const newcomers = createNewcomerShare({ queue, redis: connection });
   const worker = createWorker(options, clock, waker, (job) => {
@@ -77,6 +86,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   const close = async (): Promise<void> => {
     clock.close();
     await worker.close();
+    await within(trimming.stop(), CLOSE_MS);
     await Promise.all([prioritiser.close(), newcomers.close()]);
     await failedJobs.stop();
     await waker.close();
@@ -89,6 +99,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   }
   failedJobs.start();
   await worker.waitUntilReady();
+  void trimming.now();
   await within(clock.measured, CLOCK_TIMEOUT_MS);
   void worker.run();
   return {

@@ -74,8 +74,9 @@ function othersOf({ delayed, notTaken }: RecipientLook): number {
 }
 
 function isKnown(look: RecipientLook): boolean {
-  const { sent, reserved, source, block } = look.inspection;
-  return sent.length + reserved.length + othersOf(look) > 0 || source === 'stored' || block !== undefined;
+  const { sent, reserved, source, block, quiet } = look.inspection;
+  const found = sent.length + reserved.length + othersOf(look) + look.sending.length + look.others.length;
+  return found > 0 || source === 'stored' || quiet?.source === 'stored' || block !== undefined;
 }
 
 function foundRecipient(recipientId: string, look: RecipientLook): Html {

@@ -25,13 +25,18 @@ export function createPace(perSecond: number, options: PaceOptions = {}): () => 
   };
 }
 
-/** `100/s`, `100` → 100 a second; `30/m` → 0.5 a second; `off` → Infinity; undefined if the text is no rate. */
+/** Less than one an hour is no rate: such waits are too long for a timer. */
+const LEAST_PER_SECOND = 1 / 3_600;
+
+/**
+ * `100/s`, `100` → 100 a second; `30/m` → 0.5 a second; `off` → Infinity; undefined if the text is no rate, or less than `1/h`.
+ */
 export function parseRate(text: string): number | undefined {
   if (text === 'off') return Infinity;
   const match = /^(\d{1,9}(?:\.\d{1,3})?)(?:\/(s|m|h))?$/.exec(text);
   if (!match) return undefined;
   const perSecond = Number(match[1]) / { s: 1, m: 60, h: 3_600 }[(match[2] ?? 's') as 's' | 'm' | 'h'];
-  return perSecond > 0 ? perSecond : undefined;
+  return perSecond >= LEAST_PER_SECOND ? perSecond : undefined;
 }
 
 const UNITS = [

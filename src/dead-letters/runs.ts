@@ -104,14 +104,19 @@ export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = P
       return count;
     });
     const pace = createPace(run.perSecond, { signal });
-    await attend(async () => {
-      for await (const found of walkChosen(opened, run, { signal })) {
-        delete run.awaySince;
-        await pace();
-        if (signal.aborted) return;
-        await take(each, found, opened);
-      }
-    });
+    // A reshard moves dead letters to other queues, and behind the place of a walk: so again, while that finds some.
+    for (let before = -1; before < run.done && run.done + run.gone < run.of;) {
+      before = run.done;
+      await attend(async () => {
+        const now = await shards();
+        for await (const found of walkChosen(now, run, { signal })) {
+          delete run.awaySince;
+          await pace();
+          if (signal.aborted) return;
+          await take(each, found, now);
+        }
+      });
+    }
   }
 
   /**

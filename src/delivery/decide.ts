@@ -312,7 +312,8 @@ function retryOrGiveUp(
   const breaker = isNoneClosed(services, parts) ? soonestBreaker(services, parts) : undefined;
   const afterTrialMs = breaker === undefined ? 0 : Math.max(0, breaker.until - parts.now()) + AFTER_TRIAL_MS;
   const code = again.map(({ reply }) => reply.code).join(',');
-  return { kind: 'retried', waitMs: Math.max(backoff, afterTrialMs), code };
+  const leftMs = Math.max(0, Math.ceil(timeLeftMs(context, parts))); // then the next pass only ends it
+  return { kind: 'retried', waitMs: Math.min(Math.max(backoff, afterTrialMs), leftMs), code };
 }
 
 /**
@@ -375,7 +376,13 @@ export function withoutCredentials(context: Context, parts: DeliverParts): Resul
   const { progress, lacking, isElsewhere } = context;
   const now = parts.now();
   const heldSince = heldSinceOf({ ...progress, heldBefore: undefined }, now);
-  const leftMs = heldSince + (isElsewhere ? MAX_DEFERRED_MS : parts.credentialsWaitMs) - now;
+  // A provider may have put it off before, or another worker may have had the credentials: that time does not count.
+  const isLacked = progress.rule === CREDENTIALS && progress.lackedSince !== undefined;
+  const lackedSince = isElsewhere
+    ? undefined
+    : heldSinceOf({ ...progress, heldSince: isLacked ? progress.lackedSince : now, heldBefore: undefined }, now);
+  const leftMs =
+    lackedSince === undefined ? heldSince + MAX_DEFERRED_MS - now : lackedSince + parts.credentialsWaitMs - now;
   if (leftMs <= 0) {
     const failures = lacking.map(({ label, account }) => ({ at: now, device: label, error: lackText(account) }));
     context.progress = withAttempts(progress, failures);
@@ -383,7 +390,7 @@ export function withoutCredentials(context: Context, parts: DeliverParts): Resul
     return finished(context);
   }
   const unreached = progress.unreached + 1;
-  context.progress = { ...progress, heldSince, heldAt: now, unreached, rule: CREDENTIALS };
+  context.progress = { ...progress, heldSince, lackedSince, heldAt: now, unreached, rule: CREDENTIALS };
   if (isElsewhere) context.place.giveWay(unreached);
   const waitMs = backoffMs(unreached, isElsewhere ? ANOTHER_HAS : NONE_HAS, 0, parts.random());
   return deferred(Math.min(waitMs, leftMs), NO_CREDENTIALS);

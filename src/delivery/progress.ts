@@ -59,6 +59,8 @@ const progressSchema = z.object({
    * moves to later by the rest.
    */
   heldSince: z.number().optional(),
+  /** Since when no living worker has had the credentials that it needs. Epoch milliseconds; only if that is its `rule`. */
+  lackedSince: z.number().optional(),
   /** `heldSince` of the time before the job was requeued; it counts on if a provider puts the job off again. */
   heldBefore: z.number().optional(),
   /** When it was last deferred for one of those reasons; epoch milliseconds. */

@@ -140,7 +140,7 @@ async function beforeOthers(context: Context, ask: WaitingAsk, answer: Answer, p
   const limiter = limiterOf(context, parts);
   const unbounded = { ...ask, maxWaitMs: Infinity, expiresInMs: Infinity, maxQuietMs: Infinity };
   if (answer.kind === 'refused') {
-    if (answer.because !== 'max-wait' || !mayWait(context)) return answer;
+    if (answer.because !== 'max-wait' || !waits(context)) return answer;
     if (!(await wouldBeInTime(context, ask, answer, parts))) return answer;
     const reserved = await limiter.admit(unbounded);
     if (reserved.kind !== 'reserved') return reserved;
@@ -210,7 +210,7 @@ function askOf(context: Context, asks: number, renew: boolean, aheadMs: number, 
     id: askId(context.jobId, asks),
     renew,
     ...(aheadMs > 0 && { leadMs: aheadMs }),
-    maxWaitMs: mayWait(context) ? maxWaitMs : 0,
+    maxWaitMs: waits(context) ? maxWaitMs : 0,
     ...(timeLeft !== Infinity && { expiresInMs: timeLeft }),
     ...(onQuiet !== 'delay' && { maxQuietMs: 0 }),
     ...(maxPending !== undefined && { maxPending }),
@@ -218,7 +218,7 @@ function askOf(context: Context, asks: number, renew: boolean, aheadMs: number, 
     ...(goesFirst(context, parts) && { goesFirst: true }),
     ...(context.isRaised && { behindOverdue: true }),
     ...((onThrottle === 'silence' || onQuiet === 'silence') && { claim: true }),
-    ...(!mayWait(context) && onQuiet === 'delay' && { untilAwake: true }),
+    ...(!waits(context) && onQuiet === 'delay' && { untilAwake: true }),
     enqueuedAt: context.firstEnqueuedAt,
   };
 }
@@ -229,6 +229,14 @@ function goesFirst({ notification: { priority } }: Context, { isHighFirst }: Del
 
 function mayWait({ notification: { onThrottle } }: Context): boolean {
   return onThrottle !== 'drop' && onThrottle !== 'silence';
+}
+
+/**
+ * Whether it waits for its slot. One that had a slot before does, whatever its producer wanted: what is left of it, another device
+ * for example, would be blocked by that slot.
+ */
+function waits(context: Context): boolean {
+  return context.progress.asks > 0 || mayWait(context);
 }
 
 /**

@@ -40,6 +40,9 @@ export async function previewOperation(
   if (deed.kind === 'own') return { would, settled, preview: nothingMoves(alerts) };
   if (deed.kind !== 'cancel') return { would, settled, preview: await preview(recipientId, deed, { foresights, own }) };
   const found = await findOwn(asked, deed.target, (await parts.canceling()).find);
+  const { canceled: cancels, tooLate } = found;
+  if (!found.found.some(({ waits }) => waits))
+    return { would, settled, preview: { ...nothingMoves(alerts), cancels, tooLate } };
   return { would, settled, preview: await previewCancel(recipientId, found, { foresights, own }) };
 }
 

@@ -17,7 +17,7 @@ import { apartOptions, limiterPrefix } from '../limiter/limiter.ts';
 import { createSlotReasons, idOfSlot, type SlotReasons } from '../limiter/redis/slot-reasons.ts';
 import { lockKeyOf } from '../queue/bullmq-internals.ts';
 import { findKeptStory, hasHistory, type KeptStory } from '../queue/history.ts';
-import { historyKeys, jobIdOf, notificationIdOf, replayIdsOf, RETRACT } from '../queue/names.ts';
+import { deadIdsOf, historyKeys, jobIdOf, notificationIdOf, replayIdsOf, RETRACT } from '../queue/names.ts';
 import { findJob } from '../queue/readable.ts';
 import type { ShardQueues } from '../queue/shards/shards.ts';
 import type { NotificationStatus } from '../queue/status.ts';
@@ -149,7 +149,8 @@ export async function findHolder(
 ): Promise<StoredDeadLetter | { readonly queue: Queue; readonly jobId: string } | undefined> {
   const first = jobIdOf(id);
   const replays = replayIdsOf(first).toReversed();
-  for (const jobId of state === 'dead-lettered' ? [...replays, first] : [first, ...replays]) {
+  const dead = [...replays, ...deadIdsOf(first).toReversed()]; // as findStatus
+  for (const jobId of state === 'dead-lettered' ? dead : [first, ...replays]) {
     for (const { queue, deadQueue } of shards) {
       if (state !== 'dead-lettered') {
         if ((await queue.getJobState(jobId)) !== 'unknown') return { queue, jobId };

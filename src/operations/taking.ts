@@ -65,6 +65,9 @@ function oneOf<T extends string>(label: string, value: string, choices: readonly
   });
 }
 
+/** A century: no date of JavaScript is before the year -271821. */
+const MOST_AGO_MS = 36_525 * 86_400_000;
+
 /** Turns a written time into epoch milliseconds, from the present time. */
 type At = (now: number) => number;
 
@@ -72,7 +75,7 @@ function time(label: string, example: string, description: string) {
   const schema = z.union([z.string(), z.number()], { error: TIME_FORMAT });
   return written(schema, { label, value: 'time', example, description }, (given): Read<At> => {
     const agoMs = parseDuration(String(given));
-    if (agoMs !== undefined) return { value: (now) => now - agoMs };
+    if (agoMs !== undefined) return agoMs > MOST_AGO_MS ? unfit(TIME_FORMAT, given) : { value: (now) => now - agoMs };
     const at = parseInstant(String(given));
     return at === undefined ? unfit(TIME_FORMAT, given) : { value: () => at };
   });

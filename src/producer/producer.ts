@@ -161,6 +161,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
   /** If the limiter has a Redis of its own, the first call that needs it connects to it. */
   function limiterConnection(): Connection {
+    assertOpen();
     if (limiterAt === undefined) return connection;
     return (limiter ??= connectProducer(limiterAt, timeoutMs).on('error', ignoreError));
   }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { QueueKeys, type Job, type JobsOptions, type KeepJobs } from 'bullmq';
+import { QueueKeys, type Job, type KeepJobs } from 'bullmq';
 import { newerThanKnown } from '../domain/format.ts';
 import { valueAt } from '../domain/json.ts';
 
@@ -268,15 +268,11 @@ export function isUnprioritised(job: Pick<Job, 'opts'>): boolean {
 }
 
 /**
- * Keeps a job in Redis after its end, even if its producer asked for removal: with `removeOnFail: true` there would be no dead
- * letter, and with `removeOnComplete: true` the same id could alert twice. Call it on the worker's `active` event: this event
+ * Keeps a job in Redis after its end, whatever its producer asked for: with `removeOnFail: true` there would be no dead letter, and
+ * with `removeOnComplete: 10` BullMQ would remove all but ten of the jobs that ended, whose ids could alert twice. Call it on the worker's `active` event: this event
  * comes before the processor runs, and also before BullMQ itself fails a job that stalled too often.
  */
 export function protect(job: Pick<Job, 'opts'>): void {
   job.opts.removeOnFail = false;
-  if (keepsNone(job.opts.removeOnComplete)) job.opts.removeOnComplete = KEEP_COMPLETED;
-}
-
-function keepsNone(keep: JobsOptions['removeOnComplete']): boolean {
-  return keep === true || keep === 0 || (typeof keep === 'object' && keep.count === 0);
+  job.opts.removeOnComplete = KEEP_COMPLETED;
 }

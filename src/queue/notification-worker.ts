@@ -224,7 +224,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     let renewing: Promise<void> | undefined;
     const renew = async (): Promise<void> => {
       const now = Date.now();
-      const due = [...this.#passes].filter(([, { renewedAt }]) => now - renewedAt >= everyMs / 2);
+      const due = [...this.#passes].filter(([, { renewedAt }]) => Math.abs(now - renewedAt) >= everyMs / 2); // the clock may be set back
       if (due.length === 0) return;
       for (const [, pass] of due) pass.renewedAt = now;
       const [ids, tokens] = [due.map(([id]) => id), due.map(([, { token }]) => token)];

@@ -44,7 +44,7 @@ const CLOSE_MS = 1_000;
  * gives the normal priority to those that still wait.
  */
 export function createPrioritiser({ queue, redis }: PrioritiserOptions): Prioritiser {
-  const lockKey = queue.toKey('prioritising');
+  const lockKey = queue.toKey('lock:prioritising');
 
   /** The next jobs without a priority, the oldest first. */
   function next(): Promise<string[]> {
@@ -92,7 +92,7 @@ export interface NewcomerShare {
  * overtake older ones of their recipient (`behindOverdue`).
  */
 export function createNewcomerShare({ queue, redis }: PrioritiserOptions): NewcomerShare {
-  const lockKey = queue.toKey('raising');
+  const lockKey = queue.toKey('lock:raising');
   const [newcomers] = scoresOfPriority(PRIORITY.due + 1, PRIORITY.due + 1);
   /** Jobs that this worker has taken too late since it raised some. So over all workers, each counts once. */
   let overdue = 0;

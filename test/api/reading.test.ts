@@ -25,6 +25,40 @@ describe('a notification', () => {
     }
   });
 
+  it.each([
+    ['DELETE', '/v1/notifications/msg-1'],
+    ['DELETE', '/v1/recipients/teacher-42/notifications?cancellationKey=trip'],
+    ['POST', '/v1/notifications'],
+  ])('is left as it is by %s %s with preview=true, which has no preview', async (method, path) => {
+    const api = await openApi();
+    const sendAfter = Date.now() + 600_000;
+    const one = makeNotification({ id: 'msg-1', recipientId: 'teacher-42', cancellationKey: 'trip', sendAfter });
+    await api.call('POST', '/v1/notifications', { body: one });
+    const previewed = `${path}${path.includes('?') ? '&' : '?'}preview=true`;
+    const body = method === 'POST' ? { body: { ...one, id: 'msg-2' } } : {};
+    expect(await api.call(method, previewed, body)).toMatchObject({
+      status: 422,
+      body: { faults: [{ path: 'preview' }] },
+    });
+    expect((await api.call('GET', '/v1/notifications/msg-1')).body).toMatchObject({ state: 'waiting' });
+    expect((await api.call('GET', '/v1/notifications/msg-2')).status).toBe(404);
+  });
+
+  it('has no estimate if it expires before, is dropped, or has the id of another one', async () => {
+    const api = await openApi({}, { olga: { scopes: ['send', 'operate'] } });
+    const { olga: secret } = api.secrets;
+    await api.call('POST', '/v1/recipients/teacher-42/block', { secret, body: { for: '2h', reason: 'exam' } });
+    const one = makeNotification({ id: 'msg-1', recipientId: 'teacher-42' });
+    const post = async (fields: object) => {
+      const body = { ...one, ...fields };
+      return (await api.call('POST', '/v1/notifications', { secret, body })).body;
+    };
+    expect((await post({}))['estimatedAt']).toBeGreaterThan(Date.now() + 6_000_000);
+    expect(await post({})).toEqual({ id: 'msg-1', result: 'duplicate' });
+    for (const fields of [{ expiresAt: Date.now() + 60_000 }, { onThrottle: 'drop' }])
+      expect(await post({ ...fields, id: `msg-${Object.keys(fields)[0] ?? ''}` })).not.toHaveProperty('estimatedAt');
+  });
+
   it('is canceled with all others under its cancellation key, which leaves a line with the name of the token', async () => {
     const api = await openApi({}, { bulk: { scopes: ['send'] } });
     const recipientId = 'a/b c?d#é';

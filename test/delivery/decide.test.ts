@@ -193,6 +193,11 @@ describe('a push service that takes no more for now', () => {
     const endless = { ...LIMIT, retryAfterMs: DAY_MS };
     const round: Round = { platforms: browser, fields: { expiresAt: NOW + 90_000 } };
     expect(decide([endless], round).outcome).toMatchObject({ kind: 'deferred', waitMs: 90_000 });
+    const busy = { ...LIMIT, isLimit: false };
+    expect(decide([{ ...busy, retryAfterMs: DAY_MS }], round).outcome).toMatchObject({
+      kind: 'retried',
+      waitMs: 90_000,
+    });
     openBreaker(breakers, 'apns', 'quota');
     expect(decide([undefined], { ...round, platforms: ['apns'] }).progress.dueAt).toBe(NOW + 90_000);
   });

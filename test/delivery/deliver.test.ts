@@ -36,7 +36,10 @@ describe('before anything is asked', () => {
     const waits = await run(one);
     expect(waits.outcome).toEqual({ kind: 'deferred', waitMs: 1_000, code: 'no-credentials' });
     expect(waits.progress).toMatchObject({ rule: 'credentials', tries: 0, asks: 0, devices: {} });
-    const { outcome, progress } = await run(one, { ...waits.progress, heldSince: Date.now() - 60_000 });
+    expect(waits.progress.lackedSince).toBeGreaterThan(Date.now() - 10_000);
+    const held = { ...none, heldSince: Date.now() - 60_000, heldAt: Date.now() }; // by its provider
+    expect((await run(one, held)).outcome).toMatchObject({ kind: 'deferred', code: 'no-credentials' });
+    const { outcome, progress } = await run(one, { ...waits.progress, lackedSince: Date.now() - 60_000 });
     const [reason, message] = ['provider-not-configured', 'no credentials for fcm'];
     expect(outcome).toEqual({ kind: 'dead-letter', reason, message });
     expect(progress.attempts).toMatchObject([{ device: 'fcm#0', error: message }]);
@@ -78,6 +81,20 @@ describe('several devices', () => {
     expect(second.outcome).toEqual({ kind: 'delivered' });
     expect(sandbox.journal.accepted.map(({ token }) => token)).toEqual([phone.token, tablet.token]);
   });
+
+  it.each(['drop', 'silence'] as const)(
+    'that are left wait for the next slot, also with onThrottle "%s"',
+    async (onThrottle) => {
+      const bench = await openBench();
+      const { run, sandbox } = bench;
+      const [phone, tablet] = [makeDevice('apns'), makeDevice('fcm')];
+      sandbox.fcm.script(tablet.token, [{ kind: 'refuse', status: 503, reason: 'UNAVAILABLE' }]);
+      const notification = makeNotification({ devices: [phone, tablet], onThrottle });
+      const { progress } = await run(notification);
+      expect((await run(notification, progress)).outcome).toMatchObject({ kind: 'requeued', rule: 'gap' });
+      expect(sandbox.journal.accepted.map(({ token }) => token)).toEqual([phone.token]);
+    },
+  );
 
   it('note a failed attempt when it failed, though another device is still under way', async () => {
     const { run, sandbox } = await openBench();

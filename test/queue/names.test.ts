@@ -5,6 +5,7 @@ import {
   crc16,
   isUnprioritised,
   jobIdOf,
+  KEEP_COMPLETED,
   notificationIdOf,
   protect,
   replayIdOf,
@@ -144,12 +145,13 @@ test('a job stays for an hour where its producer wanted it removed at once', asy
   await waitFor(async () => expect(await queue.getCompletedCount()).toBe(3));
 });
 
-test('what its producer wanted kept longer is left to the producer', () => {
-  for (const removeOnComplete of [false, 10, { age: 86_400 }]) {
-    const job = { opts: { removeOnComplete } };
-    protect(job);
-    expect(job.opts.removeOnComplete).toEqual(removeOnComplete);
-  }
+test('other jobs that ended stay, whatever the producer of one wanted', async () => {
+  const { prefix, queue } = openQueues();
+  consume(prefix, () => Promise.resolve()).on('active', protect);
+  await queue.add('push', {}, { removeOnComplete: KEEP_COMPLETED });
+  for (const removeOnComplete of [1, { age: 0 }, { count: 1 }])
+    await queue.add('push', {}, { ...FOREIGN, removeOnComplete });
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(4));
 });
 
 test('a job without a priority is recognised', async () => {

@@ -30,13 +30,13 @@ test('jobs without a priority get the normal one, in their order, but for those 
   const jobs = await queue.getPrioritized();
   expect(jobs.map(({ id }) => id)).toEqual(Array.from({ length: 950 }, (_, n) => `job-${n + 50}`));
   expect(new Set(jobs.map(({ priority }) => priority))).toEqual(new Set([10]));
-  await waitFor(async () => expect(await redis.exists(queue.toKey('prioritising'))).toBe(0));
+  await waitFor(async () => expect(await redis.exists(queue.toKey('lock:prioritising'))).toBe(0));
 });
 
 test('of several workers one does it', async () => {
   const { queue, openOne, add, redis } = open();
   await add(300);
-  await redis.set(queue.toKey('prioritising'), '1', 'PX', 300);
+  await redis.set(queue.toKey('lock:prioritising'), '1', 'PX', 300);
   openOne().look();
   await sleep(150);
   expect(await queue.getPrioritizedCount()).toBe(0);
@@ -51,7 +51,7 @@ test('a job that is gone meanwhile does not keep the others from it, and few are
   await redis.unlink(queue.toKey('job-55')); // its id is still in the list
   openOne().look();
   await waitFor(async () => expect(await queue.getPrioritizedCount()).toBe(9));
-  await waitFor(async () => expect(await redis.exists(queue.toKey('prioritising'))).toBe(0)); // it has ended
+  await waitFor(async () => expect(await redis.exists(queue.toKey('lock:prioritising'))).toBe(0)); // it has ended
   expect(await queue.getRanges(['wait'], 0, -1, true)).toHaveLength(51);
 });
 
@@ -105,7 +105,7 @@ describe('a share for newcomers', () => {
     openWorker()(1_000, 100);
     await sleep(100);
     expect(await raised()).toEqual([]);
-    expect(await redis.exists(queue.toKey('raising'))).toBe(0);
+    expect(await redis.exists(queue.toKey('lock:raising'))).toBe(0);
   });
 
   test('of several workers one raises at a time, and the new jobs keep their order', async () => {

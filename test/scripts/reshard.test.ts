@@ -41,6 +41,9 @@ test('refuses while the queue is paused, while another one runs, and while anoth
   await queue.pause();
   expect(await run(2)).toMatchObject({ code: 1, stderr: 'error: the queue is paused: resume it first\n' });
   await queue.resume();
+  await queue.upsertJobScheduler('daily', { every: 86_400_000 });
+  expect((await run(2)).stderr).toContain('the queue has job schedulers of BullMQ, which cannot be moved');
+  await queue.removeJobScheduler('daily');
   const lease = await takeLease(redis, prefix, 60_000);
   expect((await run(2)).stderr).toBe('error: another reshard of this queue runs: wait until it has ended\n');
   await lease?.release();

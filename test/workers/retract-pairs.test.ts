@@ -3,6 +3,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import type { Notification } from '../../src/notification/notification.ts';
 import { RETRACTION } from '../../src/notification/retraction.ts';
+import { findHolder } from '../../src/operations/story.ts';
 import { cancellationIndexKey, RETRACT } from '../../src/queue/names.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
@@ -55,12 +56,13 @@ test.each([
   const one = alertOf('Trip', { id: 'msg-1', ...KEY, devices: [device] });
   await dies(bench, one);
   await connectRedis().del(bench.queue.toKey('msg-1')); // as an hour later
-  await bench.producer.enqueue(one);
+  await bench.producer.enqueue({ ...one, alert: { title: 'Another trip' } });
   await vi.waitFor(async () => expect(await lettersOf(bench).find('msg-1#d1')).toBeDefined(), WITHIN);
   await connectRedis().del(bench.queue.toKey('msg-1'));
   const [before, now] = await Promise.all(['msg-1', 'msg-1#d1'].map((id) => lettersOf(bench).find(id)));
   expect(now?.letter.deadAt).not.toBe(before?.letter.deadAt);
   expect(await bench.producer.status('msg-1')).toMatchObject({ state: 'dead-lettered', deadAt: now?.letter.deadAt });
+  expect(await findHolder('msg-1', 'dead-lettered', [bench])).toMatchObject({ id: 'msg-1#d1' });
   await bench.producer.retract(target);
   expect(await lettersOf(bench).find('msg-1#d1')).toBeUndefined();
 });

@@ -105,13 +105,13 @@ test('the alert of another app of the same phone is taken back by a push to that
   expect(await bench.deadQueue.getWaitingCount()).toBe(0);
 });
 
-test('what a phone shows although it was dropped is taken back by its key', async () => {
+test('what a phone shows although it expired is taken back by its key', async () => {
   const bench = await openRunning({ ...FAST, LIMIT_MIN_GAP: '1h' });
   const device = makeDevice('fcm');
   bench.sandbox.setAnswers([{ token: device.token, answer: 'reset-stream', alerted: true }]);
-  const one = alertOf('Trip', { ...KEY, devices: [device], onThrottle: 'drop' });
+  const one = alertOf('Trip', { ...KEY, devices: [device], expiresAt: Date.now() + 4_000 });
   await bench.producer.enqueue(one);
-  await ends(bench, one.id, 'dropped');
+  await ends(bench, one.id, 'expired');
   bench.sandbox.setAnswers([]);
   expect(shown(bench)).toEqual(['Trip']);
   expect(await bench.producer.retract(KEY)).toEqual({ ...NONE, retracting: 1 });

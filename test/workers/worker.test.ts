@@ -12,7 +12,7 @@ import { startProcess } from '../support/process.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
-import { WITHIN } from '../support/waiting.ts';
+import { deliver, openRunning, WITHIN } from '../support/waiting.ts';
 import { openWorkerBench } from '../support/worker.ts';
 import { waitFor } from '../support/wait.ts';
 
@@ -45,6 +45,16 @@ describe('jobs of a plain BullMQ client', () => {
       'devices: expected an array, found a string of 4 characters',
     );
     await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), WITHIN);
+  });
+
+  it('free their ids an hour after their end, also in a queue in which nothing else ends', async () => {
+    const bench = await openRunning();
+    const one = makeNotification({ recipientId: 'teacher-7' });
+    await deliver(bench, one);
+    await connectRedis().zadd(bench.queue.toKey('completed'), Date.now() - 3_700_000, one.id);
+    expect((await bench.producer.enqueue(one)).added).toBe(false);
+    await bench.startHere(); // a worker looks at its start, and then every minute
+    await vi.waitFor(async () => expect((await bench.producer.enqueue(one)).added).toBe(true), WITHIN);
   });
 
   it('without an id in their data keep that of the job, through a replay too', async () => {

@@ -306,6 +306,7 @@ const AGAIN_MS = 200;
 /** Moves until nothing is left. Rejects with the signal's reason, or with LeaseLostError: it is safe to go on later. */
 export async function moveAll({ mover, onProgress, signal, leastMs }: MoveOptions): Promise<void> {
   const until = performance.now() + leastMs;
+  const pause = (ms: number) => sleep(ms, undefined, { signal }).catch(() => signal.throwIfAborted()); // not with an AbortError
   for (;;) {
     signal.throwIfAborted();
     const began = performance.now();
@@ -315,7 +316,7 @@ export async function moveAll({ mover, onProgress, signal, leastMs }: MoveOption
     if (count === 0) {
       const isDone = left.jobs + left.active + left.stories === 0;
       if (isDone && performance.now() >= until) return;
-      await sleep(AGAIN_MS, undefined, { signal });
-    } else await sleep(Math.max(PAUSE_MS, performance.now() - began), undefined, { signal });
+      await pause(AGAIN_MS);
+    } else await pause(Math.max(PAUSE_MS, performance.now() - began));
   }
 }
