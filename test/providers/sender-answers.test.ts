@@ -1,6 +1,7 @@
 import type { RequestListener } from 'node:http';
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import { createServer as createHttps, type Server } from 'node:https';
+import { connect as connectTcp, createServer as createTcp, type Socket } from 'node:net';
 import { createServer } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import type { SendOptions } from '../../src/providers/provider.ts';
@@ -254,6 +255,28 @@ test('requests over the number of connections wait, and those that wait too long
   expect(await Promise.all(all)).toMatchObject([{ kind: 'answered' }, { kind: 'answered' }, { code: 'no-stream' }]);
   expect(await send(sender, { sendBy: performance.now() - 1 })).toMatchObject({ kind: 'unsent', code: 'too-late' });
   expect(at.requests).toHaveLength(2);
+});
+
+test('a permit is an open connection, so what must be sent soon is sent, however far the server is', async () => {
+  const at = await openHttp1();
+  const { port } = at.options.endpoint;
+  const far = createTcp((client) => {
+    const server = connectTcp(port, '127.0.0.1');
+    const later = (to: Socket) => (chunk: Buffer) => void setTimeout(() => to.write(chunk), 40);
+    client.on('data', later(server)).on('error', () => undefined);
+    server.on('data', later(client)).on('error', () => undefined);
+    client.on('close', () => server.destroy());
+    onTestFinished(() => void client.destroy());
+  });
+  const options = { ...at.options, endpoint: { host: '127.0.0.1', port: await portOf(far) } };
+  const sender = openSenderTo(createNegotiatedSender, { ...at, options }, { minConnections: 1 });
+  for (let times = 0; times < 3; times++) {
+    const permits = await Promise.all([sender.reserve(), sender.reserve()]);
+    const sendBy = performance.now() + 25;
+    const sends = permits.map(async (permit) => ('release' in permit ? send(sender, { permit, sendBy }) : permit));
+    expect(await Promise.all(sends)).toMatchObject([{ kind: 'answered' }, { kind: 'answered' }]);
+  }
+  expect(at.connections()).toBeLessThanOrEqual(3); // with the one that only showed that there is no HTTP/2
 });
 
 test('no answer, half an answer and a lost connection are unknown; no connection is unsent', async () => {

@@ -1,6 +1,6 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { Agent, request as httpsRequest } from 'node:https';
-import type { TLSSocket } from 'node:tls';
+import { connect, type TLSSocket } from 'node:tls';
 import { MAX_BODY_BYTES, type SendRequest } from './connection.ts';
 import { PlacePermit, Waiting } from './pool.ts';
 import {
@@ -68,14 +68,30 @@ export function createNegotiatedSender(options: SenderOptions): Sender {
  */
 const IDLE_MS = 4_000;
 
-/** A sender for a server without HTTP/2: one request at a time on each connection, at most `maxConnections` at once. */
+/**
+ * A sender for a server without HTTP/2: one request at a time on each connection, at most `maxConnections` at once. A permit is a
+ * connection that is open already, so that no request has to wait for one after its slot.
+ */
 export function createHttp1Sender(options: SenderOptions): Sender {
   const { endpoint, secureContext, requestTimeoutMs = 10_000, connectTimeoutMs = 5_000, maxConnections = 16 } = options;
   const waiting = new Waiting<Slot>();
   let free = maxConnections;
   const reach = createReach(endpoint);
   const agent = new Agent({ keepAlive: true, maxSockets: maxConnections, timeout: IDLE_MS });
+  /** Connections that were opened for permits, and have had no request yet. */
+  const fresh = new Set<TLSSocket>();
+  const createConnection = agent.createConnection.bind(agent);
+  agent.createConnection = (connectOptions, onCreated) => {
+    const [socket] = fresh;
+    if (socket === undefined) return createConnection(connectOptions, onCreated);
+    fresh.delete(socket);
+    return socket;
+  };
+  /** By the end of each connection that is being opened. */
+  const opening = new Set<() => void>();
   const underWay = new Map<Promise<SendResult>, () => void>();
+  /** Connections whose handshake is done. */
+  const opened = new WeakSet<TLSSocket>();
   let isClosed = false;
 
   function take(): Slot | undefined {
@@ -89,7 +105,46 @@ export function createHttp1Sender(options: SenderOptions): Sender {
   }
 
   async function reserve(until = Infinity): Promise<Slot | Unsent> {
-    return isClosed ? unsent('closed') : (take() ?? waiting.join(until));
+    if (isClosed) return unsent('closed');
+    const slot = take() ?? (await waiting.join(until));
+    if (!(slot instanceof Slot)) return slot;
+    const idle = Object.values(agent.freeSockets).reduce((sum, sockets = []) => sum + sockets.length, fresh.size);
+    const promised = maxConnections - free - underWay.size;
+    const failure = idle < promised ? await openConnection() : undefined;
+    if (failure === undefined) return slot;
+    slot.release();
+    return failure;
+  }
+
+  /** Opens one more connection. Answers why there is none. */
+  function openConnection(): Promise<Unsent | undefined> {
+    const { promise, resolve } = Promise.withResolvers<Unsent | undefined>();
+    const beganAt = performance.now();
+    const socket = connect({ ...tlsOptions(endpoint, secureContext), ALPNProtocols: ['http/1.1'] });
+    const end = (failure?: Unsent): void => {
+      clearTimeout(timer);
+      opening.delete(abort);
+      if (failure !== undefined) socket.destroy();
+      resolve(failure);
+    };
+    const abort = (): void => end(unsent('cancelled'));
+    const fail = (error: Error): void => {
+      const failure = connectFailure(error);
+      if (opening.has(abort)) reach.failed(failure, beganAt);
+      end(failure);
+    };
+    const timer = setTimeout(() => fail(connectTimeout(connectTimeoutMs)), connectTimeoutMs);
+    opening.add(abort);
+    socket.on('error', fail);
+    socket.once('close', () => fresh.delete(socket));
+    socket.once('secureConnect', () => {
+      reach.succeeded();
+      opened.add(socket);
+      fresh.add(socket);
+      socket.setTimeout(IDLE_MS, () => fresh.has(socket) && socket.destroy());
+      end();
+    });
+    return promise;
   }
 
   function open({ headers }: SendRequest): ClientRequest {
@@ -135,7 +190,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
       sent.end(request.body);
     };
     sent.once('socket', (socket: TLSSocket) => {
-      if (sent.reusedSocket) write();
+      if (sent.reusedSocket || opened.has(socket)) write();
       else socket.once('secureConnect', write);
     });
     sent.once('response', (response) => void read(response).then(end));
@@ -168,12 +223,14 @@ export function createHttp1Sender(options: SenderOptions): Sender {
     reach: () => (isClosed ? undefined : reach.now()),
     abort() {
       waiting.giveUp(unsent('cancelled'));
-      for (const abort of underWay.values()) abort();
+      for (const abort of [...opening, ...underWay.values()]) abort();
     },
     async close() {
       isClosed = true;
       waiting.giveUp(unsent('closed'));
       await Promise.allSettled(underWay.keys());
+      for (const abort of opening) abort();
+      for (const socket of fresh) socket.destroy();
       agent.destroy();
     },
   };
