@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job } from 'bullmq';
 import { createDeadLetters, type DeadLettersOptions } from '../src/dead-letters/store.ts';
 import type { Outcome } from '../src/notification/outcome.ts';
@@ -45,10 +46,6 @@ export interface ConsumerOptions {
   readonly onDiedUnseen: (outcome: Outcome) => void;
 }
 
-/** How often jobs are removed that ended more than ID_KEPT_S ago, and how many at most each time. */
-const TRIM_EVERY_MS = 60_000;
-const MOST_TRIMMED = 10_000;
-const CLOSE_MS = 1_000;
 /** How long the start waits for the first look at Redis's clock. */
 const CLOCK_TIMEOUT_MS = 2_000;
 
@@ -61,11 +58,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     delayedKey: queue.toKey('delayed'),
     offsetMs: () => clock.offsetMs,
   });
-  // BullMQ removes what has ended only when more ends: in a quiet queue ids would stay taken, and texts would stay in Redis.
-  const trimming = repeat(
-    () => queue.clean(1_000 * ID_KEPT_S - clock.offsetMs, MOST_TRIMMED, 'completed'),
-    TRIM_EVERY_MS,
-  );
+  const trimmer = startTrimmer(queue, clock);
   const prioritiser = createPrioritiser({ queue, redis: connection });
   const newcomers = createNewcomerShare({ queue, redis: connection });
   const worker = createWorker(options, clock, waker, (job) => {
@@ -86,7 +79,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   const close = async (): Promise<void> => {
     clock.close();
     await worker.close();
-    await within(trimming.stop(), CLOSE_MS);
+    await trimmer.close();
     await Promise.all([prioritiser.close(), newcomers.close()]);
     await failedJobs.stop();
     await waker.close();
@@ -99,7 +92,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   }
   failedJobs.start();
   await worker.waitUntilReady();
-  void trimming.now();
+  trimmer.look();
   await within(clock.measured, CLOCK_TIMEOUT_MS);
   void worker.run();
   return {
@@ -108,6 +101,37 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     isRunning: () => worker.isRunning() && worker.closing === undefined,
     drain: () => worker.close(),
     close,
+  };
+}
+
+/** How often jobs are removed that ended more than ID_KEPT_S ago. */
+const TRIM_EVERY_MS = 60_000;
+/** How many one command removes, and the pause after it, in which Redis has time for others. */
+const TRIMMED_AT_ONCE = 200;
+const TRIM_PAUSE_MS = 50;
+const CLOSE_MS = 1_000;
+
+/**
+ * Removes what has ended. BullMQ does that only when something else ends: in a quiet queue ids would stay taken, and texts would
+ * stay in Redis.
+ */
+function startTrimmer(queue: ShardQueues['queue'], clock: Pick<ClockOffset, 'offsetMs'>) {
+  let isClosed = false;
+  const trimming = repeat(async () => {
+    while (!isClosed) {
+      const gone = await queue.clean(1_000 * ID_KEPT_S - clock.offsetMs, TRIMMED_AT_ONCE, 'completed');
+      if (gone.length < TRIMMED_AT_ONCE) return;
+      await sleep(TRIM_PAUSE_MS);
+    }
+  }, TRIM_EVERY_MS);
+  return {
+    look(): void {
+      void trimming.now();
+    },
+    async close() {
+      isClosed = true;
+      await within(trimming.stop(), CLOSE_MS);
+    },
   };
 }
 
