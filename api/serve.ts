@@ -97,8 +97,8 @@ export function isLoopback(host: string): boolean {
 }
 
 /**
- * Starts a program, and stops it at SIGTERM or SIGINT, or when the process that started it has ended. A second signal ends it
- * at once.
+ * Starts a program, and stops it at SIGTERM or SIGINT, or when the process that started it has ended. A later signal, after a
+ * second, ends it at once.
  *
  * @param service the program's name in traces; undefined if it makes none
  */

@@ -5,7 +5,7 @@ import type { Outcome } from '../src/notification/outcome.ts';
 import { repeat, within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import { assertBullMq, jobOfLostLock } from '../src/queue/bullmq-internals.ts';
-import { measureClockOffset, type ClockChange, type ClockOffset } from '../src/queue/clock-offset.ts';
+import { measureClockOffset, redisNow, type ClockChange, type ClockOffset } from '../src/queue/clock-offset.ts';
 import { createJobLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
 import { ID_KEPT_S, isUnprioritised, protect, QUEUE } from '../src/queue/names.ts';
 import { NotificationWorker, workerOptions, type Place } from '../src/queue/notification-worker.ts';
@@ -58,7 +58,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     delayedKey: queue.toKey('delayed'),
     offsetMs: () => clock.offsetMs,
   });
-  const trimmer = startTrimmer(queue, clock);
+  const trimmer = startTrimmer(queue, connection);
   const prioritiser = createPrioritiser({ queue, redis: connection });
   const newcomers = createNewcomerShare({ queue, redis: connection });
   const worker = createWorker(options, clock, waker, (job) => {
@@ -115,11 +115,13 @@ const CLOSE_MS = 1_000;
  * Removes what has ended. BullMQ does that only when something else ends: in a quiet queue ids would stay taken, and texts would
  * stay in Redis.
  */
-function startTrimmer(queue: ShardQueues['queue'], clock: Pick<ClockOffset, 'offsetMs'>) {
+function startTrimmer(queue: ShardQueues['queue'], connection: Connection) {
   let isClosed = false;
   const trimming = repeat(async () => {
-    while (!isClosed) {
-      const gone = await queue.clean(1_000 * ID_KEPT_S - clock.offsetMs, TRIMMED_AT_ONCE, 'completed');
+    const until = (await redisNow(queue)) - 1_000 * ID_KEPT_S; // the scores are on Redis's clock
+    // BullMQ writes an event each time, also where it finds nothing.
+    while (!isClosed && (await connection.zcount(queue.toKey('completed'), '-inf', until)) > 0) {
+      const gone = await queue.clean(Date.now() - until, TRIMMED_AT_ONCE, 'completed');
       if (gone.length < TRIMMED_AT_ONCE) return;
       await sleep(TRIM_PAUSE_MS);
     }

@@ -41,7 +41,7 @@ export async function startProcesses(
   { program, env, signal }: ProcessesOptions,
 ): Promise<Replica> {
   const workers = Array.from({ length: config.processes }, (_, index) => createProcess(index + 1, program, env, log));
-  process.on('exit', () => workers.forEach((worker) => worker.signal('SIGKILL'))); // after a second signal, for example
+  process.on('exit', () => workers.forEach((worker) => worker.signal('SIGKILL'))); // after a later signal, for example
   const pages = config.metrics && (await servePages(config.metrics, pagesOf(workers), log));
 
   async function stop(): Promise<void> {

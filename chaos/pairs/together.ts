@@ -85,8 +85,16 @@ function digestFaults(group: readonly Fate[], parts: Parts): Fault[] {
   const unsaid = group.filter((fate) => fate.kind === 'expired' && doubts.wasInHand(fate)).length;
   // A part whose job somebody removed is counted all the same (docs/waiting.md).
   const removed = group.filter(({ kind }) => kind === 'removed').length;
+  // A part of an alert that counts it, and seen by itself too: its worker was killed, say, before it could say so.
+  const both = merged.filter((part) => {
+    const leader = leaderOf.get(part);
+    return part.seen.length > 0 && leader !== undefined && leader.seen.length > 0 && !hasLeft(leader);
+  });
+  const atFault = both.filter((part) =>
+    part.seen.every((entry) => doubts.unanswered(entry) || doubts.inHand(part, entry)),
+  );
   const more = spare - missing - alone.length;
-  if (more > unsaid + removed) {
+  if (more > unsaid + removed + atFault.length) {
     const texts = rich.map(({ fate, told }) => `${fate.life.name}: an alert for ${told}`);
     const counted = rich.map(({ fate }) => fate);
     const canceled = group.filter((one) => one.kind === 'merged' && one.isCanceled && isIn(one, counted, parts));
@@ -95,15 +103,13 @@ function digestFaults(group: readonly Fate[], parts: Parts): Fault[] {
     const unseen = group.filter((one) => one.seen.length === 0); // one of them may be what is counted
     faults.push(fault(`${texts.join('; ')}: ${more} more than there are${why}`, [...counted, ...canceled, ...unseen]));
   } else if (more > 0) excuse(excused, 'counted, and expired in hand at a fault, or removed by hand', more);
-  for (const part of merged) {
+  excuse(excused, 'merged, and seen at a fault', atFault.length);
+  for (const part of both) {
     const leader = leaderOf.get(part);
-    if (part.seen.length === 0 || leader === undefined || leader.seen.length === 0 || hasLeft(leader)) continue;
-    if (part.seen.every((entry) => doubts.unanswered(entry) || doubts.inHand(part, entry)))
-      excuse(excused, 'merged, and seen at a fault');
-    else
-      faults.push(
-        fault(`${part.life.name}: is a part of ${leader.life.name}, and was seen by itself too`, [part, leader]),
-      );
+    if (leader === undefined || atFault.includes(part)) continue;
+    faults.push(
+      fault(`${part.life.name}: is a part of ${leader.life.name}, and was seen by itself too`, [part, leader]),
+    );
   }
   return faults;
 }

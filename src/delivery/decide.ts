@@ -360,7 +360,10 @@ function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: Deliver
 }
 
 /** Since when it is deferred, in epoch milliseconds, moved to later by the time in which no worker tried it. */
-function heldSinceOf({ heldSince, heldBefore, heldAt }: Context['progress'], now: number): number {
+function heldSinceOf(
+  { heldSince, heldBefore, heldAt }: Partial<Pick<Context['progress'], 'heldSince' | 'heldBefore' | 'heldAt'>>,
+  now: number,
+): number {
   const since = heldSince ?? heldBefore;
   return since === undefined ? now : since + Math.max(0, now - (heldAt ?? now) - MAX_BETWEEN_TRIES_MS);
 }
@@ -378,9 +381,8 @@ export function withoutCredentials(context: Context, parts: DeliverParts): Resul
   const heldSince = heldSinceOf({ ...progress, heldBefore: undefined }, now);
   // A provider may have put it off before, or another worker may have had the credentials: that time does not count.
   const isLacked = progress.rule === CREDENTIALS && progress.lackedSince !== undefined;
-  const lackedSince = isElsewhere
-    ? undefined
-    : heldSinceOf({ ...progress, heldSince: isLacked ? progress.lackedSince : now, heldBefore: undefined }, now);
+  const before = isLacked ? { ...progress, heldSince: progress.lackedSince } : {};
+  const lackedSince = isElsewhere ? undefined : heldSinceOf({ ...before, heldBefore: undefined }, now);
   const leftMs =
     lackedSince === undefined ? heldSince + MAX_DEFERRED_MS - now : lackedSince + parts.credentialsWaitMs - now;
   if (leftMs <= 0) {

@@ -82,7 +82,7 @@ export async function retract(
   await Promise.all(ofIt.map(({ queue, jobId }) => queue.remove(jobId)));
   // The next try finds them: by a key they are in the index after their first pass.
   const replays = await Promise.all(
-    (await findReplays(target, all, parts)).map((each) => stopOne(each, isByKey, parts)),
+    (await findReplays(target, all, until, parts)).map((each) => stopOne(each, isByKey, parts)),
   );
   const isOpen =
     !isTaken || found.some(({ kind }) => kind === 'open') || replays.some(({ kind }) => kind !== 'canceled');
@@ -257,6 +257,7 @@ function diedOf({ jobs, gone }: Pick<AllFound, 'jobs' | 'gone'>): string[] {
 async function findReplays(
   target: RetractTarget,
   all: AllFound,
+  until: number,
   { connection, queues }: RetractParts,
 ): Promise<Found[]> {
   const known = new Set(all.jobs.map(({ job }) => job.id));
@@ -267,7 +268,10 @@ async function findReplays(
     const isThere = (await connection.exists(...ids.map((id) => queue.toKey(id)))) > 0;
     return isThere ? jobsOf(queue, ids) : [];
   });
-  return (await Promise.all(found)).flat().filter(({ job }) => job.finishedOn === undefined);
+  const isMeant = ({ job }: Found): boolean =>
+    job.finishedOn === undefined &&
+    ('id' in target || (isUnderKey(job.data, target) && firstEnqueuedAtOf(job) <= until));
+  return (await Promise.all(found)).flat().filter(isMeant);
 }
 
 function isUnderKey(notification: unknown, target: KeyPlace): boolean {

@@ -76,6 +76,14 @@ describe('rule 4, the alerts of digests count each once', () => {
     expect(excused).toEqual({ 'in a digest that was tried, and whose job was removed by hand': 1 });
   });
 
+  it('counts a part that was seen by itself too, if nobody could know that', () => {
+    const two = { lives: lives.slice(0, 2), ends: [endOf('l', 'delivered'), merged('p', 'l')] };
+    const entries = [seen('l', 9_000, { body: '2 new' }), seen('p', 900, { status: 500 })];
+    expect(judged({ ...two, entries })).toMatchObject({ faults: [], excused: { 'merged, and seen at a fault': 1 } });
+    const known = [seen('l', 9_000, { body: '2 new' }), seen('p', 900)];
+    expect(faultsOf({ ...two, entries: known })).toContain('4: p: is a part of l, and was seen by itself too');
+  });
+
   it('takes the digest as the one that a part names, where its id was used again', () => {
     const twice = livesOf(...['l', 'p', 'l@2'].map((name) => ({ name, ...digest })));
     const ends = [endOf('l', 'delivered'), endOf('l@2', 'delivered'), merged('p', 'l')];

@@ -37,8 +37,12 @@ describe('before anything is asked', () => {
     expect(waits.outcome).toEqual({ kind: 'deferred', waitMs: 1_000, code: 'no-credentials' });
     expect(waits.progress).toMatchObject({ rule: 'credentials', tries: 0, asks: 0, devices: {} });
     expect(waits.progress.lackedSince).toBeGreaterThan(Date.now() - 10_000);
-    const held = { ...none, heldSince: Date.now() - 60_000, heldAt: Date.now() }; // by its provider
-    expect((await run(one, held)).outcome).toMatchObject({ kind: 'deferred', code: 'no-credentials' });
+    for (const hours of [0, 8]) {
+      const heldAt = Date.now() - hours * 3_600_000;
+      const again = await run(one, { ...none, heldSince: heldAt - 60_000, heldAt }); // by its provider
+      expect(again.outcome).toMatchObject({ kind: 'deferred', code: 'no-credentials' });
+      expect(again.progress.lackedSince).toBeLessThanOrEqual(Date.now());
+    }
     const { outcome, progress } = await run(one, { ...waits.progress, lackedSince: Date.now() - 60_000 });
     const [reason, message] = ['provider-not-configured', 'no credentials for fcm'];
     expect(outcome).toEqual({ kind: 'dead-letter', reason, message });

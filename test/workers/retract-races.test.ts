@@ -78,6 +78,18 @@ test.each(TARGETS)('one that is replayed while it is retracted %s is not sent', 
   expect(bench.sandbox.journal.all).toEqual([]);
 });
 
+test('a replay of one that was enqueued after the retract is sent', async () => {
+  const bench = await openReplicaBench();
+  const before = Date.now() - 1;
+  await bench.producer.enqueue(alertOf('Trip', { id: 'msg-1', ...KEY }));
+  await die(bench);
+  const letter = await lettersOf(bench).find('msg-1');
+  if (letter !== undefined) await lettersOf(bench).replay(letter);
+  expect(await retract(KEY, partsOf(bench), before)).toMatchObject({ retracted: NONE, isOpen: false });
+  await bench.startHere(FAST);
+  await ends(bench, 'msg-1#r1', 'delivered');
+});
+
 test('one that a reshard moves while it is retracted is not said to be canceled', async () => {
   const bench = await openReplicaBench();
   await bench.producer.enqueue(alertOf('Trip', { id: 'msg-1' }));

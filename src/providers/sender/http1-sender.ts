@@ -82,7 +82,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
   const fresh = new Set<TLSSocket>();
   const createConnection = agent.createConnection.bind(agent);
   agent.createConnection = (connectOptions, onCreated) => {
-    const [socket] = fresh;
+    const socket = [...fresh].find(({ destroyed, readable }) => !destroyed && readable);
     if (socket === undefined) return createConnection(connectOptions, onCreated);
     fresh.delete(socket);
     return socket;

@@ -219,7 +219,7 @@ describe('stopping', () => {
     expect(parent.lines().filter(({ level }) => level === 'error')).toEqual([]);
   });
 
-  it('a second signal ends all at once', async () => {
+  it('a later signal ends all at once', async () => {
     const parent = await startBusy(8_000); // within SHUTDOWN_GRACE
     parent.signal('SIGTERM');
     await parent.line({ msg: 'stopping: no more jobs are taken, those under way are finished within SHUTDOWN_GRACE' });
