@@ -1,8 +1,8 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { loadQueueConfig, type Config } from '../src/config/config.ts';
 
 import { createDeadLetters } from '../src/dead-letters/store.ts';
 import { printable } from '../src/domain/faults.ts';
+import { pause } from '../src/domain/time.ts';
 import {
   findLayout,
   hasQueue,
@@ -126,7 +126,7 @@ async function waitForLease(connection: Connection, prefix: string, signal: Abor
     const lease = await takeLease(connection, prefix, LEASE_MS);
     if (lease !== undefined) return lease;
     if (performance.now() - began > LEASE_WAIT_MS) throw new CommandError(OTHER_RUNS);
-    await sleep(POLL_MS, undefined, { signal }).catch(() => signal.throwIfAborted());
+    await pause(POLL_MS, signal);
   }
 }
 
@@ -257,7 +257,7 @@ async function followed(parts: Parts, layout: Layout, leastMs: number, mover?: M
       );
     }
     await mover?.moveSome();
-    await sleep(POLL_MS, undefined, { signal }).catch(() => signal.throwIfAborted());
+    await pause(POLL_MS, signal);
   }
 }
 

@@ -124,6 +124,11 @@ export function waitsFrom(enqueuedAt: number, data: unknown): number {
  */
 export const LATENESS_BOUNDS_MS = [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000] as const;
 
+/** Waits. Rejects with the signal's reason, where Node's own timer rejects with an AbortError. */
+export function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return sleep(ms, undefined, { signal }).catch(() => signal.throwIfAborted());
+}
+
 /** Reads at most once in `everyMs` milliseconds, and answers with what was read last. After a failure the next call reads again. */
 export function seldom<T>(everyMs: number, read: () => Promise<T>): () => Promise<T> {
   let last: { readonly answer: Promise<T>; readonly at: number } | undefined;

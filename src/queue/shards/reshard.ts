@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Queue } from 'bullmq';
 import { isObject, parseJson, valueAt } from '../../domain/json.ts';
+import { pause } from '../../domain/time.ts';
 import type { Connection } from '../../redis/connection.ts';
 import { defineQueueScript } from '../../redis/scripts.ts';
 import { homeOf, type Layout, type LayoutLease } from './layout.ts';
@@ -306,7 +306,6 @@ const AGAIN_MS = 200;
 /** Moves until nothing is left. Rejects with the signal's reason, or with LeaseLostError: it is safe to go on later. */
 export async function moveAll({ mover, onProgress, signal, leastMs }: MoveOptions): Promise<void> {
   const until = performance.now() + leastMs;
-  const pause = (ms: number) => sleep(ms, undefined, { signal }).catch(() => signal.throwIfAborted()); // not with an AbortError
   for (;;) {
     signal.throwIfAborted();
     const began = performance.now();
@@ -316,7 +315,7 @@ export async function moveAll({ mover, onProgress, signal, leastMs }: MoveOption
     if (count === 0) {
       const isDone = left.jobs + left.active + left.stories === 0;
       if (isDone && performance.now() >= until) return;
-      await pause(AGAIN_MS);
-    } else await pause(Math.max(PAUSE_MS, performance.now() - began));
+      await pause(AGAIN_MS, signal);
+    } else await pause(Math.max(PAUSE_MS, performance.now() - began), signal);
   }
 }
