@@ -28,8 +28,8 @@ export interface Ask extends SlotId {
    */
   readonly maxWaitMs?: number;
   /**
-   * A wait with more quiet time in it than this is refused, by the rule `quiet`. With 0 the id never waits for the end of a
-   * quiet time. Milliseconds. Default: no bound.
+   * A wait for the end of quiet times with more quiet time in it than this is refused, by the rule `quiet`. With 0 the id never
+   * waits for the end of a quiet time. A wait for another limit may contain quiet times. Milliseconds. Default: no bound.
    */
   readonly maxQuietMs?: number;
   /** A slot that lies further ahead is refused, whether the time until it is quiet or not. Milliseconds. Default: no bound. */

@@ -179,18 +179,21 @@ export interface Moment {
   readonly quiet: readonly Window[];
 }
 
+/** The longest cause of a wait, besides quiet times. */
+interface OtherCause extends Pick<Cause, 'rule' | 'ruleUntil'> {
+  /** Until when it alone would make the id wait. */
+  readonly till: number;
+}
+
 /**
- * The longest cause of a wait until `at`, as `causeOf` in instants.lua: the block, quiet time, or the limit that alone would
- * make the id wait longest behind the ids before it. The first limit if nothing makes it wait.
- *
- * @param quietMs how much quiet time counts; by default all of it until `at`
+ * The longest cause of a wait until `at`, besides quiet times, as `causeOf` in instants.lua: the block, or the limit that alone
+ * would make the id wait longest behind the ids before it. The first limit if nothing makes it wait.
  */
-export function causeOf(
+export function causeBesidesQuiet(
   scopes: readonly WaitIn[],
   at: number,
-  { now, blockedUntil, quiet }: Moment,
-  quietMs = quietMsBetween(quiet, now, at),
-): Pick<Cause, 'rule' | 'ruleUntil'> {
+  { now, blockedUntil }: Omit<Moment, 'quiet'>,
+): OtherCause {
   let rule: string | undefined;
   let until = now;
   for (const { limits, sent, before } of scopes) {
@@ -201,9 +204,34 @@ export function causeOf(
     }
   }
   const isBlock = blockedUntil !== undefined && Math.min(blockedUntil, at) >= until;
-  if (isBlock) until = Math.min(blockedUntil, at);
-  if (quietMs > until - now) return quietCause(quiet, at);
-  return isBlock ? { rule: 'block', ruleUntil: blockedUntil } : { rule: rule ?? 'none' };
+  if (isBlock) return { rule: 'block', ruleUntil: blockedUntil, till: Math.min(blockedUntil, at) };
+  return { rule: rule ?? 'none', till: until };
+}
+
+/**
+ * The longest cause of a wait until `at`, if `quietMs` of quiet time count.
+ *
+ * @param quietMs by default all of it until `at`
+ */
+export function causeOf(
+  { till, ...other }: OtherCause,
+  at: number,
+  { now, quiet }: Pick<Moment, 'now' | 'quiet'>,
+  quietMs = quietMsBetween(quiet, now, at),
+): Pick<Cause, 'rule' | 'ruleUntil'> {
+  return quietMs > till - now ? quietCause(quiet, at) : other;
+}
+
+/**
+ * Whether so much quiet time makes an id wait that would otherwise wait until `till`: not if its wait only contains a quiet
+ * time. As `waitsForQuiet` in admit.lua.
+ */
+export function waitsForQuiet(
+  quietMs: number,
+  till: number,
+  { now, quiet, edgeMs }: Pick<Moment, 'now' | 'quiet'> & { readonly edgeMs: number },
+): boolean {
+  return awake(quiet, now, 0) > now || awake(quiet, till, edgeMs) > till || quietMs > till - now;
 }
 
 /** The cause if quiet time is the longest one: it names the end of the last quiet time that begins before the slot. */

@@ -2,7 +2,17 @@ import { isUrgent, type Exemption, type Policy, type Overtaking } from '../domai
 import type { QuietHours } from '../domain/quiet-hours.ts';
 import type { Admission, Block, Cause, Inspection, Moved, OrderView, SlotView } from './limiter.ts';
 import { inOrder, type OrderNotes } from './overtaking.ts';
-import { awake, causeOf, GRACE_MS, paceOf, QUIET_EDGE_MS, quietMsBetween, type Limit, type Moment } from './pace.ts';
+import {
+  awake,
+  causeBesidesQuiet,
+  causeOf,
+  GRACE_MS,
+  paceOf,
+  QUIET_EDGE_MS,
+  quietMsBetween,
+  type Limit,
+  type Moment,
+} from './pace.ts';
 
 // What both limiters do with everything that is stored about a recipient: plan its reservations anew, say why each waits, and
 // show it.
@@ -188,7 +198,10 @@ export function withCauses<W extends Waiting>(
     const first = own !== undefined && isUrgent(own) ? 0 : count(overall);
     const scopesOfIt = [{ limits: limitsFor(own, overall), sent: overall.slots.sent, before: first }];
     if (own !== undefined) scopesOfIt.push({ limits: own.limits, sent: own.slots.sent, before: count(own) });
-    const cause = causeOf(scopesOfIt, at, { ...moment, quiet: quietFor(own, moment.quiet) });
+    const cause = causeOf(causeBesidesQuiet(scopesOfIt, at, moment), at, {
+      now: moment.now,
+      quiet: quietFor(own, moment.quiet),
+    });
     causes.set(each, { ...cause, before: count(isHeldBack && own ? own : overall) });
   }
   return waiting.map((each) => ({ ...each, cause: causes.get(each) ?? { rule: 'none', before: 0 } }));

@@ -119,6 +119,23 @@ export function quietContract(create: LimiterFactory): void {
       expect(await before.trial.ask('b', { maxQuietMs: 0 })).toEqual(refused('max-wait', 'quiet', LENGTH + 500));
     });
 
+    it('refuse nobody whom a limit or a block makes wait beyond them', async () => {
+      const news = { category: 'news' };
+      const { trial, from, until } = stage(create, gapOf(1_000), { categories: { news: atMost(1, 60 * MINUTE) } });
+      await trial.ask('a', news);
+      const asked = { ...news, maxQuietMs: 0 };
+      expect(await trial.ask('b', asked)).toEqual(reserved(60 * MINUTE, 'news:1/1h', 60 * MINUTE));
+      expect(await trial.ask('b', asked)).toEqual(reserved(60 * MINUTE, 'news:1/1h', 60 * MINUTE));
+      await trial.block(until + 20 * MINUTE);
+      expect(await trial.ask('c', { maxQuietMs: 0 })).toMatchObject({ kind: 'reserved', rule: 'block' });
+      await trial.unblock();
+      await trial.block(from + MINUTE); // its end is quiet
+      expect(await trial.ask('d', { maxQuietMs: 0 })).toMatchObject({ kind: 'refused', rule: 'quiet' });
+      await trial.unblock();
+      trial.goTo(from); // it is quiet now
+      expect(await trial.ask('d', asked)).toMatchObject({ kind: 'refused', rule: 'quiet' });
+    });
+
     it('apply behind those that may be sent in them', async () => {
       const alarms = { ...atMost(9, MINUTE), exempt: ['quietHours'] } as const;
       const { trial, from, until } = stage(create, gapOf(1_000), { categories: { alarms } });

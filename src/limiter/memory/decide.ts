@@ -1,5 +1,15 @@
-import type { Admission, Admitted, Ask, Cause, Refused, RuleStanding, Standing } from '../limiter.ts';
-import { awake, causeOf, earlyMsOf, GRACE_MS, quietLeft, quietMsBetween, type Limit } from '../pace.ts';
+import type { Admission, Admitted, Ask, Refused, RuleStanding, Standing } from '../limiter.ts';
+import {
+  awake,
+  causeBesidesQuiet,
+  causeOf,
+  earlyMsOf,
+  GRACE_MS,
+  quietLeft,
+  quietMsBetween,
+  waitsForQuiet,
+  type Limit,
+} from '../pace.ts';
 import type { Slot, Slots } from '../recipient-state.ts';
 import {
   including,
@@ -38,8 +48,7 @@ export function decide(ask: Ask, scopes: Scopes, moment: AskMoment, countBlocked
   const others = each(scopes, (slots) => withoutId(slots, id));
   if (slot !== undefined && slot > now + earlyMsOf(toleranceMs)) {
     const place = { at: slot, isHeldBack: inLine === undefined };
-    const { because, quietMs } = refusal(ask, slot, moment, undefined);
-    return { admission: waiting(place, waitCause(others, place, moment, quietMs), because, withRooms(others), moment) };
+    return { admission: waiting(ask, place, others, withRooms(others), moment) };
   }
 
   const comer: Comer = {
@@ -56,10 +65,10 @@ export function decide(ask: Ask, scopes: Scopes, moment: AskMoment, countBlocked
   const before = countBlocked ? each(others, (slots) => marked(slots, id, now)) : others;
   const place = waitingPlace(comer, before, moment);
   const pending = comer.due === undefined ? longestQueue(scopes, now) : undefined;
-  const { because, quietMs } = refusal(ask, place.at, moment, pending);
-  const admission = waiting(place, waitCause(before, place, moment, quietMs), because, withRooms(others), moment);
-  if (because !== undefined && !countBlocked) return { admission };
-  const after = because === undefined ? reserved(before, id, place) : each(scopes, (slots) => marked(slots, id, now));
+  const admission = waiting(ask, place, before, withRooms(others), moment, pending);
+  const isRefused = admission.kind === 'refused';
+  if (isRefused && !countBlocked) return { admission };
+  const after = isRefused ? each(scopes, (slots) => marked(slots, id, now)) : reserved(before, id, place);
   return { admission, after: countBlocked ? eachScope(after, trimmed) : after };
 }
 
@@ -106,11 +115,12 @@ interface Bounded {
   readonly quietMs: number;
 }
 
-/** `pending`: how many reservations wait before a new id; undefined for an id that has a slot. */
-function refusal(ask: Ask, at: number, { now, quiet }: AskMoment, pending = -1): Bounded {
+/** `till`: until when it would wait without quiet times; `pending`: as for `waiting`. */
+function refusal(ask: Ask, at: number, till: number, moment: AskMoment, pending: number): Bounded {
   const { maxWaitMs = Infinity, maxQuietMs = Infinity, expiresInMs = Infinity, maxPending = Infinity } = ask;
+  const { now, quiet } = moment;
   const quietMs = quietMsBetween(quiet, now, at);
-  if (quietMs > maxQuietMs) return { because: 'max-wait', quietMs: Infinity };
+  if (quietMs > maxQuietMs && waitsForQuiet(quietMs, till, moment)) return { because: 'max-wait', quietMs: Infinity };
   if (at - now - quietMs > maxWaitMs) return { because: 'max-wait', quietMs: 0 };
   if (at - now > expiresInMs) return { because: 'max-wait', quietMs };
   return { ...(pending >= maxPending && { because: 'max-pending' }), quietMs };
@@ -120,13 +130,17 @@ function admitted(at: number, standing: Standing, now: number, repeated: boolean
   return { kind: 'admitted', at, sendAt: performance.now() + (at - now), repeated, ...standing };
 }
 
-function waiting(
-  { at }: Place,
-  cause: Cause,
-  because: Refused['because'] | undefined,
-  common: Common,
-  { now, quiet }: AskMoment,
-): Admission {
+/**
+ * The answer to an id that must wait until this place. `scopes` must not contain the id's own slots. `pending`: how many
+ * reservations wait before a new id; left out for an id that has a slot.
+ */
+function waiting(ask: Ask, place: Place, scopes: Scopes, common: Common, moment: AskMoment, pending = -1): Admission {
+  const { at, isHeldBack } = place;
+  const { now, quiet } = moment;
+  const lines = linesBefore(scopes, at, now);
+  const other = causeBesidesQuiet(lines, at, moment);
+  const { because, quietMs } = refusal(ask, at, other.till, moment, pending);
+  const cause = { ...causeOf(other, at, moment, quietMs), before: lines[isHeldBack ? 1 : 0]?.before ?? 0 };
   const waitMs = at - now;
   const parts = { ...cause, remaining: 0, resetMs: waitMs, ...common };
   if (because === undefined) return { kind: 'reserved', at, waitMs, ...parts };
@@ -264,13 +278,11 @@ function waitingPlace({ isHeldBack }: Pick<Comer, 'isHeldBack'>, scopes: Scopes,
   return { at: inCategory ? own : line, isHeldBack: inCategory };
 }
 
-/** Why an id waits until this place, if `quietMs` of quiet time count. `scopes` must not contain the id's own slots. */
-function waitCause(scopes: Scopes, { at, isHeldBack }: Place, moment: AskMoment, quietMs: number): Cause {
-  const isBefore = ({ at: slot }: Slot): boolean => slot < at;
-  const lines = scopes.map(({ limits, slots, isUrgent = false }) => ({
+/** In each scope its limits, its sent slots, and how many ids wait before this instant. */
+function linesBefore(scopes: Scopes, at: number, now: number) {
+  return scopes.map(({ limits, slots, isUrgent = false }) => ({
     limits,
     sent: slots.sent,
-    before: queued([...(isUrgent ? [] : slots.reserved), ...slots.heldBack], moment.now).filter(isBefore).length,
+    before: queued([...(isUrgent ? [] : slots.reserved), ...slots.heldBack], now).filter((slot) => slot.at < at).length,
   }));
-  return { ...causeOf(lines, at, moment, quietMs), before: lines[isHeldBack ? 1 : 0]?.before ?? 0 };
 }

@@ -194,18 +194,26 @@ local function admitted(kind, at)
   return reply(kind, at, scope, limit, remaining, reset, everyRoom())
 end
 
+-- Whether `inQuiet` ms of quiet time make an id wait that would otherwise wait until `till`: not if its wait only contains a
+-- quiet time.
+local function waitsForQuiet(inQuiet, till)
+  return awake(now, 0) > now or awake(till, edge) > till or inQuiet > till - now
+end
+
 -- Whether a wait until `at` is refused, and how many ms of quiet time count as its cause: none if it is refused by maxWait.
-local function isTooLong(at)
+-- `till`: until when it would last without quiet times.
+local function isTooLong(at, till)
   local inQuiet = quiet and quietMs(at) or 0
-  if inQuiet > (options.maxQuiet or math.huge) then return true, math.huge end
+  if inQuiet > (options.maxQuiet or math.huge) and waitsForQuiet(inQuiet, till) then return true, math.huge end
   if at - now - inQuiet > (maxWait or math.huge) then return true, 0 end
   return at - now > (options.expiresIn or math.huge), inQuiet
 end
 
 local function mustWait(at, inCategory, rooms)
   local kind, pending = 3, 0
-  local tooLong, inQuiet = isTooLong(at)
-  local scope, limit, ahead = causeOf(at, inCategory, inQuiet)
+  local scope, limit, till, counts = causeOf(at)
+  local tooLong, inQuiet = isTooLong(at, till)
+  if inQuiet > till - now then scope, limit = first, QUIET end
   for _, each in ipairs(scopes) do
     pending = math.max(pending, queued(each.reserved) + (each.heldBack and queued(each.heldBack) or 0))
   end
@@ -214,7 +222,7 @@ local function mustWait(at, inCategory, rooms)
   elseif options.maxPending and not due and pending >= options.maxPending then
     kind = 5
   end
-  return reply(kind, at, scope, limit, ahead, at - now, rooms)
+  return reply(kind, at, scope, limit, counts[inCategory and category or first], at - now, rooms)
 end
 
 -- A write shifts ranks, so look up everything that is needed of a set before writing to it.

@@ -1,7 +1,7 @@
 -- Included by admit.lua after scopes.lua and take-now.lua. Needs all that scopes.lua gives, `options`, `quiet`, `awake`, `edge`,
 -- `isUrgent` and `text`. Gives `first` and `category`; instants that are found by rank look-ups: `afterQuiet(at)`,
 -- `firstInstant(among, nth, from)`, `nthSent`, `queued(set, at)`, `tails(withHeldBack)`, `asNewcomer(line, own)`; and the
--- causes of a wait: `NONE`, `QUIET`, `slowest(counts)`, `causeOf(at, inCategory, inQuiet)`.
+-- causes of a wait: `NONE`, `QUIET`, `slowest(counts)`, `causeOf(at)`.
 
 local first, category = scopes[1], scopes[2]
 
@@ -90,9 +90,9 @@ local function slowest(counts)
   return scope, limit, till
 end
 
--- The longest cause of a wait until `at`: the block, `inQuiet` ms of quiet time, or the slowest limit. Third, how many ids are
--- before it in its line: the category's line if `inCategory`, else the overall one.
-local function causeOf(at, inCategory, inQuiet)
+-- The longest cause of a wait until `at`, besides quiet times: the block, or the slowest limit. Third, until when it alone would
+-- make the id wait. Fourth, how many ids are before it in each scope.
+local function causeOf(at)
   local counts = {}
   for _, scope in ipairs(scopes) do
     counts[scope] = queued(scope.reserved, at) + (scope.heldBack and queued(scope.heldBack, at) or 0)
@@ -101,6 +101,5 @@ local function causeOf(at, inCategory, inQuiet)
   if blockedUntil and math.min(blockedUntil, at) >= till then
     scope, limit, till = first, { number = -1, max = 0, window = blockedUntil - now }, math.min(blockedUntil, at)
   end
-  if inQuiet > till - now then scope, limit = first, QUIET end
-  return scope, limit, counts[inCategory and category or first]
+  return scope, limit, till, counts
 end

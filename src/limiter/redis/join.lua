@@ -59,7 +59,7 @@ if join then
     end
     if group and not isHolder and isNew and group.entry ~= '' then
       local itsSlot = slotOf(group.entry)
-      if itsSlot and itsSlot > now + early and isTooLong(itsSlot) then
+      if itsSlot and itsSlot > now + early and isTooLong(itsSlot, select(3, causeOf(itsSlot))) then
         return mustWait(itsSlot, false, {})
       end
       superseded = group
