@@ -208,6 +208,16 @@ it('leaves nothing: what has ended is forgotten with its job, and what died is k
   expect(await redis.hkeys(waiting)).toEqual(['end:y@0']);
 });
 
+it('many ends that count for a minute keep the key no longer than few do', async () => {
+  const { redis, prefix, ask, clock } = open();
+  const { waiting } = recipientKeys(prefix, recipientId);
+  await ask('first');
+  for (let name = 0; name < 40; name++)
+    expect(await ask(`m${name}`, { claim: true, maxWaitMs: 0 })).toMatchObject({ kind: 'refused' });
+  expect(await redis.hlen(waiting)).toBeGreaterThanOrEqual(40);
+  expect(await redis.pexpiretime(waiting)).toBeLessThanOrEqual(clock.now + 60_000);
+});
+
 it('what waits for one recipient in large numbers does not hold Redis', async () => {
   const { url } = await ownRedis(); // its statistics are those of this test alone
   const { redis, prefix, ask, cancel } = open(connectRedis(url));

@@ -28,6 +28,7 @@ local DEAD_KEPT_MS = 691200000 -- 8 days: if a worker dies just after it gave th
 local NEWEST_KEPT_MS = 604800000 -- for so long after a `latest` was sent, no older one is sent
 local FEW = 32
 local cursorField = '#'
+local longestKept = 0 -- until when the fields that this script wrote are kept
 
 local function readWaiting(field)
   local text = redis.call('HGET', waitingKey, field)
@@ -37,6 +38,7 @@ end
 
 local function writeWaiting(field, value, keptMs)
   value.kept = now + (keptMs or WAITS_KEPT_MS)
+  longestKept = math.max(longestKept, value.kept)
   redis.call('HSET', waitingKey, field, cjson.encode(value))
 end
 
@@ -171,7 +173,7 @@ local function settle()
   else
     local text = redis.call('HGET', waitingKey, cursorField)
     cursor, all = unpack(redis.call('HSCAN', waitingKey, text and cjson.decode(text).at or '0', 'COUNT', FEW))
-    last = now + math.max(redis.call('PTTL', waitingKey), WAITS_KEPT_MS)
+    last = math.max(now + redis.call('PTTL', waitingKey), longestKept) -- the expiry covers all that was written before
   end
   for index = 1, #all, 2 do
     local kept = all[index] == cursorField and 0 or all[index] == 'pruneAt' and 0 or cjson.decode(all[index + 1]).kept
