@@ -1,7 +1,7 @@
 import { countedAs, placeOf } from '../domain/limits.ts';
 import { DEFAULT_DIGEST } from '../notification/schema.ts';
 import { hasOthers, mayBeSeen, type Result } from '../notification/outcome.ts';
-import { SEND_AFTER, sleepUntil, within } from '../domain/time.ts';
+import { SEND_AFTER, sleepUntil, waitsFrom, within } from '../domain/time.ts';
 import type { Ending, NotToBeSent, Join, WaitingAsk, Admission, Standing } from '../limiter/limiter.ts';
 import { timeLeftMs, type Context, type Prepared } from './context.ts';
 import { duesOf, goFirst, leadMs, limiterFor, limiterOf, moveUp, wouldBeInTime } from './lines.ts';
@@ -243,14 +243,21 @@ function waits(context: Context): boolean {
  * With which other notifications it waits. One that was admitted before joins no digest: it may have alerted, or have parts
  * already.
  */
-function joinOf({ notification, firstEnqueuedAt: at, progress }: Context, asks: number): Join | undefined {
+function joinOf({ notification, firstEnqueuedAt, progress }: Context, asks: number): Join | undefined {
   const { onThrottle, collapseId, digest, category = '', expiresAt: expires } = notification;
   if (onThrottle === 'latest' && collapseId !== undefined) {
+    const at = waitsFrom(firstEnqueuedAt, notification); // from then on it is like one that is enqueued then
     return { kind: onThrottle, key: `${category}:${collapseId}`, at, max: 1 };
   }
   const wasAdmitted = asks > 0 || progress.digest !== undefined;
   if (onThrottle !== 'digest' || digest === undefined || wasAdmitted) return undefined;
-  return { kind: onThrottle, key: `${category}:${digest.key}`, at, expires, max: digest.maxSize ?? DEFAULT_DIGEST };
+  return {
+    kind: onThrottle,
+    key: `${category}:${digest.key}`,
+    at: firstEnqueuedAt,
+    expires,
+    max: digest.maxSize ?? DEFAULT_DIGEST,
+  };
 }
 
 /** `msg-8841/0`. A retry asks under the next number: the failed attempt may have alerted, so the slot of that stays counted. */

@@ -344,6 +344,20 @@ describe('latest', () => {
     expect((await bench.run(other, otherWaits.progress)).outcome).toMatchObject({ kind: 'requeued' });
     expect(shown(bench)).toEqual(['1:0: text', '3:0: text']);
   });
+
+  it('one that was enqueued earlier for later is the newest from then on', async () => {
+    const bench = await openBench();
+    const sendAfter = Date.now() + POLICY.minGapMs;
+    const final = make({ ...LATEST, ...alertOf('final'), sendAfter });
+    enqueuedAtOf(final.id);
+    const goal = make({ ...LATEST, ...alertOf('goal') });
+    expect((await bench.run(goal)).outcome).toEqual({ kind: 'delivered' });
+    await sleep(sendAfter - Date.now());
+    let passed = await bench.run(final);
+    if (passed.outcome.kind === 'requeued') passed = await again(bench, final, passed);
+    expect(passed.outcome).toEqual({ kind: 'delivered' });
+    expect(shown(bench)).toEqual(['goal: text', 'final: text']);
+  });
 });
 
 const cancel = (bench: Bench, { id, recipientId }: Notification, asks = 0) =>
