@@ -319,14 +319,31 @@ function endingOf({ jobId, data, firstEnqueuedAt, progress }: Ended, parts: Give
   return { limiter: limiterFor(kind, parts), slot };
 }
 
-/** `giveBack` for a pass, if its notification may hold something. If a cancel freed a slot, the reservations behind it move up. */
+/**
+ * `giveBack` for a pass, if its notification may hold something. If a slot is free again, because of a cancel or because it
+ * stays unused, the reservations behind it move up.
+ */
 export async function release(context: Context, result: Result, parts: DeliverParts): Promise<void> {
+  if (await refundUnused(context, result, parts)) await moveUp(context, parts);
   if (!mayHold(context, result)) return;
   const deadHow = mayBeSeen(context.progress) || context.stalls > 0 ? 'dead' : 'unseen';
   const how = result.kind === 'dead-letter' ? deadHow : 'ended';
   const { progress, hadSlot } = await giveBack(context, how, parts);
   context.progress = progress;
   if (hadSlot && result.kind === 'canceled') await moveUp(context, parts);
+}
+
+/**
+ * Gives back the slot that an earlier pass got and certainly did not use, if this pass has ended without an ask: nothing will be
+ * sent in that slot. One that is put back keeps its slot, and uses it when it comes again. True if there was a slot.
+ */
+async function refundUnused(context: Context, { kind }: Result, parts: DeliverParts): Promise<boolean> {
+  const { isSlotUnused, isAsked, newer, jobId, before, lock } = context;
+  if (!isSlotUnused || isAsked || newer !== undefined) return false;
+  if (kind === 'requeued' || kind === 'deferred' || kind === 'yielded') return false;
+  if (!(await lock.isValid())) return false; // the worker that has the job now may be sending in the slot
+  const limiter = limiterOf(context, parts);
+  return limiter.refund({ ...scopeOf(context), id: askId(jobId, before.asks) }).catch(() => false);
 }
 
 /** Whether the limiter still remembers, when the job has ended, how the notification ended or what its digest was made of. */

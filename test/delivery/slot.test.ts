@@ -128,6 +128,25 @@ describe('the slot', () => {
     expect(sandbox.journal.accepted).toHaveLength(1);
   });
 
+  it('that is unused is free again if the notification expires, and the others move up', async () => {
+    const bench = await openBench();
+    const notification = makeNotification({ expiresAt: Date.now() - 1 });
+    const unlimited = { rules: [], minGapMs: 0 };
+    for (let id = 0; id < 4; id++)
+      await bench.limiter.admit({ recipientId: RECIPIENT, id: `${id}/0`, policy: unlimited });
+    await bench.limiter.admit({ recipientId: RECIPIENT, id: `${notification.id}/0`, policy: unlimited });
+    const behind = await bench.limiter.admit({ recipientId: RECIPIENT, id: 'behind/0' });
+    expect(behind).toMatchObject({ kind: 'reserved', rule: '5/1m' });
+    const progress = { ...none, unsent: true } as const;
+    await bench.run(notification, progress, { isSlotUnused: true, lock: lostAfter(1) }); // another worker may send in the slot
+    expect((await bench.limiter.inspect(RECIPIENT)).sent).toHaveLength(5);
+    expect((await bench.run(notification, progress, { isSlotUnused: true })).outcome.kind).toBe('expired');
+    const { sent, reserved } = await bench.limiter.inspect(RECIPIENT);
+    expect(sent).toHaveLength(4);
+    expect(reserved[0]?.at).toBeLessThan(Date.now() + 2_000);
+    expect(bench.redelayed).toMatchObject([{ jobId: 'behind' }]);
+  });
+
   it('is not asked for again under the id that an earlier worker used, where the next id got no answer', async () => {
     const { run, limiter, sandbox } = await openBench();
     const notification = makeNotification();
