@@ -33,7 +33,8 @@ const MOST_FOLLOWED_MS = 5_000;
 
 /**
  * Does to a recipient what an operator has decided, and changes the due times of its delayed jobs to their new slots, also of
- * those that a worker has at that moment, once it has put them back. If the action fails half-way, it may be done again.
+ * those that a worker has at that moment, once it has put them back. If the action fails half-way, it may be done again: jobs
+ * whose slots have moved before get their due times then.
  *
  * @param onMoved called now and then with how many have moved so far
  */
@@ -44,6 +45,7 @@ export async function act(
   onMoved?: (moved: number) => void,
 ): Promise<Acted> {
   let moved = 0;
+  const reported = new Set<string | undefined>();
   const followed: Promise<void>[] = [];
   const change = async (dues: readonly Due[]): Promise<void> => {
     followed.push((await redelay(queues, dues)).followed);
@@ -53,6 +55,7 @@ export async function act(
     onUnslotted: (jobIds) => change(jobIds.map((jobId) => ({ jobId, at: 0 }))),
     async onMoved(part: readonly Moved[]) {
       await change(duesOf(part, paceOf(policy).toleranceMs));
+      for (const { id } of part) reported.add(id);
       moved += part.length;
       onMoved?.(moved);
     },
@@ -60,6 +63,9 @@ export async function act(
   let wasThere = false;
   for (const limiter of limitersOf(action, limiters)) {
     wasThere = (await run(limiter, recipientId, action, follow)) || wasThere;
+    const { reserved } = await limiter.inspect(recipientId);
+    const others = reserved.filter(({ id }) => !reported.has(id));
+    await change(duesOf(others, paceOf(policy).toleranceMs));
   }
   await within(Promise.allSettled(followed), MOST_FOLLOWED_MS);
   return { wasThere, moved };

@@ -93,6 +93,19 @@ it.each([
   expect(await audit.read({ count: 1 })).toMatchObject([{ action: `recipient ${name}`, on: NOBODY }]);
 });
 
+it('one that ended before it woke the jobs may be done again, and then wakes them', async () => {
+  const { limiters, run, dueAt } = await open();
+  await run(BLOCK);
+  await limiters.alert.unblock(ID); // the process that did it was killed here
+  expect(await dueAt('b')).toBeGreaterThan(Date.now() + 2 * HOUR);
+  const { reserved } = await run(['unblock']);
+  for (const [index, id] of ['b', 'c', 'd'].entries()) {
+    const lead = (reserved[index]?.at ?? NaN) - (await dueAt(id));
+    expect(lead).toBeGreaterThanOrEqual(0);
+    expect(lead).toBeLessThanOrEqual(25);
+  }
+});
+
 it('a block is at every limiter, and is ended at each, also where only one has it', async () => {
   const { limiters, run } = await open();
   const blocks = async () =>
