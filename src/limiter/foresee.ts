@@ -1,8 +1,8 @@
 import type { CategoryPolicy, Policy } from '../domain/limits.ts';
 import type { QuietHours, Window } from '../domain/quiet-hours.ts';
 import type { Block, Moved } from './limiter.ts';
-import { limitsOf } from './pace.ts';
-import { movesOf, replan, type RecipientState, type Scope } from './recipient-state.ts';
+import { limitsOf, type LaterLimits } from './pace.ts';
+import { laterOf, movesOf, replan, type RecipientState, type Scope } from './recipient-state.ts';
 
 /** What an operator may do to one recipient: the arguments of the limiter's calls of the same names. */
 export type Action =
@@ -71,7 +71,8 @@ function changed(state: RecipientState, change: Change, { policy: own, quietOf }
       return { ...state, block: undefined, blockedUntil: undefined };
     case 'limit': {
       const { policy, until = Infinity } = change;
-      return { ...limited(state, policy), stored: { policy, until } };
+      const stored = { policy, until };
+      return { ...limited(state, policy, laterOf(stored, own)), stored };
     }
     case 'unlimit':
       return { ...limited(state, own), stored: undefined };
@@ -89,8 +90,7 @@ function changed(state: RecipientState, change: Change, { policy: own, quietOf }
     }
     case 'policies': {
       const { policy, categories = {}, replacesStored = false } = change;
-      const { scopes, ...after } =
-        policy !== undefined && (replacesStored || !state.stored) ? limited(state, policy) : state;
+      const { scopes, ...after } = policy === undefined ? state : underGeneral(state, policy, replacesStored);
       const [first, ...ofCategories] = scopes;
       const tried = new Map(Object.entries(categories)); // a Map, because a category may be called `constructor`
       return { ...after, scopes: [first, ...ofCategories.map((scope) => underPolicy(scope, tried))] };
@@ -98,9 +98,17 @@ function changed(state: RecipientState, change: Change, { policy: own, quietOf }
   }
 }
 
-function limited(state: RecipientState, policy: Policy): RecipientState {
+function limited(state: RecipientState, policy: Policy, later?: LaterLimits): RecipientState {
   const [overall, ...others] = state.scopes;
-  return { ...state, policy, scopes: [{ ...overall, limits: limitsOf(policy, undefined) }, ...others] };
+  return { ...state, policy, scopes: [{ ...overall, limits: limitsOf(policy, undefined), later }, ...others] };
+}
+
+/** Under another policy of the limiter's own. One that is stored for the recipient stays in force, unless it is replaced. */
+function underGeneral(state: RecipientState, policy: Policy, replacesStored: boolean): RecipientState {
+  const { stored } = state;
+  return stored === undefined || replacesStored
+    ? limited(state, policy)
+    : limited(state, stored.policy, laterOf(stored, policy));
 }
 
 function underPolicy(scope: Scope, categories: ReadonlyMap<string, CategoryPolicy>): Scope {

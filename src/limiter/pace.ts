@@ -65,6 +65,28 @@ export function limitsOf(policy: Policy, category: string | undefined): readonly
   return category === undefined ? limits : limits.map((limit) => ({ ...limit, name: `${category}:${limit.name}` }));
 }
 
+/** Limits that hold from an instant on, in place of those in force now: what a stored policy with an end gives way to. */
+export interface LaterLimits {
+  /** Epoch milliseconds. */
+  readonly from: number;
+  readonly limits: readonly Limit[];
+}
+
+/**
+ * The first instant, `from` or later, at which the limits have room behind these slots, the oldest first; from `later.from` on the
+ * later limits. As `firstInstant` in instants.lua.
+ */
+export function freeFrom(
+  from: number,
+  { limits, later }: { readonly limits: readonly Limit[]; readonly later?: LaterLimits | undefined },
+  instants: readonly number[],
+): number {
+  const free = (among: readonly Limit[], start: number): number =>
+    Math.max(start, ...among.map(({ max, perMs }) => (instants.at(-max) ?? -Infinity) + perMs));
+  const at = free(limits, from);
+  return later === undefined || at < later.from ? at : free(later.limits, Math.max(from, later.from));
+}
+
 function workOut({ rules, minGapMs }: Policy): Pace {
   const gap: Limit[] = minGapMs > 0 ? [{ name: 'gap', max: 1, perMs: minGapMs }] : [];
   const limits = [...gap, ...rules.map((rule) => ({ ...rule, name: ruleName(rule) }))];

@@ -3,13 +3,16 @@ import type { QuietHours } from '../domain/quiet-hours.ts';
 import type { Admission, Block, Cause, Inspection, Moved, OrderView, SlotView } from './limiter.ts';
 import { inOrder, type OrderNotes } from './overtaking.ts';
 import {
+  GRACE_MS,
+  QUIET_EDGE_MS,
   awake,
   causeBesidesQuiet,
   causeOf,
-  GRACE_MS,
+  freeFrom,
+  limitsOf,
   paceOf,
-  QUIET_EDGE_MS,
   quietMsBetween,
+  type LaterLimits,
   type Limit,
   type Moment,
 } from './pace.ts';
@@ -34,6 +37,12 @@ export interface RecipientState extends Moment {
   readonly overtaking: Overtaking;
 }
 
+/** What holds once a stored policy has ended; undefined if there is none, or if it has no end. */
+export function laterOf(stored: StoredPolicy | undefined, general: Policy): LaterLimits | undefined {
+  if (stored === undefined || stored.until === Infinity) return undefined;
+  return { from: stored.until, limits: limitsOf(general, undefined) };
+}
+
 /** A policy that is stored for a recipient, in force before `until`; Infinity if it has no end. */
 export interface StoredPolicy {
   readonly policy: Policy;
@@ -46,6 +55,8 @@ export interface Scope {
   readonly category?: string;
   /** With names as in answers: `messages:10/1m`. */
   readonly limits: readonly Limit[];
+  /** Of the overall scope, while a stored policy with an end is in force: the limits after it. */
+  readonly later?: LaterLimits | undefined;
   /** Of a category: which overall limits do not hold for it. */
   readonly exempt?: readonly Exemption[];
   readonly slots: Slots;
@@ -100,10 +111,10 @@ export const FIRST_LEAD_MS = 250;
 export function replan(state: RecipientState, leadMs: number, firstLeadMs: number = FIRST_LEAD_MS): Replanned[] {
   const { now, blockedUntil = -Infinity, quiet, scopes, notes, overtaking } = state;
   const [overall, ...categories] = scopes;
-  const line = new Line(overall.limits, overall.slots.sent);
-  const lines = new Map(categories.map((scope) => [scope, new Line(scope.limits, scope.slots.sent)]));
+  const line = new Line(overall, overall.slots.sent);
+  const lines = new Map(categories.map((scope) => [scope, new Line(scope, scope.slots.sent)]));
   const laterMs = (from: number, at: number): number => at - from - quietMsBetween(quiet, from, at);
-  const firstOf = new Map(categories.map((scope) => [scope, new Line(scope.limits, scope.slots.sent)]));
+  const firstOf = new Map(categories.map((scope) => [scope, new Line(scope, scope.slots.sent)]));
   const earliestOf = ({ own }: Waiting): number => {
     const line = own && firstOf.get(own);
     const from = Math.max(now + firstLeadMs, blockedUntil);
@@ -120,7 +131,7 @@ export function replan(state: RecipientState, leadMs: number, firstLeadMs: numbe
     const free = (each: Line) => awake(windows, each.free(from), QUIET_EDGE_MS);
     const ownLine = own && lines.get(own);
     const isExempt = own !== undefined && isUrgent(own);
-    const inLine = free(isExempt ? new Line(limitsFor(own, overall), overall.slots.sent) : line);
+    const inLine = free(isExempt ? new Line(scopeFor(own, overall), overall.slots.sent) : line);
     const inCategory = ownLine ? free(ownLine) : -Infinity;
     const isHeldBack = isExempt || ownLine?.hasHeldBack === true || inCategory > inLine;
     const at = isExempt ? Math.max(inLine, inCategory) : isHeldBack ? inCategory : inLine;
@@ -208,8 +219,16 @@ export function withCauses<W extends Waiting>(
 }
 
 /** The overall limits that hold for an id of this category. */
-export function limitsFor(own: Scope | undefined, { limits }: Scope): readonly Limit[] {
+export function limitsFor(own: Pick<Scope, 'exempt'> | undefined, { limits }: Pick<Scope, 'limits'>): readonly Limit[] {
   return limits.filter(({ name }) => own?.exempt?.includes(name === 'gap' ? 'gap' : 'rules') !== true);
+}
+
+/** As `limitsFor`, with those that hold after a stored policy. */
+export function scopeFor(
+  own: Pick<Scope, 'exempt'> | undefined,
+  { limits, later }: Pick<Scope, 'limits' | 'later'>,
+): Pick<Scope, 'limits' | 'later'> {
+  return { limits: limitsFor(own, { limits }), later: later && { ...later, limits: limitsFor(own, later) } };
 }
 
 export function quietFor(own: Scope | undefined, quiet: Moment['quiet']): Moment['quiet'] {
@@ -218,20 +237,19 @@ export function quietFor(own: Scope | undefined, quiet: Moment['quiet']): Moment
 
 /** The slots that are taken in one scope. */
 class Line {
-  readonly #limits: readonly Limit[];
+  readonly #limits: Pick<Scope, 'limits' | 'later'>;
   readonly #instants: number[];
   #last = -Infinity;
   hasHeldBack = false;
 
-  constructor(limits: readonly Limit[], sent: readonly Slot[]) {
+  constructor(limits: Pick<Scope, 'limits' | 'later'>, sent: readonly Slot[]) {
     this.#limits = limits;
     this.#instants = sent.map(({ at }) => at);
   }
 
   /** The first instant, `from` or later, that the limits allow behind all slots placed so far. */
   free(from: number): number {
-    const ends = this.#limits.map(({ max, perMs }) => (this.#instants.at(-max) ?? -Infinity) + perMs);
-    return Math.max(from, this.#last, ...ends);
+    return freeFrom(Math.max(from, this.#last), this.#limits, this.#instants);
   }
 
   take(at: number, isHeldBack: boolean): void {

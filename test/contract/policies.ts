@@ -6,6 +6,7 @@ import {
   gapOf,
   MINUTE,
   reserved,
+  UNLIMITED,
   Trial,
   type LimiterFactory,
   admittedWith,
@@ -81,10 +82,38 @@ export function storedPoliciesContract(create: LimiterFactory): void {
       await trial.limit(gapOf(5_000), 1_000);
       await trial.ask('a');
       trial.goTo(999);
-      expect(await trial.peek('b')).toEqual(reserved(5_000, 'gap', 4_001));
+      expect(await trial.inspect()).toMatchObject({ source: 'stored', policyUntil: 1_000 });
       trial.goTo(1_000);
+      expect(await trial.inspect()).toMatchObject({ source: 'limiter' });
       expect(await trial.peek('b')).toEqual(reserved(2_000, 'gap', 1_000));
       expect(await trial.unlimit()).toBe(false);
+    });
+
+    it('makes nobody wait longer than until its end, and then the limiter’s own holds', async () => {
+      const trial = new Trial(create);
+      await trial.ask('a');
+      await trial.askAll('bc');
+      await trial.limit(atMost(1, 60 * MINUTE), MINUTE);
+      expect(await trial.slots()).toEqual({ b: MINUTE, c: MINUTE + 2_000 });
+      expect(await trial.ask('d', { maxWaitMs: MINUTE + 4_000 })).toMatchObject({ kind: 'reserved', rule: '1/1h' });
+      expect(await trial.slots()).toEqual({ b: MINUTE, c: MINUTE + 2_000, d: MINUTE + 4_000 });
+      for (const [id, at] of Object.entries(await trial.slots())) {
+        trial.goTo(at);
+        expect(await trial.ask(id)).toEqual(admitted(at));
+      }
+    });
+
+    it('gives no slot after its end that the limiter’s own does not allow', async () => {
+      const trial = new Trial(create, gapOf(2_000), { categories: { alarms: { ...gapOf(500), exempt: ['rules'] } } });
+      await trial.limit(UNLIMITED, 3_000);
+      await trial.block(3_000);
+      await trial.askAll('ab');
+      await trial.ask('c', { category: 'alarms' });
+      await trial.ask('d', { category: 'alarms' });
+      const slots = { a: 3_000, b: 5_000, c: 3_000, d: 3_500 };
+      expect(await trial.slots()).toEqual(slots);
+      await trial.limit(UNLIMITED, 3_000); // plans all anew
+      expect(await trial.slots()).toEqual(slots);
     });
 
     it('is not affected by what the caller does to the object afterwards', async () => {

@@ -279,12 +279,12 @@ class Play {
     expect(quiet?.source).toBe(this.#reference.quiet ? 'stored' : this.#scenario.quietMinutes && 'limiter');
   }
 
-  /** What this id was admitted to keeps the policies in force, with all that was admitted before. */
+  /** What this id was admitted to keeps the policies in force at that instant, with all that was admitted before. */
   #expectKept(ask: Ask): void {
     const at = this.#used.get(ask.id) ?? NaN;
     expect(this.#reference.quietFor(ask).windows.filter(({ from, until }) => at >= from && at < until)).toEqual([]);
     const exempt = new Map(Object.entries(this.#scenario.categories)).get(ask.category ?? '')?.exempt;
-    const overall = withoutExempt(this.#reference.policyFor(ask, this.#now), given({ exempt }));
+    const overall = withoutExempt(this.#reference.policyFor(ask, at), given({ exempt }));
     expectKeptAround(overall, [...this.#used.values()], at);
     const { category = '' } = ask;
     const policy = new Map(Object.entries(this.#scenario.categories)).get(category);

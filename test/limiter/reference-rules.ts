@@ -26,6 +26,9 @@ export interface KeptSlot {
 /** A limit, and the instants that count for it. */
 export interface Check extends Limit {
   readonly instants: readonly number[];
+  /** It is in force from here on, and before here. Default: always. */
+  readonly from?: number;
+  readonly until?: number;
 }
 
 interface Limit {
@@ -44,6 +47,8 @@ export interface Scope {
   readonly isUrgent?: boolean;
   /** Of an urgent ask: also the limits that are skipped for it. */
   readonly allLimits?: readonly Limit[];
+  /** Under a stored policy with an end: that end, and the limits from then on. */
+  readonly later?: { readonly from: number; readonly limits: readonly Limit[] };
 }
 
 /** An instant, and the rule that makes it so late. */
@@ -100,6 +105,17 @@ export function checksOf(scopes: readonly Scope[], slots: readonly KeptSlot[]): 
   });
 }
 
+/** As `checksOf`, with those that come into force later. */
+export function allChecksOf(scopes: readonly Scope[], slots: readonly KeptSlot[]): readonly Check[] {
+  return scopes.flatMap(({ later, ...scope }) => {
+    const until = later?.from ?? Infinity;
+    const present = checksOf([scope], slots).map((check) => ({ ...check, until }));
+    if (later === undefined) return present;
+    const next = checksOf([{ ...scope, limits: later.limits }], slots).map((check) => ({ ...check, from: until }));
+    return [...present, ...next];
+  });
+}
+
 /** How many slots lie in the window before `at`, or later. */
 function countAfter({ instants, perMs }: Pick<Check, 'instants' | 'perMs'>, at: number): number {
   return instants.filter((instant) => instant > at - perMs).length;
@@ -110,8 +126,12 @@ function countAfter({ instants, perMs }: Pick<Check, 'instants' | 'perMs'>, at: 
  * window before it, or later. It tries every instant at which a window ends.
  */
 export function soonest(checks: readonly Check[], from: number, blockedUntil: number, quiet: QuietTimes): Instant {
-  const ends = checks.flatMap(({ instants, perMs }) => instants.map((instant) => instant + perMs));
-  const allows = (check: Check, at: number) => countAfter(check, at) < check.max;
+  const ends = checks.flatMap(({ instants, perMs, until = Infinity }) => [
+    ...instants.map((instant) => instant + perMs),
+    until,
+  ]);
+  const allows = (check: Check, at: number) =>
+    at < (check.from ?? -Infinity) || at >= (check.until ?? Infinity) || countAfter(check, at) < check.max;
   const tried = [from, blockedUntil, ...ends].filter((at) => at >= from && at >= blockedUntil);
   const at = Math.min(...tried.filter((instant) => checks.every((check) => allows(check, instant))));
   const deciding = checks.find((check) => !allows(check, at - 1)) ?? checks[0];
@@ -170,7 +190,7 @@ export function admissionOf(ask: Seeking): number | undefined {
   const ends = present(scopes).map((scope) => behind({ ...ask, quiet }, scope, false).at);
   const { at } = ask.isHeldBack
     ? awakeFrom({ at: Math.max(from, ...ends), rule: '' }, quiet)
-    : soonest(checksOf(present(scopes), sent), from, blockedUntil, quiet);
+    : soonest(allChecksOf(present(scopes), sent), from, blockedUntil, quiet);
   return at <= from + lateMs ? at : undefined;
 }
 
@@ -192,7 +212,7 @@ export function placeOf(ask: Seeking): Instant & { readonly isHeldBack: boolean 
 /** The first instant behind all that was sent and is reserved in a scope; `heldToo`: also what the category holds back. */
 function behind(ask: Seeking, scope: Scope, withHeldBack: boolean): Instant {
   const { sent, others, now, blockedUntil, quiet } = ask;
-  const checks = checksOf([scope], sent);
+  const checks = allChecksOf([scope], sent);
   const newest = Math.max(0, ...sent.filter((each) => countsIn(scope, each)).map(({ at }) => at));
   const floor = Math.max(soonest(checks, now, blockedUntil, { ...quiet, windows: [] }).at, newest);
   const waiting = others.filter(({ at }) => at >= now - GRACE_MS);
@@ -221,7 +241,7 @@ export function causeOf(
   scopes: readonly [Scope, Scope?],
   { at, isHeldBack }: Pick<KeptSlot, 'at' | 'isHeldBack'>,
   facts: Pondered,
-): Cause {
+): Cause & { readonly ms: number } {
   const { sent, others, now, blockedUntil, quiet, quietMs } = facts;
   const earlier = others.filter((other) => other.at < at && other.at >= now - GRACE_MS);
   const counts = present(scopes).map(
@@ -239,7 +259,8 @@ export function causeOf(
   const longestMs = Math.max(...causes.map(({ ms }) => ms));
   const longest: Partial<Cause> | undefined = causes.find(({ ms }) => ms === longestMs);
   const ruleUntil = longest?.ruleUntil === undefined ? {} : { ruleUntil: longest.ruleUntil };
-  return { rule: longest?.rule ?? 'none', ...ruleUntil, before: counts[isHeldBack === true ? 1 : 0] ?? 0 };
+  const before = counts[isHeldBack === true ? 1 : 0] ?? 0;
+  return { rule: longest?.rule ?? 'none', ...ruleUntil, before, ms: longestMs };
 }
 
 /** The instant of an id behind `before` others, if nothing but this limit applies. */

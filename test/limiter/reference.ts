@@ -3,6 +3,7 @@ import type { Window } from '../../src/domain/quiet-hours.ts';
 import type { Ask, Cause, Inspection, Moved, SlotView } from '../../src/limiter/limiter.ts';
 import {
   admissionOf,
+  allChecksOf,
   awakeFrom,
   causeOf,
   checksOf,
@@ -118,7 +119,12 @@ export class Reference {
   scopes(ask: Pick<Ask, 'policy'> & Pick<KeptSlot, 'category'>, now: number): readonly [Scope, Scope?] {
     const { category } = ask;
     const own = category === undefined ? undefined : this.#categories.get(category);
-    const overall = overallScope(this.policyFor(ask, now), own);
+    const stored = this.#storedAt(now);
+    const after = overallScope(ask.policy ?? this.options.policy, own);
+    const overall: Scope = {
+      ...overallScope(this.policyFor(ask, now), own),
+      ...(stored !== undefined && { later: { from: stored.until, limits: after.limits } }),
+    };
     return own === undefined ? [overall] : [overall, scopeOf(own, category)];
   }
 
@@ -157,8 +163,10 @@ export class Reference {
       everyRule ? { rules: checksOf(scopes, slots).map((check) => roomOf(check, now)) } : {};
     const wait = (place: Pick<KeptSlot, 'at' | 'isHeldBack'>, sent: readonly KeptSlot[], isFull = false): Answer => {
       const { at } = place;
-      const { isTooLong, quietMs } = boundsOf(ask, quiet, now, at);
-      const cause = causeOf(both, place, { sent, others: mates, now, blockedUntil, quiet, quietMs });
+      const facts = { sent, others: mates, now, blockedUntil, quiet };
+      const besides = causeOf(both, place, { ...facts, quietMs: 0 });
+      const { isTooLong, quietMs } = boundsOf(ask, quiet, now, at, now + besides.ms);
+      const { ms: _, ...cause } = causeOf(both, place, { ...facts, quietMs });
       const standing = { waitMs: at - now, remaining: 0, resetMs: at - now, ...cause, ...common, ...rules(rest) };
       if (!isTooLong && !isFull) return { kind: 'reserved', at, ...standing };
       const leftMs = awakeFrom({ at: now, rule: '' }, { ...quiet, edgeMs: 0 }).at - now;
@@ -253,7 +261,7 @@ export class Reference {
       const behind = (scope: Scope) => {
         const ahead = scope.isUrgent === true ? [] : placed.filter((other) => countsIn(scope, other));
         const last = Math.max(Math.min(each.at, now), ...ahead.map(({ at }) => at));
-        return soonest(checksOf([scope], [...sent, ...ahead]), last, blockedUntil, this.quietFor(each)).at;
+        return soonest(allChecksOf([scope], [...sent, ...ahead]), last, blockedUntil, this.quietFor(each)).at;
       };
       const holdsBackOthers = own !== undefined && placed.some((other) => isHeldBackIn(own, other));
       const ends = [behind(line), own === undefined ? -Infinity : behind(own)] as const;
@@ -276,12 +284,13 @@ export class Reference {
   /** Why one of those that wait has no earlier slot. */
   #causeOf(slot: KeptSlot, waiting: readonly KeptSlot[], now: number): Cause {
     const quiet = this.quietFor(slot);
-    return causeOf(this.scopes({ category: slot.category }, now), slot, {
+    const { ms: _, ...cause } = causeOf(this.scopes({ category: slot.category }, now), slot, {
       sent: this.sent.filter(({ at }) => at >= now - this.options.keepMs),
       others: waiting.filter((other) => other !== slot),
       ...{ now, quiet, blockedUntil: this.#blockAt(now)?.until ?? -Infinity },
       quietMs: quietBetween(quiet, now, slot.at),
     });
+    return cause;
   }
 
   get #categories(): ReadonlyMap<string, CategoryPolicy> {
@@ -301,11 +310,23 @@ export class Reference {
   }
 }
 
-/** Whether a wait until `at` passes a bound of the ask, and how much quiet time then counts as its cause. */
-function boundsOf(ask: Ask, quiet: QuietTimes, now: number, at: number): { isTooLong: boolean; quietMs: number } {
+/**
+ * Whether a wait until `at` passes a bound of the ask, and how much quiet time then counts as its cause. `till`: until when it
+ * would wait if no time were quiet.
+ */
+function boundsOf(
+  ask: Ask,
+  quiet: QuietTimes,
+  now: number,
+  at: number,
+  till: number,
+): { isTooLong: boolean; quietMs: number } {
   const { maxWaitMs = Infinity, maxQuietMs = Infinity, expiresInMs = Infinity } = ask;
   const quietMs = quietBetween(quiet, now, at);
-  if (quietMs > maxQuietMs) return { isTooLong: true, quietMs: Infinity };
+  const isQuietNow = awakeFrom({ at: now, rule: '' }, { ...quiet, edgeMs: 0 }).at > now;
+  const isQuietThen = awakeFrom({ at: till, rule: '' }, quiet).at > till;
+  if (quietMs > maxQuietMs && (isQuietNow || isQuietThen || quietMs > till - now))
+    return { isTooLong: true, quietMs: Infinity };
   if (at - now - quietMs > maxWaitMs) return { isTooLong: true, quietMs: 0 };
   return { isTooLong: at - now > expiresInMs, quietMs };
 }

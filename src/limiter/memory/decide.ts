@@ -4,6 +4,7 @@ import {
   causeBesidesQuiet,
   causeOf,
   earlyMsOf,
+  freeFrom,
   GRACE_MS,
   quietLeft,
   quietMsBetween,
@@ -200,10 +201,12 @@ type Nth = (scope: Scope) => readonly Pick<Slot, 'at'>[];
  */
 function firstInstant(scopes: readonly Scope[], slotsOf: Nth, moment: AskMoment, from: number = moment.now): number {
   const { blockedUntil = -Infinity, quiet, edgeMs } = moment;
-  const ends = scopes.flatMap((scope) =>
-    scope.limits.map(({ max, perMs }) => (slotsOf(scope).at(-max)?.at ?? -Infinity) + perMs),
-  );
-  return awake(quiet, Math.max(from, blockedUntil, ...ends), edgeMs);
+  const start = Math.max(from, blockedUntil);
+  const free = scopes.map((scope) => {
+    const instants = slotsOf(scope).map(({ at }) => at);
+    return freeFrom(start, scope, instants);
+  });
+  return awake(quiet, Math.max(...free), edgeMs);
 }
 
 /** The first instant that the sent slots allow. */

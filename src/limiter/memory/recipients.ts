@@ -4,6 +4,7 @@ import { checkCategories, checkQuietHours } from '../checks.ts';
 import type { Block } from '../limiter.ts';
 import { CLOCK_STEP_MS, createQuietClock, limitsOf, NO_SHOW_MS, paceOf, QUIET_EDGE_MS, type Limit } from '../pace.ts';
 import type { OrderNote, OrderNotes } from '../overtaking.ts';
+import { laterOf, scopeFor } from '../recipient-state.ts';
 import type { RecipientState, Scope as StoredScope, Slot, Slots, StoredPolicy } from '../recipient-state.ts';
 
 /** Everything that is stored about one recipient. */
@@ -158,7 +159,8 @@ export function createOpener(options: OpenerOptions): Opener {
       const stored = inForce(recipient.stored, at);
       const block = inForce(recipient.block, at);
       const policy = stored?.policy ?? asksOwn;
-      const overall = openScope(undefined, policy, leastKeptMs, recipient.slots.get(undefined), at);
+      const own = openScope(undefined, policy, leastKeptMs, recipient.slots.get(undefined), at);
+      const overall = { ...own, later: laterOf(stored, asksOwn) };
       const others = asked.flatMap((category) => {
         const own = policies.get(category);
         return own === undefined ? [] : [openScope(category, own, keepMs, recipient.slots.get(category), at)];
@@ -186,7 +188,10 @@ export function exempted(opened: Opened): Opened {
   return {
     ...left,
     scopes: [
-      { ...overall, limits, allLimits: overall.limits, toleranceMs, gapMs: reduced.minGapMs, isUrgent: true },
+      {
+        ...{ ...overall, ...scopeFor({ exempt }, overall), limits, allLimits: overall.limits },
+        ...{ toleranceMs, gapMs: reduced.minGapMs, isUrgent: true },
+      },
       ...others,
     ],
   };

@@ -104,13 +104,16 @@ if ARGV[7] ~= '-' and (storedQuiet or '') ~= (ARGV[8] or '') then return { 'quie
 -- Removes the skipped limits (the gap has number 0) from the overall scope. The slot is still written there: it counts for
 -- other ids.
 if ARGV[9] and ARGV[9] ~= '' then
-  local skipped, left, spacing = ARGV[9], {}, nil
-  for _, limit in ipairs(scopes[1].limits) do
-    if not string.find(skipped, limit.number == 0 and 'gap' or 'rules', 1, true) then
-      left[#left + 1] = limit
-      if limit.number == 0 then spacing = limit.window end
+  local function withoutSkipped(limits)
+    local left = {}
+    for _, limit in ipairs(limits) do
+      if not string.find(ARGV[9], limit.number == 0 and 'gap' or 'rules', 1, true) then left[#left + 1] = limit end
     end
+    return left
   end
+  local left, spacing = withoutSkipped(scopes[1].limits), nil
+  if left[1] and left[1].number == 0 then spacing = left[1].window end
+  scopes[1].later = scopes[1].later and withoutSkipped(scopes[1].later)
   if not spacing then
     spacing = math.huge
     for _, limit in ipairs(left) do spacing = math.min(spacing, limit.window) end

@@ -10,14 +10,21 @@ local function afterQuiet(at)
   return quiet and awake(at, edge) or at
 end
 
--- The first instant, not before `from` and not within a block, at which every limit of these scopes has room. nth(scope, k) is
--- the k-th newest slot.
+-- The first instant, not before `from` and not within a block, at which every limit of these scopes has room; from the end of a
+-- stored policy on, the limits that hold then. nth(scope, k) is the k-th newest slot.
 local function firstInstant(among, nth, from)
-  local at = math.max(from, blockedUntil or from)
-  for _, scope in ipairs(among) do
-    for _, limit in ipairs(scope.limits) do
+  local function free(scope, limits, at)
+    for _, limit in ipairs(limits) do
       at = math.max(at, (nth(scope, limit.max) or -limit.window) + limit.window)
     end
+    return at
+  end
+  local start = math.max(from, blockedUntil or from)
+  local at = start
+  for _, scope in ipairs(among) do
+    local own = free(scope, scope.limits, start)
+    if scope.later and own >= policyUntil then own = free(scope, scope.later, math.max(start, policyUntil)) end
+    at = math.max(at, own)
   end
   return at
 end

@@ -1,7 +1,7 @@
 import type { CategoryPolicy, Overtaking } from '../../domain/limits.ts';
 import type { OrderNote, OrderNotes } from '../overtaking.ts';
 import { limitsOf, MAX_EARLY_MS, NO_SHOW_MS } from '../pace.ts';
-import { waitingIn, type RecipientState, type Replanned, type Scope, type Slot } from '../recipient-state.ts';
+import { laterOf, waitingIn, type RecipientState, type Replanned, type Scope, type Slot } from '../recipient-state.ts';
 import { allKeys, defineInspect, orderField, recipientKeys, type LimiterRedis } from './keys.ts';
 import type { QuietTerms } from './quiet-terms.ts';
 import { readInspect, type Inspected, type Policies } from './wire.ts';
@@ -97,7 +97,7 @@ function stateOf(
   return {
     ...{ now, policy, stored, block, blockedUntil: block?.until },
     ...{ hours, areHoursStored: quiet !== undefined, quiet: windows },
-    scopes: [scopeOf(policy, 0), ...categories],
+    scopes: [{ ...scopeOf(policy, 0), later: laterOf(stored, policies.policy) }, ...categories],
   };
 }
 

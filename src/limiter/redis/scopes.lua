@@ -77,7 +77,20 @@ end
 
 -- include format.lua
 
--- A policy that is stored for this recipient overrides the policy of the call, until the stored one ends.
+-- The limits of a policy: {how long slots are kept, the tolerance, the gap or 0, max, window, max, window, ...}, all times in ms.
+-- The gap is limit number 0: max 1 in a window of the gap.
+local function limitsOf(policy)
+  local limits = {}
+  if policy[3] > 0 then limits[1] = { number = 0, max = 1, window = policy[3] } end
+  for index = 4, #policy, 2 do
+    limits[#limits + 1] = { number = index / 2 - 1, max = policy[index], window = policy[index + 1] }
+  end
+  return limits
+end
+
+-- A policy that is stored for this recipient overrides the policy of the call, until the stored one ends. `later`: the limits that
+-- hold from then on.
+local later
 local storedPolicy, policyUntil, blockedUntil, storedQuiet, format =
   unpack(redis.call('HMGET', KEYS[1], 'policy', 'policyUntil', 'blockedUntil', 'quiet', 'format'))
 local newer = refusalOf(format)
@@ -87,20 +100,17 @@ if blockedUntil and blockedUntil <= now then blockedUntil = nil end
 if storedPolicy and (policyUntil or math.huge) > now then
   storedPolicy = cjson.decode(storedPolicy)
   storedPolicy[1] = policies[1][1]
+  later = policyUntil and limitsOf(policies[1])
   policies[1] = storedPolicy
 end
 
--- A policy is {how long slots are kept, the tolerance, the gap or 0, max, window, max, window, ...}, all times in ms. The gap is
--- limit number 0: max 1 in a window of the gap.
 local scopes, tolerance, gap = {}, math.huge, 0
 for number, policy in ipairs(policies) do
-  local scope = { number = number, limits = {}, gap = policy[3], longest = policy[3], most = 1 }
-  if policy[3] > 0 then scope.limits[1] = { number = 0, max = 1, window = policy[3] } end
-  for index = 4, #policy, 2 do
-    scope.limits[#scope.limits + 1] = { number = index / 2 - 1, max = policy[index], window = policy[index + 1] }
-    scope.longest = math.max(scope.longest, policy[index + 1])
-    scope.most = math.max(scope.most, policy[index])
+  local scope = { number = number, limits = limitsOf(policy), gap = policy[3], longest = policy[3], most = 1 }
+  for _, limit in ipairs(scope.limits) do
+    scope.longest, scope.most = math.max(scope.longest, limit.window), math.max(scope.most, limit.max)
   end
+  scope.later = number == 1 and later or nil
   local key = number == 1 and 2 or 3 * number - 2
   scope.sent = open(KEYS[key], math.max(policy[1], scope.longest), member)
   scope.sent.isSent = true
