@@ -236,12 +236,12 @@ interface Pondered extends Pick<Seeking, 'sent' | 'others' | 'now' | 'blockedUnt
   readonly quietMs: number;
 }
 
-/** Why an id waits until this place: each cause is played alone, and the longest wins; of equals the block, then the first limit. */
-export function causeOf(
+/** Why an id waits until this place: each cause is played alone, and the longest wins; of equals the block, then the first limit. `ms`: how long it is. */
+export function longestCauseOf(
   scopes: readonly [Scope, Scope?],
   { at, isHeldBack }: Pick<KeptSlot, 'at' | 'isHeldBack'>,
   facts: Pondered,
-): Cause & { readonly ms: number } {
+): { readonly cause: Cause; readonly ms: number } {
   const { sent, others, now, blockedUntil, quiet, quietMs } = facts;
   const earlier = others.filter((other) => other.at < at && other.at >= now - GRACE_MS);
   const counts = present(scopes).map(
@@ -260,7 +260,7 @@ export function causeOf(
   const longest: Partial<Cause> | undefined = causes.find(({ ms }) => ms === longestMs);
   const ruleUntil = longest?.ruleUntil === undefined ? {} : { ruleUntil: longest.ruleUntil };
   const before = counts[isHeldBack === true ? 1 : 0] ?? 0;
-  return { rule: longest?.rule ?? 'none', ...ruleUntil, before, ms: longestMs };
+  return { cause: { rule: longest?.rule ?? 'none', ...ruleUntil, before }, ms: longestMs };
 }
 
 /** The instant of an id behind `before` others, if nothing but this limit applies. */

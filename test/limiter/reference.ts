@@ -5,13 +5,13 @@ import {
   admissionOf,
   allChecksOf,
   awakeFrom,
-  causeOf,
   checksOf,
   countsIn,
   earlyToleranceOf,
   GRACE_MS,
   inOrder,
   isHeldBackIn,
+  longestCauseOf,
   overallScope,
   placeOf,
   present,
@@ -164,9 +164,9 @@ export class Reference {
     const wait = (place: Pick<KeptSlot, 'at' | 'isHeldBack'>, sent: readonly KeptSlot[], isFull = false): Answer => {
       const { at } = place;
       const facts = { sent, others: mates, now, blockedUntil, quiet };
-      const besides = causeOf(both, place, { ...facts, quietMs: 0 });
+      const besides = longestCauseOf(both, place, { ...facts, quietMs: 0 });
       const { isTooLong, quietMs } = boundsOf(ask, quiet, now, at, now + besides.ms);
-      const { ms: _, ...cause } = causeOf(both, place, { ...facts, quietMs });
+      const { cause } = longestCauseOf(both, place, { ...facts, quietMs });
       const standing = { waitMs: at - now, remaining: 0, resetMs: at - now, ...cause, ...common, ...rules(rest) };
       if (!isTooLong && !isFull) return { kind: 'reserved', at, ...standing };
       const leftMs = awakeFrom({ at: now, rule: '' }, { ...quiet, edgeMs: 0 }).at - now;
@@ -284,13 +284,12 @@ export class Reference {
   /** Why one of those that wait has no earlier slot. */
   #causeOf(slot: KeptSlot, waiting: readonly KeptSlot[], now: number): Cause {
     const quiet = this.quietFor(slot);
-    const { ms: _, ...cause } = causeOf(this.scopes({ category: slot.category }, now), slot, {
+    return longestCauseOf(this.scopes({ category: slot.category }, now), slot, {
       sent: this.sent.filter(({ at }) => at >= now - this.options.keepMs),
       others: waiting.filter((other) => other !== slot),
       ...{ now, quiet, blockedUntil: this.#blockAt(now)?.until ?? -Infinity },
       quietMs: quietBetween(quiet, now, slot.at),
-    });
-    return cause;
+    }).cause;
   }
 
   get #categories(): ReadonlyMap<string, CategoryPolicy> {
