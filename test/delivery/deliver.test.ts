@@ -113,8 +113,10 @@ describe('several devices', () => {
 
   it('are one where the same is listed twice', async () => {
     const { run, sandbox } = await openBench();
-    const phone = makeDevice();
-    expect((await run(makeNotification({ devices: [phone, phone] }))).outcome).toEqual({ kind: 'delivered' });
+    const phone = makeDevice('apns');
+    const inCapitals = { ...phone, token: phone.token.toUpperCase() };
+    const notification = makeNotification({ devices: [phone, phone, inCapitals] });
+    expect((await run(notification)).outcome).toEqual({ kind: 'delivered' });
     expect(sandbox.journal.accepted).toHaveLength(1);
   });
 

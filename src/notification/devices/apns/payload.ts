@@ -241,6 +241,7 @@ export const apnsDevice: TokenKind<'apns'> = {
     app: deviceApp,
   }),
   tokenOf: ({ token }) => token,
+  identityOf: ({ token }) => token.toLowerCase(),
   tagsOf: (notification, pushId) => [apnsDelivery(notification, pushId, false).collapseId],
   // A service extension finds the image in `fcm_options`.
   reservedDataKeys: ['aps', 'fcm_options'],

@@ -398,7 +398,8 @@ export const fcmDevice: DeviceKind<
     return [android?.tag ?? collapseId, apnsDelivery(notification, pushId, false).collapseId];
   },
   // One phone may have several Live Activities.
-  identityOf: (device) => `${device.token ?? ''} ${device.fid ?? ''} ${device.liveActivityToken ?? ''}`,
+  identityOf: ({ token, fid, liveActivityToken }) =>
+    `${token ?? ''} ${fid ?? ''} ${liveActivityToken?.toLowerCase() ?? ''}`,
   invalidOf,
   takesLiveActivities: true,
   liveActivityField: 'liveActivityToken',
