@@ -57,15 +57,22 @@ export async function within<T, Late = undefined>(work: Promise<T>, ms: number, 
 /** How long a loop may keep the process from all other work, in milliseconds. */
 const TURN_MS = 5;
 
-/** Maps one item after the other. After some milliseconds of this work, everything else that waits in this process has its turn. */
+/** To be called between the steps of long work: after some milliseconds, everything else that waits in this process has its turn. */
+export function takingTurns(): () => Promise<void> | undefined {
+  let startMs = performance.now();
+  return () => {
+    if (performance.now() - startMs <= TURN_MS) return undefined;
+    return othersWork().then(() => void (startMs = performance.now()));
+  };
+}
+
+/** Maps one item after the other, in turns with everything else that waits in this process. */
 export async function mapInTurns<T, Result>(items: readonly T[], map: (item: T) => Result): Promise<Result[]> {
   const results: Result[] = [];
-  let startMs = performance.now();
+  const turn = takingTurns();
   for (const item of items) {
-    if (performance.now() - startMs > TURN_MS) {
-      await othersWork();
-      startMs = performance.now();
-    }
+    const others = turn();
+    if (others !== undefined) await others;
     results.push(map(item));
   }
   return results;

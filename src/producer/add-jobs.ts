@@ -1,6 +1,7 @@
+import { isDeepStrictEqual } from 'node:util';
 import { Job, type Queue } from 'bullmq';
 import type { Fault } from '../domain/faults.ts';
-import { isObject } from '../domain/json.ts';
+import { isObject, parseJson } from '../domain/json.ts';
 import { payloadFaults } from '../notification/rules.ts';
 import { type NotificationInput, parseNotification } from '../notification/notification.ts';
 import type { Origin } from '../notification/story.ts';
@@ -48,11 +49,19 @@ export type Check =
     }
   | { readonly entry?: never; readonly faults: readonly Fault[] };
 
-/** @param enqueuedBy who enqueues the notification */
+/**
+ * Checks an input, and copies it as JSON writes it: the copy is what is stored, whatever the caller does with the object later.
+ *
+ * @param enqueuedBy who enqueues the notification
+ */
 export function check(input: EnqueueInput, enqueuedBy?: string): Check {
   const isWithoutId = (input as EnqueueInput | null | undefined)?.id === undefined; // callers may be plain JavaScript
-  const data: unknown = isWithoutId && isObject(input) ? { ...input, id: crypto.randomUUID() } : input;
-  const parsed = parseNotification(data);
+  const given: unknown = isWithoutId && isObject(input) ? { ...input, id: crypto.randomUUID() } : input;
+  const asGiven = parseNotification(given); // finds what JSON cannot hold, and what would be too much to copy
+  if (!asGiven.ok) return { faults: asGiven.faults };
+  const data = parseJson(JSON.stringify(given));
+  // JSON leaves out getters of classes, and has its own text of an object with toJSON.
+  const parsed = isDeepStrictEqual(data, given) ? asGiven : parseNotification(data);
   if (!parsed.ok) return { faults: parsed.faults };
   const tooLarge = payloadFaults(parsed.notification);
   if (tooLarge.length > 0) return { faults: tooLarge };
@@ -114,7 +123,7 @@ export interface Entry {
   readonly cancellationKey?: string | undefined;
   /** Who enqueues the notification. */
   readonly enqueuedBy?: string | undefined;
-  /** The job's data: the notification as the producer gave it, with its id. */
+  /** The job's data: a copy of the notification as the producer gave it, with its id. */
   readonly data: unknown;
 }
 

@@ -1,5 +1,6 @@
 import { describeFound, InputError, optionFaults, type Fault, type OptionNames } from '../domain/faults.ts';
 import { ID, ID_FORMAT } from '../domain/json.ts';
+import { takingTurns } from '../domain/time.ts';
 import type { Enqueued } from './add-jobs.ts';
 
 /** How a long sequence of notifications is enqueued. Every option may be left out. */
@@ -73,10 +74,13 @@ export function checkBroadcast(options: EnqueueManyOptions): void {
 /**
  * Enqueues a sequence in batches, with one batch in memory at a time. The position is written after each batch. If the process
  * dies before that, the next call adds the batch again, and its ids make it duplicates.
+ *
+ * @param take called with each input before the next one is asked for, since a sequence may use one object for all
  */
-export async function broadcast<Input>(
+export async function broadcast<Input, Taken>(
   inputs: AsyncIterable<Input> | Iterable<Input>,
-  addBatch: (batch: readonly Input[]) => Promise<readonly Enqueued[]>,
+  take: (input: Input) => Taken,
+  addBatch: (batch: readonly Taken[]) => Promise<readonly Enqueued[]>,
   positions: Positions | undefined,
   { onResult, onSkipped, signal }: Pick<EnqueueManyOptions, 'onResult' | 'onSkipped' | 'signal'>,
 ): Promise<EnqueuedMany> {
@@ -85,7 +89,7 @@ export async function broadcast<Input>(
   const counts = { added: 0, duplicate: 0, invalid: 0 };
   let read = 0;
   let done = start;
-  const add = async (batch: readonly Input[]): Promise<void> => {
+  const add = async (batch: readonly Taken[]): Promise<void> => {
     const results = await addBatch(batch);
     for (const [at, result] of results.entries()) {
       counts[result.kind] += 1;
@@ -96,7 +100,8 @@ export async function broadcast<Input>(
     signal?.throwIfAborted();
   };
 
-  let batch: Input[] = [];
+  const turn = takingTurns();
+  let batch: Taken[] = [];
   for await (const input of inputs) {
     signal?.throwIfAborted();
     read += 1;
@@ -104,7 +109,8 @@ export async function broadcast<Input>(
       onSkipped?.(read - 1);
       continue;
     }
-    batch.push(input);
+    batch.push(take(input));
+    await turn();
     if (batch.length < BATCH) continue;
     await add(batch);
     batch = [];

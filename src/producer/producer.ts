@@ -17,7 +17,7 @@ import { openTracing, wantsTraces, type Carried } from '../observe/tracing.ts';
 import { connectProducer, explained, RedisAwayError, whenReady, type Connection } from '../redis/connection.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { addressOf } from '../redis/target.ts';
-import { addJobs, check, delayed, type Enqueued, type EnqueueInput, type Entry, type Spread } from './add-jobs.ts';
+import { addJobs, check, delayed, type Check, type Enqueued, type EnqueueInput, type Entry } from './add-jobs.ts';
 import { broadcast, checkBroadcast, type EnqueuedMany, type EnqueueManyOptions, type Positions } from './broadcast.ts';
 import { cancelWaiting, type CancelParts } from './cancel.ts';
 import { retract } from './retract.ts';
@@ -67,15 +67,15 @@ export interface EnqueuedOne {
  */
 export interface Producer extends AsyncDisposable {
   /**
-   * Adds one notification. Rejects with InputError, which lists every fault, if the input is not valid: nothing was added.
-   * Rejects with RedisAwayError: it may have been added, so try again with the same id.
+   * Adds one notification, as it is at the call. Rejects with InputError, which lists every fault, if the input is not valid:
+   * nothing was added. Rejects with RedisAwayError: it may have been added, so try again with the same id.
    */
   enqueue(input: EnqueueInput): Promise<EnqueuedOne>;
   /**
    * Adds many notifications, several times as fast as one by one, with a result for each at its index. Valid ones are added
-   * even if others are invalid. While many are checked, other work of the process goes on, so a later call may be added first:
-   * wait for the earlier call if the order matters. Rejects with RedisAwayError; some may have been added by then, and their
-   * ids make a second try safe.
+   * even if others are invalid. While many are checked, other work of the process goes on: do not change the notifications
+   * before the promise settles. A later call may be added first, so wait for the earlier call if the order matters. Rejects with
+   * RedisAwayError; some may have been added by then, and their ids make a second try safe.
    */
   enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
   /**
@@ -213,14 +213,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return ask(async () => addWhereTheyBelong(entries, { followed, open: (of) => openOne(QUEUE, of), carried }));
   }
 
-  /** Adds the inputs that are valid. `spreadOver`: each begins to wait for its slot at a random instant within that time. */
-  async function addMany(
-    inputs: readonly EnqueueInput[],
-    enqueuedBy: string | undefined,
-    spreadOver?: Spread,
-  ): Promise<Enqueued[]> {
-    // A copy, since the caller may change the array meanwhile.
-    const checks = await mapInTurns([...inputs], (input) => delayed(check(input, enqueuedBy), spreadOver));
+  /** Adds those that are valid. */
+  async function addMany(checks: readonly Check[]): Promise<Enqueued[]> {
     const added = await addAll(checks.flatMap(({ entry }) => entry ?? []));
     return checks.map(({ entry, faults }) => {
       if (entry === undefined) return { kind: 'invalid', faults };
@@ -233,12 +227,16 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     function enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
     function enqueueMany(inputs: Inputs, options: EnqueueManyOptions): Promise<EnqueuedMany>;
     async function enqueueMany(inputs: Inputs, options?: EnqueueManyOptions): Promise<Enqueued[] | EnqueuedMany> {
-      if (options === undefined && Array.isArray(inputs)) return addMany(inputs as readonly EnqueueInput[], enqueuedBy);
+      if (options === undefined && Array.isArray(inputs)) {
+        // A copy, since the caller may change the array meanwhile.
+        return addMany(await mapInTurns([...(inputs as readonly EnqueueInput[])], (input) => check(input, enqueuedBy)));
+      }
       checkBroadcast(options ?? {});
       const { broadcastId, spreadOverMs = 0, ...others } = options ?? {};
       const spreadOver = { from: Date.now(), ms: spreadOverMs };
       const positions = broadcastId === undefined ? undefined : positionsOf(broadcastId);
-      return broadcast(inputs, (batch) => addMany(batch, enqueuedBy, spreadOver), positions, others);
+      const take = (input: EnqueueInput): Check => delayed(check(input, enqueuedBy), spreadOver);
+      return broadcast(inputs, take, addMany, positions, others);
     }
     return {
       async enqueue(input) {
