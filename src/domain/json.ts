@@ -159,8 +159,8 @@ export function objectOr(value: unknown): Readonly<Record<string, unknown>> {
   return isObject(value) ? value : {};
 }
 
-/** More values than the largest notification has: 20 devices, and as many fields of data as fit into 4,096 bytes. */
-export const MAX_VALUES = 2_500;
+/** More values than the largest notification has: 20 devices, and as many numbers as fit into 5,120 bytes. */
+export const MAX_VALUES = 5_000;
 /** 20 tokens of 4,096 characters, and about as much again for the rest. */
 export const MAX_CHARACTERS = 200_000;
 

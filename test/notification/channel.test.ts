@@ -99,6 +99,12 @@ it('may have 5,120 bytes', () => {
   expect(parsed.ok && payloadFaults(parsed.notification)).toHaveLength(1);
 });
 
+it('may have as many numbers as fit into 5,120 bytes', () => {
+  const contentState = { points: Array.from({ length: 2_495 }, () => 1) };
+  const liveActivity = { event: 'update', contentState } as const;
+  expect(checkInput({ ...good, liveActivity })).toMatchObject({ kind: 'added' });
+});
+
 describe('as a dead letter', () => {
   const letter = { reason: 'unregistered', message: 'm', attempts: [], deadAt: 1, generation: 0 } as const;
   const notification = { ...good, channel: { id: ID, app: 'teacher' } };
