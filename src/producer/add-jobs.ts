@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Job, type Queue } from 'bullmq';
-import type { Fault } from '../domain/faults.ts';
+import { formatPath, type Fault } from '../domain/faults.ts';
 import { isObject, parseJson } from '../domain/json.ts';
 import { payloadFaults } from '../notification/rules.ts';
 import { type NotificationInput, parseNotification } from '../notification/notification.ts';
@@ -63,6 +63,8 @@ export function check(input: EnqueueInput, enqueuedBy?: string): Check {
   // JSON leaves out getters of classes, and has its own text of an object with toJSON.
   const parsed = isDeepStrictEqual(data, given) ? asGiven : parseNotification(data);
   if (!parsed.ok) return { faults: parsed.faults };
+  const rounded = roundedFaults(data);
+  if (rounded.length > 0) return { faults: rounded.slice(0, MOST_ROUNDED) };
   const tooLarge = payloadFaults(parsed.notification);
   if (tooLarge.length > 0) return { faults: tooLarge };
   const { id, recipientId, priority, sendAfter = 0, expiresAt, cancellationKey, collapseId } = parsed.notification;
@@ -74,6 +76,23 @@ export function check(input: EnqueueInput, enqueuedBy?: string): Check {
   const names = { orderKey, cancellationKey, enqueuedBy };
   const entry = { id, recipientId, priority: PRIORITY[priority], delayMs, ...names, data };
   return { entry, sendAfter, expiresAt };
+}
+
+/** How many integers that are too large are named. */
+const MOST_ROUNDED = 20;
+const SAFE = `an integer from ${Number.MIN_SAFE_INTEGER} to ${Number.MAX_SAFE_INTEGER} (write larger integers as texts)`;
+
+/**
+ * The faults of integers that JavaScript rounds: their last digits may be others already. A worker takes them, since earlier
+ * versions have enqueued such jobs.
+ */
+function roundedFaults(value: unknown, path: readonly PropertyKey[] = []): Fault[] {
+  if (typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value)) {
+    return [{ path: formatPath(path), expected: SAFE, found: 'one beyond' }];
+  }
+  if (Array.isArray(value)) return value.flatMap((inner, index) => roundedFaults(inner, [...path, index]));
+  if (!isObject(value)) return [];
+  return Object.entries(value).flatMap(([name, inner]) => roundedFaults(inner, [...path, name]));
 }
 
 /** The time over which a broadcast is spread: from an instant in epoch milliseconds, for `ms`. */

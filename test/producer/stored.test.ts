@@ -1,4 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest';
+import { formatFault } from '../../src/domain/faults.ts';
+import { parseNotification } from '../../src/notification/notification.ts';
 import { checkInput, createProducer, type EnqueueInput, type Producer } from '../../src/producer/producer.ts';
 import { notification, openQueues, present } from '../queue/support.ts';
 import { testTarget } from '../support/redis.ts';
@@ -102,6 +104,23 @@ test.each([
     kind: 'invalid',
     faults: [{ path: expect.stringMatching(/^data/) as string }],
   });
+});
+
+test('an integer that JSON parsers round is refused where it is enqueued, and a worker takes such a job', () => {
+  const data = {
+    safe: [Number.MAX_SAFE_INTEGER, -1e15, 1.5e-300],
+    form: { ids: [1, 2 ** 53, -(2 ** 60)] },
+    far: 1e300,
+  };
+  const input = notification({ id: 'n', data });
+  const checked = checkInput(input);
+  expect(checked.kind === 'invalid' && checked.faults.map(formatFault)).toEqual(
+    ['data.form.ids[1]', 'data.form.ids[2]', 'data.far'].map(
+      (path) =>
+        `${path}: expected an integer from -9007199254740991 to 9007199254740991 (write larger integers as texts), found one beyond`,
+    ),
+  );
+  expect(parseNotification(input)).toMatchObject({ ok: true });
 });
 
 test('a field that is undefined is as one that is not there', async () => {
