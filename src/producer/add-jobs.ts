@@ -8,6 +8,7 @@ import type { Origin } from '../notification/story.ts';
 import { tooFarAhead } from '../domain/time.ts';
 import { indexCommand } from '../queue/cancellation-index.ts';
 import { PRIORITY, cancellationIndexKey, JOB, jobIdOf, KEEP_COMPLETED } from '../queue/names.ts';
+import { MAX_JOB_TEXT } from '../queue/readable.ts';
 
 /** A notification to enqueue: a `NotificationInput` whose id may be left out. */
 export interface EnqueueInput extends Omit<NotificationInput, 'id'> {
@@ -59,13 +60,14 @@ export function check(input: EnqueueInput, enqueuedBy?: string): Check {
   const given: unknown = isWithoutId && isObject(input) ? { ...input, id: crypto.randomUUID() } : input;
   const asGiven = parseNotification(given); // finds what JSON cannot hold, and what would be too much to copy
   if (!asGiven.ok) return { faults: asGiven.faults };
-  const data = parseJson(JSON.stringify(given));
+  const text = JSON.stringify(given);
+  const data = parseJson(text);
   // JSON leaves out getters of classes, and has its own text of an object with toJSON.
   const parsed = isDeepStrictEqual(data, given) ? asGiven : parseNotification(data);
   if (!parsed.ok) return { faults: parsed.faults };
   const rounded = roundedFaults(data);
   if (rounded.length > 0) return { faults: rounded.slice(0, MOST_ROUNDED) };
-  const tooLarge = payloadFaults(parsed.notification);
+  const tooLarge = [...textFaults(text), ...payloadFaults(parsed.notification)];
   if (tooLarge.length > 0) return { faults: tooLarge };
   const { id, recipientId, priority, sendAfter = 0, expiresAt, cancellationKey, collapseId } = parsed.notification;
   const now = Date.now();
@@ -93,6 +95,12 @@ function roundedFaults(value: unknown, path: readonly PropertyKey[] = []): Fault
   if (Array.isArray(value)) return value.flatMap((inner, index) => roundedFaults(inner, [...path, index]));
   if (!isObject(value)) return [];
   return Object.entries(value).flatMap(([name, inner]) => roundedFaults(inner, [...path, name]));
+}
+
+/** The fault of a notification that a worker would not read. */
+function textFaults({ length }: string): Fault[] {
+  if (length <= MAX_JOB_TEXT) return [];
+  return [{ path: '', expected: `at most ${MAX_JOB_TEXT} characters as JSON`, found: `${length}` }];
 }
 
 /** The time over which a broadcast is spread: from an instant in epoch milliseconds, for `ms`. */

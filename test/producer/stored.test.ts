@@ -123,6 +123,17 @@ test('an integer that JSON parsers round is refused where it is enqueued, and a 
   expect(parseNotification(input)).toMatchObject({ ok: true });
 });
 
+test('a notification whose JSON is longer than a worker reads is refused', () => {
+  const escaped = (length: number) => notification({ fcm: { message: { data: { text: '\u0001'.repeat(length) } } } });
+  expect(checkInput(escaped(60_000))).toMatchObject({ kind: 'added' });
+  expect(checkInput(escaped(70_000))).toMatchObject({
+    kind: 'invalid',
+    faults: [
+      { path: '', expected: 'at most 400000 characters as JSON', found: expect.stringMatching(/^420\d{3}$/) as string },
+    ],
+  });
+});
+
 test('a field that is undefined is as one that is not there', async () => {
   const { producer, stored } = open();
   await producer.enqueue(notification({ id: 'n', sound: undefined }));
