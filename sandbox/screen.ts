@@ -1,5 +1,5 @@
 import { parseJson } from '../src/domain/json.ts';
-import { retractionOf } from '../src/notification/retraction.ts';
+import { readRetraction, type Retraction } from '../src/notification/retraction.ts';
 import type { JournalEntry } from './journal.ts';
 
 /**
@@ -23,9 +23,9 @@ export function screensOf(entries: readonly JournalEntry[]): ReadonlyMap<string,
 }
 
 /** The retraction in a request; undefined if it is none. */
-export function retractionIn({ data }: JournalEntry): ReturnType<typeof retractionOf> {
+export function retractionIn({ data }: JournalEntry): Retraction | undefined {
   const { pushpacer } = data as Readonly<Record<string, unknown>>; // of APNs and FCM a text
-  return retractionOf({ data: { pushpacer: typeof pushpacer === 'string' ? parseJson(pushpacer) : pushpacer } });
+  return readRetraction(typeof pushpacer === 'string' ? parseJson(pushpacer) : pushpacer);
 }
 
 /** Whether the device shows something for this request. */

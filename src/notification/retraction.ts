@@ -17,9 +17,14 @@ export interface Retraction {
 /** The collapse id of retractions: a newer one replaces an older one. Also their cancellation key, by which they are found. */
 export const RETRACTION = 'pushpacer-retract';
 
-/** Reads the retraction from the data of any job. Undefined if the data are not a retraction. */
+/** Reads the retraction from the data of any job. Undefined if the data are not a retraction, such as those of an alert. */
 export function retractionOf(notification: unknown): Retraction | undefined {
-  const found = valueAt(notification, 'data.pushpacer');
+  const isBackground = valueAt(notification, 'pushType') === 'background';
+  return isBackground ? readRetraction(valueAt(notification, 'data.pushpacer')) : undefined;
+}
+
+/** Reads the retraction that an app finds at `pushpacer` in its data. Undefined if something else is there. */
+export function readRetraction(found: unknown): Retraction | undefined {
   if (!isObject(found)) return undefined;
   const { retract, tags, badge } = found;
   if (!Array.isArray(retract)) return undefined;

@@ -69,6 +69,12 @@ describe('before anything is asked', () => {
   });
 });
 
+test('an alert whose data look like those of a retraction is delivered as an alert', async () => {
+  const { run } = await openBench();
+  const data = { pushpacer: { retract: ['msg-1'], tags: [] } };
+  expect((await run(makeNotification({ data }))).outcome).toEqual({ kind: 'delivered' });
+});
+
 describe('several devices', () => {
   it('take one slot, and only the failed one is tried again', async () => {
     const { run, sandbox, limiter } = await openBench();
