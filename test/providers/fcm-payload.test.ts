@@ -45,6 +45,19 @@ test.each([
 const TEXTS = { title: 'Room 12', body: 'Forms' };
 const patched = (message: object) => ({ alert: TEXTS, fcm: { message } }) as PushFields;
 
+test("a header of Apple's in other letters is sent once, with the patch's value", async () => {
+  const headers = { 'Apns-Priority': '5', 'APNS-Collapse-Id': null, 'Apns-Topic': 'com.example.school' };
+  const { reply, message } = await received(patched({ apns: { headers } }));
+  expect(reply.meaning).toBe('accepted');
+  expect(message).toHaveProperty('apns.headers', {
+    'apns-push-type': 'alert',
+    'apns-priority': '5',
+    'apns-topic': 'com.example.school',
+  });
+  const withoutTexts = await received(patched({ notification: null, apns: { headers: { 'Apns-Priority': '5' } } }));
+  expect(withoutTexts.message).toHaveProperty('apns.headers.apns-priority', '5');
+});
+
 describe('silence adds nothing of a notification that a patch has removed', () => {
   test('a message without a notification stays a data message', async () => {
     const fields = { ...patched({ notification: null }), data: { a: 'b' }, sound: 'default', badge: 3 };

@@ -45,7 +45,8 @@ export function fcmMessage(notification: Notification, options: FcmMessageOption
   message['android'] = androidConfig(notification, options);
   message['apns'] = apnsConfig(notification, options);
   if (analyticsLabel !== undefined) message['fcm_options'] = { analytics_label: analyticsLabel };
-  const merged = fcm?.message === undefined ? message : mendPatched(message, fcm.message, notification);
+  const patch = fcm?.message === undefined ? undefined : withSmallHeaders(fcm.message);
+  const merged = patch === undefined ? message : mendPatched(message, patch, notification);
   if (!options.silent) return options.androidV2 === true ? asRemoteNotification(merged) : merged;
   const silenced = silencedMessage(merged);
   return isDataOnly(notification) ? markedSilent(silenced) : silenced;
@@ -99,6 +100,17 @@ function isDrawnByAndroid(notification: Notification): boolean {
 
 function isDataOnly({ android }: Notification): boolean {
   return android?.dataOnly === true;
+}
+
+/**
+ * The patch with Apple's headers in small letters, as they are in the message: a header's name is the same in capital letters,
+ * and Apple refuses a header that comes twice.
+ */
+function withSmallHeaders(patch: JsonObject): JsonObject {
+  const apns = objectOr(patch['apns']);
+  if (!isObject(apns['headers'])) return patch;
+  const small = Object.entries(apns['headers']).map(([name, value]) => [name.toLowerCase(), value] as const);
+  return { ...patch, apns: { ...apns, headers: Object.fromEntries(small) } };
 }
 
 /**
@@ -302,14 +314,14 @@ function silencedAndroid(android: JsonObject, isShown: boolean): JsonObject {
   return { ...quiet, notification: { ...shown, channel_id: SILENT_CHANNEL, notification_priority: 'PRIORITY_LOW' } };
 }
 
-/** The silenced part for an iPhone. A header's name is the same in capital letters, and Apple refuses a header that comes twice. */
+/** The silenced part for an iPhone. */
 function silencedApns(apns: JsonObject, isShown: boolean): JsonObject {
   const { headers, payload } = apns;
   const aps = objectOr(objectOr(payload)['aps']);
   const isAlert = isShown || 'alert' in aps;
   if (!isAlert && !isObject(headers) && !isObject(payload)) return apns;
-  const kept = Object.entries(objectOr(headers)).filter(([name]) => name.toLowerCase() !== 'apns-priority');
-  const isTyped = !isAlert || kept.some(([name]) => name.toLowerCase() === 'apns-push-type');
+  const kept = Object.entries(objectOr(headers)).filter(([name]) => name !== 'apns-priority');
+  const isTyped = !isAlert || kept.some(([name]) => name === 'apns-push-type');
   const hasPriority = isAlert || kept.length < Object.keys(objectOr(headers)).length;
   const quiet: JsonObject = {
     ...apns,
