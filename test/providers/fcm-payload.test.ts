@@ -106,6 +106,28 @@ describe('silence adds nothing of a notification that a patch has removed', () =
     });
   });
 
+  test('a browser that has an FCM token shows it silently too, whatever the patch says for browsers', async () => {
+    const loud = { vibrate: [200], renotify: true, requireInteraction: true, silent: false };
+    const webpush = {
+      headers: { Urgency: 'high', TTL: '60' },
+      notification: { ...loud, icon: '/icon.png' },
+      data: { a: 'b' },
+    };
+    const { message } = await received({ ...patched({ webpush }), silent: true });
+    expect(message).toHaveProperty('webpush', {
+      headers: { TTL: '60', Urgency: 'low' },
+      notification: { icon: '/icon.png', silent: true },
+      data: { a: 'b' },
+    });
+    const dataAlone = await received({
+      ...patched({ notification: null, webpush: { data: { a: 'b' } } }),
+      silent: true,
+    });
+    expect(dataAlone.message).toHaveProperty('webpush', { headers: { Urgency: 'low' }, data: { a: 'b' } });
+    const loudly = await received(patched({ webpush }));
+    expect(loudly.message).toHaveProperty('webpush', webpush);
+  });
+
   test('a priority in other letters is the same header', async () => {
     const apns = { headers: { 'Apns-Priority': '10' } };
     const { message } = await received({ ...patched({ apns }), silent: true });

@@ -284,13 +284,14 @@ const SILENT_KEY = 'pushpacer_silent';
  * badge, whatever the producer gave. An app without that channel uses its default channel, with that channel's sound.
  *
  * A patch of the producer (`fcm.message`) may have removed `android` or `apns`. Such a part is added again only if the message
- * shows an alert: without the part, the device would show the alert with sound.
+ * shows an alert: without the part, the device would show the alert with sound. A part for browsers is there only by a patch.
  */
 function silencedMessage(message: JsonObject): JsonObject {
-  const { android, apns, notification } = message;
+  const { android, apns, notification, webpush } = message;
   const isShown = isObject(notification);
   return {
     ...message,
+    ...(isObject(webpush) && { webpush: silencedWebpush(webpush, isShown) }),
     ...((isShown || isObject(android)) && { android: silencedAndroid(objectOr(android), isShown) }),
     ...((isShown || isObject(apns)) && { apns: silencedApns(objectOr(apns), isShown) }),
   };
@@ -312,6 +313,19 @@ function silencedAndroid(android: JsonObject, isShown: boolean): JsonObject {
   const kept = Object.entries(objectOr(notification)).filter(([name]) => !LOUD.includes(name));
   const shown = Object.fromEntries(kept);
   return { ...quiet, notification: { ...shown, channel_id: SILENT_CHANNEL, notification_priority: 'PRIORITY_LOW' } };
+}
+
+/** What makes a notification of a browser loud, or keeps it on the screen. */
+const LOUD_IN_BROWSER = ['vibrate', 'renotify', 'requireInteraction'];
+
+/** The silenced part for a browser (`WebpushConfig`), which may show the texts of `notification`. */
+function silencedWebpush(webpush: JsonObject, isShown: boolean): JsonObject {
+  const { headers, notification } = webpush;
+  const kept = Object.entries(objectOr(headers)).filter(([name]) => name.toLowerCase() !== 'urgency');
+  const quiet = { ...webpush, headers: { ...Object.fromEntries(kept), Urgency: 'low' } };
+  if (!isShown && !isObject(notification)) return quiet;
+  const still = Object.entries(objectOr(notification)).filter(([name]) => !LOUD_IN_BROWSER.includes(name));
+  return { ...quiet, notification: { ...Object.fromEntries(still), silent: true } };
 }
 
 /** The silenced part for an iPhone. */
