@@ -9,18 +9,7 @@ import { RedisAwayError, type RedisTrouble } from '../src/redis/connection.ts';
 import { LimiterUnavailableError, notNowWord } from '../src/redis/deadline.ts';
 import { addAdmitRoutes, type AdmitParts } from './admits.ts';
 import type { Backlog } from './backlog.ts';
-import {
-  batchAnswer,
-  bytesOf,
-  json,
-  NDJSON,
-  parseBody,
-  readBody,
-  streamOf,
-  TOO_LARGE,
-  typeOf,
-  unsupported,
-} from './bodies.ts';
+import { batchAnswer, bytesOf, json, NDJSON, parseBody, readBody, streamOf, typeOf, unsupported } from './bodies.ts';
 import { addCancelRoutes, type CancelParts } from './cancels.ts';
 import type { Enqueuer, Result } from './enqueue.ts';
 import { openApiDocument } from './openapi.ts';
@@ -143,12 +132,12 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
     const full = await backlog.problemFor(token);
     if (full !== undefined) return problemResponse(full);
     const body = await readBody(c.req.raw);
-    if (body === undefined) return problemResponse(TOO_LARGE);
-    const parsed = parseBody(body);
+    if ('problem' in body) return problemResponse(body.problem);
+    const parsed = parseBody(body.text);
     if ('problem' in parsed) return problemResponse(parsed.problem);
     const { inputs, isArray } = parsed;
     if (key === undefined) return answer(await enqueuer.add(inputs, token), inputs, isArray);
-    const claim = await enqueuer.claim(key, token, body);
+    const claim = await enqueuer.claim(key, token, body.text);
     if (claim.kind === 'conflict') return problemResponse(OTHER_BODY);
     const withIds = claim.withIds(inputs);
     if (claim.kind === 'done') return answer(await claim.repeated(withIds), withIds, isArray);

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import type { Context } from 'hono';
 import { MOST_IN_ARRAY, type Result } from './enqueue.ts';
 import { invalid, type Problem } from './problems.ts';
@@ -8,7 +9,7 @@ import { invalid, type Problem } from './problems.ts';
 export const MOST_BYTES = 16 * 1024 * 1024;
 export const NDJSON = 'application/x-ndjson';
 
-export const TOO_LARGE: Problem = {
+const TOO_LARGE: Problem = {
   ...{ status: 413, code: 'too-large' },
   detail: `a JSON body has at most ${MOST_BYTES} bytes; send more as ${NDJSON}`,
 };
@@ -36,17 +37,23 @@ export async function* bytesOf(body: ReadableStream<Uint8Array> | null): AsyncGe
   if (body !== null) yield* body;
 }
 
-/** The text of a body; undefined if it is too large. */
-export async function readBody({ headers, body }: Request): Promise<string | undefined> {
-  if (Number(headers.get('content-length') ?? 0) > MOST_BYTES) return undefined;
+const NOT_UTF8: Problem = { ...{ status: 400, code: 'not-json' }, detail: 'the body is not UTF-8' };
+
+/** The text of a body. */
+export async function readBody({
+  headers,
+  body,
+}: Request): Promise<{ readonly text: string } | { readonly problem: Problem }> {
+  if (Number(headers.get('content-length') ?? 0) > MOST_BYTES) return { problem: TOO_LARGE };
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of bytesOf(body)) {
     bytes += chunk.byteLength;
-    if (bytes > MOST_BYTES) return undefined;
+    if (bytes > MOST_BYTES) return { problem: TOO_LARGE };
     chunks.push(chunk);
   }
-  return Buffer.concat(chunks).toString('utf8');
+  const read = Buffer.concat(chunks);
+  return isUtf8(read) ? { text: read.toString('utf8') } : { problem: NOT_UTF8 };
 }
 
 type Parsed = { readonly inputs: readonly unknown[]; readonly isArray: boolean } | { readonly problem: Problem };

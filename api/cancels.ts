@@ -55,7 +55,7 @@ export function addCancelRoutes(app: Hono<ApiEnv>, { producer, log, needs }: Can
   app.delete('/v1/recipients/:id/notifications', needs('send'), async (c) => {
     withoutPreview(c, 'this cancel');
     const key = c.req.query('cancellationKey') ?? '';
-    return json(200, await cancel(c, { recipientId: c.req.param('id'), cancellationKey: key }));
+    return json(200, await cancel(c, { recipientId: recipientOf(c), cancellationKey: key }));
   });
 
   app.post('/v1/notifications/:id/retract', needs('send'), async (c) => {

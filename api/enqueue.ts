@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Queue } from 'bullmq';
 import type { Fault } from '../src/domain/faults.ts';
 import { isObject } from '../src/domain/json.ts';
-import { linesOf, type Line } from '../src/domain/ndjson.ts';
+import { linesOf, notUtf8, type Line } from '../src/domain/ndjson.ts';
 import { mapInTurns } from '../src/domain/time.ts';
 import { idempotencyKey, isOrder, jobIdOf } from '../src/queue/names.ts';
 import { checkInput, type Enqueued, type EnqueueInput, type Producer } from '../src/producer/producer.ts';
@@ -197,9 +197,10 @@ interface ReadLine {
 }
 
 /** The JSON in a line, or what is wrong with it; undefined for an empty line. */
-function readLine({ text, length, isTooLong }: Line, line: number): ReadLine | undefined {
+function readLine({ text, length, isTooLong, isUtf8 }: Line, line: number): ReadLine | undefined {
   if (isTooLong)
     return { line, fault: { path: '', expected: `at most ${MAX_JOB_TEXT} characters`, found: `${length}` } };
+  if (!isUtf8) return { line, fault: notUtf8(length) };
   if (text.trim() === '') return undefined;
   try {
     return { line, input: JSON.parse(text) as unknown };

@@ -17,7 +17,7 @@ import {
   type Wish,
 } from '../src/operations/taking.ts';
 import { breakdown, deadLetters } from '../src/terminal/text.ts';
-import { json, parseJson, readBody, TOO_LARGE, typeOf, unsupported } from './bodies.ts';
+import { json, parseJson, readBody, typeOf, unsupported } from './bodies.ts';
 import type { Operations } from './operations.ts';
 import { problemResponse, type Problem } from './problems.ts';
 import type { ApiEnv } from './serve.ts';
@@ -127,18 +127,32 @@ export async function fieldsIn(
   c: Context<ApiEnv>,
 ): Promise<{ readonly value: unknown } | { readonly problem: Problem }> {
   const body = await readBody(c.req.raw);
-  if (body === undefined) return { problem: TOO_LARGE };
+  if ('problem' in body) return body;
+  const { text } = body;
   const type = typeOf(c);
-  if (body !== '' && type !== 'application/json') return { problem: unsupported(type, ['application/json']) };
-  return body === '' ? { value: {} } : parseJson(body);
+  if (text !== '' && type !== 'application/json') return { problem: unsupported(type, ['application/json']) };
+  return text === '' ? { value: {} } : parseJson(text);
 }
 
 /** The id in the path. Throws InputError if no recipient can have it. */
 export function recipientOf(c: Context): string {
+  if (!isDecodable(new URL(c.req.url).pathname)) {
+    throw new InputError('the path', [{ path: 'id', expected: 'UTF-8, percent-encoded', found: 'something else' }]);
+  }
   const checked = notificationSchema.shape.recipientId.safeParse(c.req.param('id'));
   if (checked.success) return checked.data;
   const expected = checked.error.issues[0]?.message ?? 'a recipient';
   throw new InputError('the path', [{ path: 'id', expected, found: 'something else' }]);
+}
+
+/** Whether the text is percent-encoded UTF-8. Hono leaves codes that are not as they are. */
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Whether the request wants to know what it would do, and change nothing. */

@@ -1,7 +1,7 @@
 import { Option, type Command } from 'commander';
 import type { Fault } from '../../src/domain/faults.ts';
 import { isObject } from '../../src/domain/json.ts';
-import { linesOf } from '../../src/domain/ndjson.ts';
+import { linesOf, notUtf8, type Line } from '../../src/domain/ndjson.ts';
 import { parseDuration } from '../../src/domain/time.ts';
 import { UsageError, parseInstant } from '../../src/terminal/command.ts';
 import { numberOr } from '../support/flags.ts';
@@ -190,19 +190,20 @@ export async function* itemsOfLines(
 ): AsyncGenerator<Item> {
   let number = 0;
   for await (const lines of linesOf(chunks)) {
-    for (const { text, bytes } of lines) {
+    for (const line of lines) {
       number++;
-      onRead(bytes);
-      if (text.trim() !== '') yield itemOfLine(`line ${number}`, text);
+      onRead(line.bytes);
+      if (line.text.trim() !== '') yield itemOfLine(`line ${number}`, line);
     }
   }
 }
 
-function itemOfLine(where: string, line: string): Item {
+function itemOfLine(where: string, { text, isUtf8 }: Line): Item {
+  if (!isUtf8) return { where, faults: [notUtf8(text.length)] };
   try {
-    return { where, input: JSON.parse(line) as unknown };
+    return { where, input: JSON.parse(text) as unknown };
   } catch {
-    const found = `${line.length} characters that are not JSON`;
+    const found = `${text.length} characters that are not JSON`;
     return { where, faults: [{ path: '', expected: 'JSON', found }] };
   }
 }
