@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { Queue } from 'bullmq';
 import type { Fault } from '../src/domain/faults.ts';
-import { isObject } from '../src/domain/json.ts';
+import { isObject, parseJson } from '../src/domain/json.ts';
 import { linesOf, notUtf8, type Line } from '../src/domain/ndjson.ts';
 import { mapInTurns } from '../src/domain/time.ts';
 import { idempotencyKey, isOrder, jobIdOf } from '../src/queue/names.ts';
@@ -97,7 +97,7 @@ export function createEnqueuer({ producer, homes, redis, prefix, backlog }: Enqu
     const jobs = await Promise.all(queues.map((queue) => findJob(queue, jobIdOf(id))));
     // A job that was moved to another queue leaves a hash without data here for a while.
     const job = jobs.find((found) => typeof found?.name === 'string');
-    return job === undefined || isOrder(job.name) || isDeepStrictEqual(job.data, input);
+    return job === undefined || isOrder(job.name) || isDeepStrictEqual(job.data, parseJson(JSON.stringify(input)));
   }
 
   async function resultOf(enqueued: Enqueued, input: unknown): Promise<Result> {

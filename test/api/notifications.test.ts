@@ -38,6 +38,13 @@ describe('one notification', () => {
     expect(await api.queue.getJobCountByTypes('prioritized')).toBe(1);
   });
 
+  it('is a duplicate too where it has a number that JSON writes in another way', async () => {
+    const api = await openApi();
+    const text = JSON.stringify({ ...makeNotification(), data: { at: [0, 1] } }).replace('[0,1]', '[-0.0,1.0]');
+    expect((await post(api, text)).body).toMatchObject({ result: 'added' });
+    expect((await post(api, text)).body).toMatchObject({ result: 'duplicate' });
+  });
+
   it('is a conflict if its id is taken by one with other content', async () => {
     const api = await openApi();
     const notification = makeNotification();
