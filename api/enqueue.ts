@@ -83,7 +83,10 @@ type WithIds = (inputs: readonly unknown[]) => readonly unknown[];
 
 /** How long the key of a request is remembered: a day. */
 const KEY_KEPT_S = 86_400;
-/** Follows the fingerprint of a request that is done; the indices of its conflicts come after it: `+0,7`. */
+/**
+ * Follows the fingerprint of a request that is done, and after it come the indices of its conflicts; then once more, and the
+ * indices of what was invalid: `+0,7+3`. Earlier versions noted only the conflicts.
+ */
 const DONE = '+';
 
 export function createEnqueuer({ producer, homes, redis, prefix, backlog }: EnqueuerParts): Enqueuer {
@@ -154,7 +157,7 @@ export function createEnqueuer({ producer, homes, redis, prefix, backlog }: Enqu
       const [redisKey, fingerprint] = [idempotencyKey(prefix, digest(name, key)), digest(body)];
       const isFirst = (await redis.set(redisKey, fingerprint, 'EX', KEY_KEPT_S, 'NX')) === 'OK';
       const known = isFirst ? fingerprint : ((await redis.get(redisKey)) ?? '');
-      const [knownFingerprint, conflicts] = known.split(DONE);
+      const [knownFingerprint, conflicts, invalids] = known.split(DONE);
       if (knownFingerprint !== fingerprint) return { kind: 'conflict' };
       const withIds: WithIds = (inputs) =>
         inputs.map((input, index) => {
@@ -162,9 +165,12 @@ export function createEnqueuer({ producer, homes, redis, prefix, backlog }: Enqu
           return { ...input, id: digest(name, key, String(index)) };
         });
       if (conflicts !== undefined) {
-        const isConflict = new Set(conflicts.split(','));
+        const wasConflict = new Set(conflicts.split(','));
+        const wasInvalid = invalids === undefined ? undefined : new Set(invalids.split(','));
         const repeated = (inputs: readonly unknown[]): Promise<Result[]> =>
-          mapInTurns([...inputs.entries()], ([index, input]) => repeatedResult(input, isConflict.has(String(index))));
+          mapInTurns([...inputs.entries()], ([index, input]) =>
+            repeatedResult(input, wasConflict.has(String(index)), wasInvalid?.has(String(index))),
+          );
         return { kind: 'done', withIds, repeated };
       }
       return {
@@ -172,8 +178,10 @@ export function createEnqueuer({ producer, homes, redis, prefix, backlog }: Enqu
         withIds,
         done: async (results) => {
           if (!results.some(({ result }) => result === 'added' || result === 'duplicate')) return;
-          const indices = results.flatMap(({ result }, index) => (result === 'conflict' ? index : []));
-          await redis.set(redisKey, fingerprint + DONE + indices.join(), 'EX', KEY_KEPT_S, 'XX');
+          const indicesOf = (kind: Result['result']): string =>
+            results.flatMap(({ result }, index) => (result === kind ? index : [])).join();
+          const noted = [fingerprint, indicesOf('conflict'), indicesOf('invalid')].join(DONE);
+          await redis.set(redisKey, noted, 'EX', KEY_KEPT_S, 'XX');
         },
       };
     },
@@ -184,11 +192,23 @@ function conflictOf(id: string): Result {
   return { result: 'conflict', id, detail: 'the id is taken by a notification with other content' };
 }
 
-function repeatedResult(input: unknown, isConflict: boolean): Result {
-  const checked = checkInput(input as EnqueueInput);
-  if (checked.kind === 'invalid') return { result: 'invalid', faults: checked.faults };
-  return isConflict ? conflictOf(checked.id) : { result: 'duplicate', id: checked.id };
+/** @param wasInvalid undefined if that was not noted */
+function repeatedResult(input: unknown, wasConflict: boolean, wasInvalid: boolean | undefined): Result {
+  if (wasInvalid !== false) {
+    const checked = checkInput(input as EnqueueInput);
+    if (checked.kind === 'invalid') return { result: 'invalid', faults: checked.faults };
+    if (wasInvalid === true) return { result: 'invalid', faults: [WAS_INVALID] };
+  }
+  const id = String((input as { readonly id?: unknown }).id);
+  return wasConflict ? conflictOf(id) : { result: 'duplicate', id };
 }
+
+/** The fault of what was invalid at first, and fits by now, such as an instant that is not too far ahead any more. */
+const WAS_INVALID: Fault = {
+  path: '',
+  expected: 'one that fitted when this Idempotency-Key came first',
+  found: 'one that was invalid then (send it with another key)',
+};
 
 interface ReadLine {
   readonly line: number;

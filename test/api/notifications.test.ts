@@ -205,7 +205,8 @@ describe('an Idempotency-Key', () => {
     await post(api, inputs, key);
     const redis = connectRedis();
     const [stored = ''] = await redis.keys(`${api.prefix}:idempotency:*`);
-    await redis.set(stored, String(await redis.get(stored)).slice(0, -1), 'KEEPTTL'); // as if it had been killed before it was done
+    const [fingerprint = ''] = String(await redis.get(stored)).split('+');
+    await redis.set(stored, fingerprint, 'KEEPTTL'); // as if it had been killed before it was done
     await api.queue.remove(inputs[1]?.id ?? '');
     expect((await post(api, inputs, key)).body).toMatchObject({ added: 1, duplicate: 1 });
   });
@@ -243,6 +244,39 @@ describe('an Idempotency-Key', () => {
       resultsOf(first.body).map((each) => (each.result === 'added' ? { ...each, result: 'duplicate' } : each)),
     );
     expect(await api.queue.getJobCountByTypes('prioritized')).toBe(2);
+  });
+});
+
+describe('what was invalid under an Idempotency-Key', () => {
+  it('is invalid again, also when it would fit by now, and adds nothing', async () => {
+    const api = await openApi();
+    const key = { 'idempotency-key': 'far' };
+    const sendAfter = Date.now() + 366 * 86_400_000 + 4_000;
+    const inputs = [makeNotification(), makeNotification({ sendAfter }), { nonsense: true }];
+    expect(resultsOf((await post(api, inputs, key)).body).map(({ result }) => result)).toEqual([
+      ...['added', 'invalid', 'invalid'],
+    ]);
+    await sleep(sendAfter - 366 * 86_400_000 - Date.now() + 10);
+    const { body } = await post(api, inputs, key);
+    expect(body['results']).toMatchObject([
+      { result: 'duplicate' },
+      { result: 'invalid', faults: [{ path: '', expected: 'one that fitted when this Idempotency-Key came first' }] },
+      { result: 'invalid', faults: expect.arrayContaining([]) as unknown },
+    ]);
+    expect(await api.queue.getJobCountByTypes()).toBe(1);
+    expect((await post(api, inputs[1])).body).toMatchObject({ result: 'added' });
+  });
+
+  it('is checked again if an earlier version noted only the conflicts', async () => {
+    const api = await openApi();
+    const key = { 'idempotency-key': 'old' };
+    const inputs = [makeNotification(), { nonsense: true }];
+    await post(api, inputs, key);
+    const redis = connectRedis();
+    const [stored = ''] = await redis.keys(`${api.prefix}:idempotency:*`);
+    const [fingerprint] = String(await redis.get(stored)).split('+');
+    await redis.set(stored, `${fingerprint}+`, 'KEEPTTL');
+    expect((await post(api, inputs, key)).body).toMatchObject({ duplicate: 1, invalid: 1 });
   });
 });
 
