@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Job, type Queue } from 'bullmq';
 import { formatPath, type Fault } from '../domain/faults.ts';
-import { isObject, parseJson } from '../domain/json.ts';
+import { isObject, parseJson, parseObject } from '../domain/json.ts';
 import { payloadFaults } from '../notification/rules.ts';
 import { type NotificationInput, parseNotification } from '../notification/notification.ts';
 import type { Origin } from '../notification/story.ts';
@@ -208,8 +208,13 @@ async function add(queue: Queue, jobs: readonly Planned[]): Promise<Entry[]> {
   // by a plain call. It is noted under its key before that, since a worker may end it before the next command.
   const command = indexed(queue, first);
   if (command !== undefined) await client.runCommand(...command);
+  // No transaction checks the id here, and another producer may add it at the same time: the job that is there says whose it is.
+  const own = { addedBy: crypto.randomUUID() };
+  Object.assign(first.job.opts, own);
   await first.job.addJob(client);
-  return [...added, first.entry, ...(await add(queue, others))];
+  const options = await client.hget(first.key, 'opts');
+  const isOwn = options === null || parseObject(options)['addedBy'] === own.addedBy; // null: it has ended, and is gone
+  return [...added, ...(isOwn ? [first.entry] : []), ...(await add(queue, others))];
 }
 
 /** The command that notes a job under its cancellation key, if it has one. `ifAdded`: only if the job with this hash is the one. */
