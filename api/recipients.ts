@@ -1,11 +1,14 @@
+import { onRefused } from '../src/delivery/decide.ts';
 import { jobIdOfAsk } from '../src/delivery/lines.ts';
 import { countedAs } from '../src/domain/limits.ts';
-import type { Inspection } from '../src/limiter/limiter.ts';
-import { parseNotification } from '../src/notification/notification.ts';
+import { quietWindows } from '../src/domain/quiet-hours.ts';
+import type { Admission, Inspection } from '../src/limiter/limiter.ts';
+import { parseNotification, type Notification } from '../src/notification/notification.ts';
 import { keptFields } from '../src/operations/catalogue.ts';
 import type { DelayedJob, SendingJob, WaitingJob } from '../src/operations/jobs.ts';
 import { jobIdOf, notificationIdOf } from '../src/queue/names.ts';
 import type { Backend } from './backend.ts';
+import type { OpenLimiters } from './limiters.ts';
 
 /** What the API answers about one recipient. All instants are epoch milliseconds. */
 export interface RecipientView extends Omit<Inspection, 'reserved'> {
@@ -26,7 +29,8 @@ export interface Recipients {
   look(recipientId: string): Promise<RecipientView>;
   /**
    * When a notification that was just enqueued would be sent, judged by the present slots: epoch milliseconds. Notifications
-   * that no worker has looked at yet have no slots. Undefined if it will not be sent, or the limiter does not answer.
+   * that no worker has looked at yet have no slots. Undefined if it will not be sent, if the instant is not known, or if the
+   * limiter does not answer.
    */
   estimate(data: unknown): Promise<number | undefined>;
 }
@@ -51,17 +55,51 @@ export function createRecipients({ look, limiters }: Pick<Backend, 'look' | 'lim
     async estimate(data) {
       const parsed = parseNotification(data);
       if (!parsed.ok) return undefined;
-      const { id, recipientId, category, sendAfter = 0, expiresAt = Infinity, onThrottle } = parsed.notification;
+      const { notification } = parsed;
+      const { id, recipientId, category, onQuiet, sendAfter = 0, expiresAt = Infinity } = notification;
       try {
-        const limiter = (await limiters()).limiters[countedAs(parsed.notification)];
-        const named = category !== undefined && { category };
-        const answer = await limiter.peek({ recipientId, id: `${jobIdOf(id)}/0`, ...named });
-        if (answer.kind === 'refused' || (answer.kind === 'reserved' && onThrottle === 'drop')) return undefined;
-        const at = Math.max(sendAfter, Math.round(answer.at));
-        return at < expiresAt ? at : undefined;
+        const opened = await limiters();
+        const limiter = opened.limiters[countedAs(notification)];
+        const answer = await limiter.peek({
+          ...{ recipientId, id: `${jobIdOf(id)}/0`, ...(category !== undefined && { category }) },
+          ...(!waits(notification) && { maxWaitMs: 0 }),
+          ...(onQuiet !== 'delay' && { maxQuietMs: 0 }),
+        });
+        const now = Date.now();
+        // Nobody has asked the limiter for a later instant, so only that it is not quiet then can be known.
+        if (sendAfter > now) {
+          if (answer.kind === 'refused') return undefined;
+          const { quiet } = await limiter.inspect(recipientId);
+          if (quiet !== undefined && quietWindows(quiet.hours, sendAfter, sendAfter + 1).length > 0) return undefined;
+        }
+        const slot = slotIn(answer, notification, { now, isHighFirst: mayGoFirst(opened) });
+        const at = slot === undefined ? undefined : Math.max(sendAfter, Math.round(slot));
+        return at !== undefined && at < expiresAt ? at : undefined;
       } catch {
         return undefined; // the notification is enqueued in any case
       }
     },
   };
+}
+
+function waits({ onThrottle }: Notification): boolean {
+  return onThrottle !== 'drop' && onThrottle !== 'silence';
+}
+
+/** Whether what has a high priority goes before others. Without workers that is not known. */
+function mayGoFirst({ limitsOf }: Pick<OpenLimiters, 'limitsOf'>): boolean {
+  return limitsOf === undefined || (limitsOf.mostOvertaken ?? 0) > 0;
+}
+
+/** When a worker would send after this answer. Undefined if it would not, or if that is not known. Epoch milliseconds. */
+function slotIn(
+  answer: Admission,
+  notification: Notification,
+  { now, isHighFirst }: { readonly now: number; readonly isHighFirst: boolean },
+): number | undefined {
+  if (answer.kind === 'reserved' && answer.before > 0 && notification.priority === 'high' && isHighFirst)
+    return undefined;
+  if (answer.kind !== 'refused') return answer.at;
+  if (onRefused({ notification }, answer) !== 'silence') return undefined;
+  return notification.onQuiet === 'delay' ? now + (answer.quietMs ?? 0) : now;
 }

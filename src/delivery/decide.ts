@@ -157,7 +157,10 @@ export function requeued(context: Context, reserved: Reserved, parts: DeliverPar
 }
 
 /** What the producer wants to happen where a slot is refused. */
-export function onRefused({ notification }: Context, { rule, because }: Refused): Notification['onThrottle'] {
+export function onRefused(
+  { notification }: Pick<Context, 'notification'>,
+  { rule, because }: Refused,
+): Notification['onThrottle'] {
   return rule === 'quiet' && because !== 'max-pending' ? notification.onQuiet : notification.onThrottle;
 }
 

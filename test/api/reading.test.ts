@@ -59,6 +59,71 @@ describe('a notification', () => {
       expect(await post({ ...fields, id: `msg-${Object.keys(fields)[0] ?? ''}` })).not.toHaveProperty('estimatedAt');
   });
 
+  describe('is estimated as a worker will decide', () => {
+    const open = async () => {
+      const api = await openApi({ LIMIT_RULES: '1/1h', LIMIT_MIN_GAP: '0' });
+      const estimate = async (fields: object) => {
+        const { body } = await api.call('POST', '/v1/notifications', { body: makeNotification(fields) });
+        expect(body).toMatchObject({ result: 'added' });
+        const { estimatedAt } = body;
+        return typeof estimatedAt === 'number' ? estimatedAt - Date.now() : undefined;
+      };
+      const post = (name: string, body: object) => api.call('POST', `/v1/recipients/teacher-42/${name}`, { body });
+      return { estimate, post };
+    };
+    const NOW = expect.closeTo(0, -4) as number; // within 5 s
+    const minute = (at: number) => new Date(at).toISOString().slice(11, 16);
+    const days = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'];
+    const HOUR_MS = 3_600_000;
+    const quietFrom = (from: number) => ({
+      timezone: 'UTC',
+      days,
+      from: minute(from),
+      until: minute(from + 2 * HOUR_MS),
+    });
+
+    it('behind others, and before them if it goes first', async () => {
+      const { estimate, post } = await open();
+      await post('admit', { id: 'mail-1' });
+      expect(await estimate({ onThrottle: 'silence' })).toEqual(NOW); // without sound
+      expect(await estimate({ onThrottle: 'drop' })).toBeUndefined();
+      expect(await estimate({ priority: 'high' })).toBeCloseTo(HOUR_MS, -4);
+      await post('admit', { id: 'mail-2', wait: true });
+      expect(await estimate({})).toBeCloseTo(2 * HOUR_MS, -4);
+      expect(await estimate({ priority: 'high' })).toBeUndefined(); // it may go before mail-2
+    });
+
+    it('in quiet hours', async () => {
+      const { estimate, post } = await open();
+      await post('quiet', quietFrom(Date.now() - HOUR_MS));
+      const untilEnd = Math.floor((Date.now() + HOUR_MS) / 60_000) * 60_000 - Date.now();
+      expect(await estimate({})).toBeCloseTo(untilEnd, -4);
+      expect(await estimate({ onQuiet: 'silence' })).toEqual(NOW);
+      expect(await estimate({ onQuiet: 'drop' })).toBeUndefined();
+      expect(await estimate({ onThrottle: 'drop' })).toBeCloseTo(untilEnd, -4);
+      expect(await estimate({ onQuiet: 'silence', sendAfter: Date.now() + 60_000 })).toBeUndefined();
+    });
+
+    it('in quiet hours, where the limits block it beyond their end', async () => {
+      const { estimate, post } = await open();
+      await post('admit', { id: 'mail-1' });
+      await post('quiet', quietFrom(Date.now() - 90 * 60_000));
+      const untilEnd = Math.floor((Date.now() + HOUR_MS / 2) / 60_000) * 60_000 - Date.now();
+      expect(await estimate({})).toBeCloseTo(HOUR_MS, -4);
+      expect(await estimate({ onThrottle: 'silence' })).toBeCloseTo(untilEnd, -4); // without sound
+      expect(await estimate({ onThrottle: 'drop' })).toBeUndefined(); // not known: only if there is a slot then
+    });
+
+    it('with a sendAfter, unless that is quiet', async () => {
+      const { estimate, post } = await open();
+      const sendAfter = Date.now() + 5 * HOUR_MS;
+      expect(await estimate({ sendAfter })).toBeCloseTo(5 * HOUR_MS, -4);
+      await post('quiet', quietFrom(sendAfter - HOUR_MS));
+      expect(await estimate({ sendAfter })).toBeUndefined();
+      expect(await estimate({ sendAfter: sendAfter + 2 * HOUR_MS })).toBeCloseTo(7 * HOUR_MS, -4);
+    });
+  });
+
   it('is canceled with all others under its cancellation key, which leaves a line with the name of the token', async () => {
     const api = await openApi({}, { bulk: { scopes: ['send'] } });
     const recipientId = 'a/b c?d#é';
