@@ -27,7 +27,10 @@ export type Enqueued =
       readonly id: string;
     }
   | {
-      /** The id is taken: its notification waits, or ended within the last hour, or a retract took the id. Nothing was added. */
+      /**
+       * The id is taken: its notification waits, or ended within the last hour, or a retract took the id. Nothing was added. The
+       * id of a dead letter is free an hour after its end, also while a replay waits.
+       */
       readonly kind: 'duplicate';
       /** The id that is taken. */
       readonly id: string;

@@ -57,7 +57,10 @@ export type { NotificationStatus } from '../queue/status.ts';
 export interface EnqueuedOne {
   /** The notification's id: the given one, or the UUID that it got. */
   readonly id: string;
-  /** False if the id is taken: its notification waits, or ended within the last hour, or a retract took the id. */
+  /**
+   * False if the id is taken: its notification waits, or ended within the last hour, or a retract took the id. A dead letter
+   * has ended, so an hour later its id is free, also while a replay of it waits.
+   */
   readonly added: boolean;
 }
 
