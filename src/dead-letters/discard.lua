@@ -13,11 +13,12 @@
 -- Why one step: if a replay and a removal come at the same time, one of them must get 'gone'. And the count must be read in the
 -- same step, since a replay may take dead letters away after an earlier look.
 
+-- include take-out.lua
+
 if redis.call('LLEN', KEYS[1]) <= tonumber(ARGV[2]) then
   return 'kept'
 end
--- The oldest dead letters are at the tail, where most removals begin.
-if redis.call('LREM', KEYS[1], -1, ARGV[1]) == 0 then
+if redis.call('EXISTS', KEYS[2]) == 0 or not takeOut(KEYS[1], ARGV[1]) then
   return 'gone'
 end
 for key = 4, #KEYS do

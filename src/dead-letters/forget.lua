@@ -4,14 +4,16 @@
 -- KEYS[2] the job's hash
 -- ARGV[1] the job's id
 --
--- Answers how many entries were removed: 0 if the job exists, or its id is not there.
+-- Answers 1 if the id was removed; 0 if the job exists, or the id is not there.
 --
 -- Why one step: between the check and the removal a producer may add the id again, and that job may fail.
+
+-- include take-out.lua
 
 if redis.call('EXISTS', KEYS[2]) == 1 then
   return 0
 end
 if redis.call('TYPE', KEYS[1]).ok == 'list' then
-  return redis.call('LREM', KEYS[1], 0, ARGV[1])
+  return takeOut(KEYS[1], ARGV[1]) and 1 or 0
 end
 return redis.call('ZREM', KEYS[1], ARGV[1])

@@ -21,12 +21,12 @@
 -- writes what BullMQ 6.7.0's addPrioritizedJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
 
 -- include ../redis/clock.lua
+-- include take-out.lua
 
 if redis.call('EXISTS', KEYS[3]) == 1 then
   return 'taken'
 end
--- The oldest dead letters are at the tail, where a replay begins.
-if redis.call('LREM', KEYS[1], -1, ARGV[1]) == 0 then
+if redis.call('EXISTS', KEYS[2]) == 0 or not takeOut(KEYS[1], ARGV[1]) then
   return 'gone'
 end
 redis.call('DEL', KEYS[2])

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { valueAt } from '../domain/json.ts';
 import type { Platform } from '../notification/notification.ts';
 import type { DeadLetter, DeadLetterReason } from '../notification/outcome.ts';
@@ -175,8 +176,10 @@ export interface TakeCounts {
   readonly byReason: ReasonCounts;
 }
 
-/** This many are taken at the same time. */
-const AT_ONCE = 100;
+/** This many are taken at the same time. Redis does them one after the other, and nothing else meanwhile. */
+const AT_ONCE = 10;
+/** If Redis needs longer than this for them, it then has as long for others. */
+const LONG_MS = 10;
 
 /** Replays or removes dead letters, oldest first. If it is ended half-way, start it again: it goes on with the rest. */
 export async function takeAll(shards: DeadLetterShards, options: TakeOptions): Promise<TakeCounts> {
@@ -184,16 +187,22 @@ export async function takeAll(shards: DeadLetterShards, options: TakeOptions): P
   const byReason = new Map<DeadLetterReason, number>();
   let [passed, matched, taken, newer] = [0, 0, 0, 0];
 
-  async function takeOne(found: FoundDeadLetter): Promise<void> {
+  async function takeOne(found: FoundDeadLetter): Promise<number> {
     await pace?.();
+    const began = performance.now();
     if (await take?.(found)) taken++;
+    const tookMs = performance.now() - began;
     onSeen?.();
+    return tookMs;
   }
 
   async function takeBatch(batch: readonly FoundDeadLetter[]): Promise<void> {
     const taking = await Promise.allSettled(batch.map(takeOne)); // all takes that began have ended, even if one failed
     const failed = taking.find((each) => each.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
+    const tookMs = taking.map((each) => (each.status === 'fulfilled' ? each.value : 0));
+    const busyMs = Math.max(...tookMs) - Math.min(...tookMs); // without the way to Redis, which is in each of them
+    if (busyMs > LONG_MS) await sleep(busyMs);
   }
 
   const walk = walkChosen(shards, options, {
