@@ -69,9 +69,12 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     ...shard,
     outcomesMax: options.outcomesMax,
     giveBack: options.giveBack,
-    onDiedUnseen(jobId, outcome, message) {
-      log.warn({ jobId, ...outcome, message }, 'dead-lettered');
-      options.onDiedUnseen(outcome);
+    onDiedUnseen({ outcome, name, ...died }) {
+      log.warn(
+        { ...died, ...outcome },
+        outcome === undefined ? `a job named ${name} became a dead letter` : 'dead-lettered',
+      );
+      if (outcome !== undefined) options.onDiedUnseen(outcome);
     },
   });
   const failedJobs = moveFailedJobs(worker, deadLetters, log);

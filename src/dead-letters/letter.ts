@@ -32,6 +32,7 @@ export interface StoredDeadLetter {
 
 /** The fields of a job's hash that dead letters need. */
 export interface JobFields {
+  readonly name: string;
   /**
    * The job's data; only the beginning of its text if that is not JSON, is too long, or is nested too deeply to be written as
    * JSON again.

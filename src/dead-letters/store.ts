@@ -10,6 +10,7 @@ import {
   deadIdOf,
   ID_KEPT_S,
   isHigh,
+  isOrder,
   JOB,
   KEEP_COMPLETED,
   notificationIdOf,
@@ -64,7 +65,15 @@ export interface DeadLettersOptions {
    */
   readonly giveBack?: ((failed: Failed) => Promise<DeadLetter['digest']>) | undefined;
   /** Called with each dead letter whose failure no pass decided: its job stalled too often, or BullMQ could not run it. */
-  readonly onDiedUnseen?: (jobId: string, outcome: Outcome, message: string) => void;
+  readonly onDiedUnseen?: ((died: Died) => void) | undefined;
+}
+
+/** A job that has become a dead letter. */
+export interface Died extends Pick<DeadLetter, 'reason' | 'message'> {
+  readonly jobId: string;
+  readonly name: string;
+  /** Absent if the job was no notification, but an order about some. */
+  readonly outcome?: Outcome;
 }
 
 /** A job that failed without a pass. */
@@ -86,18 +95,22 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
   async function bury(jobId: string): Promise<boolean> {
     const job = await readJob(queue, jobId);
     if (job === undefined) return false;
-    const { data: notification, progress } = job;
+    const { name, data: notification, progress } = job;
+    const isNotification = !isOrder(name);
+    const isUnseen = !isDecided(job);
     const firstEnqueuedAt = firstEnqueuedAtOf(job);
     // Done before the move: the job does not run any more, and if the process is killed in between, the job is still here.
-    const digest = isDecided(job)
-      ? undefined
-      : await giveBack?.({ jobId, data: notification, progress, firstEnqueuedAt });
+    const digest =
+      isUnseen && isNotification
+        ? await giveBack?.({ jobId, data: notification, progress, firstEnqueuedAt })
+        : undefined;
     const data = { ...deadLetterOf(job, now()), ...(digest && { digest }) };
     // The dead letter's id is taken if a producer has used the id again, an hour or more after its first dead letter.
     const ids = (attempt: number) => deadIdOf(jobId, attempt);
-    const outcome = outcomeOf(jobId, job, data);
+    const outcome = isNotification ? outcomeOf(jobId, job, data) : undefined;
     const id = await underFreeId(ids, (id) => moves.bury(jobId, { id, data }, outcome));
-    if (id !== undefined && !isDecided(job)) onDiedUnseen?.(jobId, outcome, data.message);
+    const { reason, message } = data;
+    if (id !== undefined && isUnseen) onDiedUnseen?.({ jobId, name, reason, message, ...(outcome && { outcome }) });
     return id !== undefined;
   }
 
@@ -348,8 +361,9 @@ async function readJob(queue: Queue, jobId: string): Promise<JobFields | undefin
 
 function jobOf(job: RawJob | undefined): JobFields | undefined {
   if (job === undefined || job.slice(1).every((value) => value === null)) return undefined;
-  const [length, data, timestamp, , opts, progress, , failedReason, finishedOn] = job;
+  const [length, data, timestamp, name, opts, progress, , failedReason, finishedOn] = job;
   return {
+    name: name ?? '',
     data: length > MAX_JOB_TEXT ? shortened(data ?? '', length) : parsed(data),
     progress: parsed(progress),
     opts: parsed(opts),

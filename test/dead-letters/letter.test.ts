@@ -5,6 +5,7 @@ import { readPasses } from '../../src/notification/story.ts';
 import { notification } from '../queue/support.ts';
 
 const failed = (fields: Partial<JobFields>): JobFields => ({
+  name: 'push',
   data: notification({ id: 'n0' }),
   progress: 0,
   failedReason: '',
@@ -61,9 +62,9 @@ test('a progress of somebody else’s is none', () => {
 
 test('the time is that of the failure, else that of the move to the dead letters', () => {
   expect(deadLetterOf(failed({}), 2_000).deadAt).toBe(1_000);
-  expect(deadLetterOf({ data: {}, progress: 0, failedReason: 'boom', opts: {}, timestamp: 0 }, 2_000).deadAt).toBe(
-    2_000,
-  );
+  expect(
+    deadLetterOf({ name: 'push', data: {}, progress: 0, failedReason: 'boom', opts: {}, timestamp: 0 }, 2_000).deadAt,
+  ).toBe(2_000);
 });
 
 test('poison that kills its workers after some devices were alerted keeps which', () => {

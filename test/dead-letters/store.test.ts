@@ -257,13 +257,14 @@ test('each dead letter has one outcome, also one that BullMQ itself failed and s
   await redis.hset(queue.toKey('n1'), { timestamp: enqueuedAt, progress: JSON.stringify(progress) });
 
   const unseen: unknown[] = [];
-  const onDiedUnseen: DeadLettersOptions['onDiedUnseen'] = (...dead) => void unseen.push(dead);
+  const onDiedUnseen: DeadLettersOptions['onDiedUnseen'] = (died) => void unseen.push(died);
   const options = { queue, deadQueue, outcomesMax: 100, onDiedUnseen };
   const several = Array.from({ length: 5 }, () => createDeadLetters(options));
   await Promise.all(several.map((each) => each.sweep()));
   // A pass of a worker has logged and counted the other one.
-  const died = expect.objectContaining({ id: 'n0', reason: 'stalled' }) as object;
-  expect(unseen).toEqual([['n0', died, 'job stalled more than allowable limit']]);
+  const outcome = expect.objectContaining({ id: 'n0', reason: 'stalled' }) as object;
+  const message = 'job stalled more than allowable limit';
+  expect(unseen).toEqual([{ jobId: 'n0', name: 'push', reason: 'stalled', message, outcome }]);
   const written = await outcomesIn(redis, prefix);
   expect(written.toSorted((a, b) => (a['id'] ?? '').localeCompare(b['id'] ?? ''))).toEqual([
     expect.objectContaining({ id: 'n0', outcome: 'dead-lettered', reason: 'stalled', devices: '{}' }),
