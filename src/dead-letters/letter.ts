@@ -18,6 +18,7 @@ import {
   type LetterStory,
 } from '../notification/story.ts';
 import { hasStalled } from '../queue/bullmq-internals.ts';
+import { isOrder } from '../queue/names.ts';
 
 /** A dead letter in its queue. */
 export interface StoredDeadLetter {
@@ -57,6 +58,7 @@ export function deadLetterOf(job: JobFields, now: number): DeadLetter {
   );
   return {
     notification: job.data,
+    ...(isOrder(job.name) && { order: job.name }),
     ...verdictOf(job),
     attempts: attemptsOf(job.progress),
     deadAt: job.finishedOn ?? now,
@@ -135,9 +137,10 @@ export function readStored(id: string, buriedAt: number, data: unknown): StoredD
 export function readDeadLetter(data: unknown): DeadLetter {
   if (!isObject(data) || !('notification' in data) || !isReason(data['reason']))
     return { ...FOREIGN, notification: data };
-  const { notification, reason, message, deadAt, enqueuedAt, delivered, story } = data;
+  const { notification, order, reason, message, deadAt, enqueuedAt, delivered, story } = data;
   return {
     notification,
+    ...(isOrder(order) && { order }),
     reason,
     message: typeof message === 'string' ? message : reason,
     attempts: attemptsOf(data),

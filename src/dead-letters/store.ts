@@ -138,15 +138,17 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
     },
     replay({ id: deadLetterId, letter, newer }) {
       if (newer !== undefined) return Promise.reject(new NewerFormatError(newer));
-      const { notification: data } = letter;
+      const { notification: data, order } = letter;
       const generation = letter.generation + 1;
       const { enqueuedAt } = letter;
       const origin = { ...(enqueuedAt !== undefined && { firstEnqueuedAt: enqueuedAt }), ...originOf(letter.story) };
       const options = { attempts: 0, removeOnComplete: KEEP_COMPLETED, removeOnFail: false, generation, ...origin };
-      const priority = isHigh(data) ? PRIORITY.high : PRIORITY.normal;
+      const priority = isHigh(data) || order !== undefined ? PRIORITY.high : PRIORITY.normal;
       const progress = replayProgress(letter, now());
       const ids = (attempt: number) => replayIdOf(deadLetterId, generation + attempt);
-      return underFreeId(ids, (id) => moves.replay(deadLetterId, { id, data, options, priority, progress }));
+      return underFreeId(ids, (id) =>
+        moves.replay(deadLetterId, { id, name: order, data, options, priority, progress }),
+      );
     },
     discard: (id, keep = 0) => moves.discard(id, keep),
     count: () => deadQueue.getJobCountByTypes('wait'),
@@ -188,6 +190,8 @@ interface NewJob {
 
 /** A job to write into the notifications' queue. `progress`: what was delivered before, so that it is not sent again. */
 interface ReplayedJob extends NewJob {
+  /** Default: that of a notification. */
+  readonly name?: string | undefined;
   readonly options: Readonly<Record<string, unknown>>;
   readonly priority: number;
   readonly progress?: object | undefined;
@@ -217,12 +221,12 @@ export function createMoves(queue: Queue, deadQueue: Queue, outcomesMax = 0) {
         ...(outcome === undefined || outcomesMax === 0 ? [0] : [outcomesMax, ...outcomeFields(outcome)]),
       ]),
     /** Moves a dead letter from `deadQueue` into `queue`. */
-    replay: (deadLetterId: string, { id, data, options, priority, progress }: ReplayedJob) =>
+    replay: (deadLetterId: string, { id, name = JOB, data, options, priority, progress }: ReplayedJob) =>
       REPLAY(queue, [
         ...[deadQueue.toKey('wait'), deadQueue.toKey(deadLetterId), queue.toKey(id), queue.toKey('prioritized')],
         ...[queue.toKey('pc'), queue.toKey('marker'), queue.toKey('events')],
         ...partsOf(deadQueue, deadLetterId),
-        ...[deadLetterId, id, JOB, json(data), JSON.stringify({ ...options, priority, jobId: id }), priority],
+        ...[deadLetterId, id, name, json(data), JSON.stringify({ ...options, priority, jobId: id }), priority],
         progress === undefined ? '' : JSON.stringify(progress),
       ]),
     /** Removes a dead letter from `deadQueue` for good, if there are more than `keep`. */

@@ -16,6 +16,7 @@ import type { Place } from '../queue/notification-worker.ts';
 import { CANCEL } from '../queue/names.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import type { Result } from '../notification/outcome.ts';
+import { firstEnqueuedAtOf } from '../notification/story.ts';
 import { readProgress } from './progress.ts';
 import { backoffMs, newer as newerResult } from './decide.ts';
 import { ack, type Completed } from './end.ts';
@@ -77,7 +78,7 @@ export function createOrderProcessor({ cancel, retract, log, metrics }: OrderPar
         log.info({ jobId, ...target, ...canceled }, 'canceled what waits');
         return canceled;
       }
-      const { retracted, isOpen } = await retract(target, job.timestamp);
+      const { retracted, isOpen } = await retract(target, firstEnqueuedAtOf(job));
       log.info({ jobId, ...target, ...retracted }, isOpen ? 'retracted; some are being sent' : 'retracted');
       if (!isOpen) return { ...CANCELED, ...retracted };
       const waitMs = backoffMs(Math.min(job.attemptsStarted, 10), OPEN, 0, Math.random());

@@ -123,6 +123,11 @@ export function hasOthers(digest: DeadDigest | undefined): digest is DeadDigest 
 export interface DeadLetter {
   /** The notification exactly as the producer enqueued it, even if it was invalid. */
   readonly notification: unknown;
+  /**
+   * The name of its job, if that was no notification, but an order about some: `notification` is the job's data then. Absent
+   * for notifications, and if an earlier version wrote the dead letter.
+   */
+  readonly order?: 'cancel' | 'retract';
   /** Why it cannot be delivered. */
   readonly reason: DeadLetterReason;
   /** What went wrong, for people to read; after each `<` stands the cause of what is before. Never contains a token. */

@@ -18,7 +18,7 @@ export const CANCEL = 'cancel';
 /** The name of a job that retracts notifications: it cancels those that wait, and takes alerts from devices. */
 export const RETRACT = 'retract';
 /** Whether a job of this name is no notification, but is about others. */
-export function isOrder(name: string): boolean {
+export function isOrder(name: unknown): name is typeof CANCEL | typeof RETRACT {
   return name === CANCEL || name === RETRACT;
 }
 

@@ -1,10 +1,12 @@
 import { expect, test, vi } from 'vitest';
-import { CANCEL, PRIORITY } from '../../src/queue/names.ts';
+import { createDeadLetters } from '../../src/dead-letters/store.ts';
+import { CANCEL, PRIORITY, RETRACT } from '../../src/queue/names.ts';
+import { present } from '../queue/support.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
-import { WITHIN, deliver } from '../support/waiting.ts';
+import { WITHIN, deliver, ends } from '../support/waiting.ts';
 
 // Jobs named `cancel` and `retract` whose workers died.
 
@@ -36,4 +38,56 @@ test('a cancel that became a dead letter is no notification that did', async () 
   expect(page).toMatch(/^pushpacer_outcomes_total\{.*outcome="delivered"/m);
   expect(page).not.toMatch(/^pushpacer_outcomes_total\{.*reason="stalled".*[1-9]\d*$/m);
   expect(await bench.line(/a job named cancel became a dead letter/)).toContain('"reason":"stalled"');
+});
+
+/** Makes dead letters of what has failed, and replays them all. */
+async function buryAndReplay({ queue, deadQueue }: ReplicaBench): Promise<void> {
+  const letters = createDeadLetters({ queue, deadQueue });
+  await letters.sweep();
+  for (const stored of await letters.page(0, 10)) present(await letters.replay(stored));
+}
+
+test('a cancel that is replayed cancels what waits', async () => {
+  const bench = await openReplicaBench();
+  const one = makeNotification({ sendAfter: Date.now() + 3_600_000 });
+  await bench.producer.enqueue(one);
+  await addStalled(bench, CANCEL, { id: one.id }, 'the-cancel');
+  await buryAndReplay(bench);
+  await bench.startHere();
+  await ends(bench, one.id, 'canceled');
+  expect(await bench.deadQueue.getWaitingCount()).toBe(0);
+});
+
+test('a retract that is replayed, by its key, leaves what was enqueued after it', async () => {
+  const bench = await openReplicaBench();
+  const fields = { cancellationKey: 'trip-77', sendAfter: Date.now() + 4_000 };
+  const [before, after] = [1, 2].map(() => makeNotification(fields));
+  await bench.producer.enqueue(present(before));
+  const { recipientId, cancellationKey } = present(before);
+  await addStalled(bench, RETRACT, { recipientId, cancellationKey }, 'the-retract');
+  const retractedAt = present(await bench.queue.getJob('the-retract')).timestamp;
+  await vi.waitFor(() => expect(Date.now()).toBeGreaterThan(retractedAt));
+  await bench.producer.enqueue(present(after));
+  await buryAndReplay(bench);
+  await bench.startHere();
+  await ends(bench, present(before).id, 'canceled');
+  await ends(bench, present(after).id, 'delivered');
+});
+
+test('a dead letter of a cancel that an earlier version wrote is replayed as before, and so is one of another name', async () => {
+  const bench = await openReplicaBench();
+  const { queue, deadQueue } = bench;
+  const dead = {
+    notification: { id: 'msg-1' },
+    reason: 'stalled',
+    message: 'no',
+    attempts: [],
+    deadAt: 1,
+    generation: 0,
+  };
+  await deadQueue.add('push', dead, { jobId: 'older' });
+  await deadQueue.add('push', { ...dead, order: 'delete all' }, { jobId: 'foreign' });
+  await buryAndReplay(bench);
+  const jobs = await Promise.all(['older#r1', 'foreign#r1'].map((id) => queue.getJob(id)));
+  expect(jobs.map((job) => present(job).name)).toEqual(['push', 'push']);
 });
