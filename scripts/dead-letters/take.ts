@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { loadQueueConfig } from '../../src/config/config.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import { createOutlook } from '../../src/dead-letters/outlook.ts';
-import { createPace, rateText } from '../../src/dead-letters/pace.ts';
+import { rateText } from '../../src/dead-letters/pace.ts';
 import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
 import { takeAll, type DeadLetterFilter, type FoundDeadLetter, type TakeOptions } from '../../src/dead-letters/take.ts';
 import { printable } from '../../src/domain/faults.ts';
@@ -185,7 +185,7 @@ async function takeChosen(
   const { name: verb, past, question } = taking;
   const { perSecond } = wish;
   const policy = own && ((await opened.workersPolicy()) ?? own);
-  const look = async (label: string, options?: Pick<TakeOptions, 'take' | 'pace'>) => {
+  const look = async (label: string, options?: Pick<TakeOptions, 'take' | 'perSecond'>) => {
     const terms = policy && { perSecond, policy, now: opened.now };
     const outlook = terms && createOutlook(terms);
     const onMatched = (stored: StoredDeadLetter) => outlook?.add(stored);
@@ -231,10 +231,9 @@ async function takeChosen(
     if (isTaken) done++;
     return isTaken;
   };
-  const pace = createPace(perSecond);
   const taken = dryRun
     ? await look('counted')
-    : await look(past, { take: counted, ...(perSecond < Infinity && { pace }) }).catch(async (error: unknown) => {
+    : await look(past, { take: counted, perSecond }).catch(async (error: unknown) => {
         await noteEnd({ state: 'failed', done });
         throw error;
       });

@@ -3,6 +3,7 @@ import { valueAt } from '../domain/json.ts';
 import type { Platform } from '../notification/notification.ts';
 import type { DeadLetter, DeadLetterReason } from '../notification/outcome.ts';
 import { openDevicesOf, statedIdOf, type StoredDeadLetter } from './letter.ts';
+import { createPace } from './pace.ts';
 import type { DeadLetters } from './store.ts';
 
 /** The dead letters of each shard. */
@@ -156,8 +157,8 @@ export interface TakeOptions extends Choice {
   readonly limit?: number | undefined;
   /** Takes one dead letter; false if it was gone. Absent: they are only counted. */
   readonly take?: (found: FoundDeadLetter) => Promise<boolean>;
-  /** Awaited before each dead letter, to limit the rate. */
-  readonly pace?: () => Promise<void>;
+  /** How many are taken in a second at most. Default: without a pause. */
+  readonly perSecond?: number;
   /** Called for each dead letter that is chosen, in their order, before it is taken. */
   readonly onMatched?: (found: FoundDeadLetter) => void;
   /** Called for each dead letter that was looked at; if it is taken, after that. */
@@ -183,14 +184,24 @@ const LONG_MS = 10;
 
 /** Replays or removes dead letters, oldest first. If it is ended half-way, start it again: it goes on with the rest. */
 export async function takeAll(shards: DeadLetterShards, options: TakeOptions): Promise<TakeCounts> {
-  const { limit = Infinity, take, pace, onMatched, onSeen } = options;
+  const { limit = Infinity, perSecond = Infinity, take, onMatched, onSeen } = options;
   const byReason = new Map<DeadLetterReason, number>();
   let [passed, matched, taken, newer] = [0, 0, 0, 0];
 
+  const failing = new AbortController();
+  const { signal } = failing;
+  const pace = createPace(perSecond, { signal });
+
   async function takeOne(found: FoundDeadLetter): Promise<number> {
-    await pace?.();
+    await pace();
+    if (signal.aborted) return 0; // another one has failed
     const began = performance.now();
-    if (await take?.(found)) taken++;
+    try {
+      if (await take?.(found)) taken++;
+    } catch (error) {
+      failing.abort();
+      throw error;
+    }
     const tookMs = performance.now() - began;
     onSeen?.();
     return tookMs;

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
-import { createPace } from '../../src/dead-letters/pace.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { takeAll } from '../../src/dead-letters/take.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
@@ -50,8 +49,21 @@ test('a wait for the rate, or a long way to Redis, is no reason to pause', async
     await sleep(100);
     return true;
   };
-  await takeAll([deadLetters], { ...all(), take, pace: createPace(200) });
+  await takeAll([deadLetters], { ...all(), take, perSecond: 200 });
   expect((began[10] ?? NaN) - (began[9] ?? NaN)).toBeLessThan(160);
+});
+
+test('after an error none of those is taken that wait for their turn, and it ends at once', async () => {
+  const { deadLetters } = await open(10);
+  const taken: string[] = [];
+  const take = ({ id }: { readonly id: string }): Promise<boolean> => {
+    taken.push(id);
+    return id === 'n1' ? Promise.reject(new Error('Redis is away')) : Promise.resolve(true);
+  };
+  const began = performance.now();
+  await expect(takeAll([deadLetters], { ...all(), take, perSecond: 2 })).rejects.toThrow('Redis is away');
+  expect(performance.now() - began).toBeLessThan(3_000); // the turn of the tenth is after 4.5 s
+  expect(taken).toEqual(['n0', 'n1']);
 });
 
 test('one of the newest of 100,000 is taken out without a look through all, and so is one that is gone', async () => {
