@@ -340,7 +340,10 @@ export function schemas(): Schema {
         ...{ id: text, verb: { enum: Object.keys(TAKINGS) }, by: text, beganAt: instant, endedAt: instant },
         state: { enum: ['running', 'done', 'stopped', 'failed'] },
         chosen: { ...ref('Chosen'), description: 'the fields that chose, with fixed times and before' },
-        of: { ...integer, description: 'how many were chosen; absent while they are counted' },
+        of: {
+          ...integer,
+          description: 'how many were chosen; absent while they are counted, and if it ended before all were',
+        },
         ...{ done: integer, gone: { ...integer, description: 'others had taken them' }, byReason: mapOf(integer) },
         ...{ awaySince: instant, unsure: text, error: text },
       },

@@ -27,7 +27,7 @@ export interface Run extends RunRequest {
   /** Epoch milliseconds on this machine's clock. */
   readonly beganAt: number;
   readonly endedAt?: number;
-  /** How many dead letters were chosen; absent while they are counted. */
+  /** How many dead letters were chosen; absent while they are counted, and if the run ended before all were. */
   readonly of?: number;
   /** How many dead letters the run has taken. */
   readonly done: number;
@@ -97,15 +97,17 @@ export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = P
     if (signal.aborted) return;
     const attend = <T>(work: () => Promise<T>) => untilAnswered(each, work);
     const opened = await attend(shards);
-    run.of = await attend(async () => {
+    const of = await attend(async () => {
       const walk = walkChosen(opened, run, { signal });
       let count = 0;
       while ((await walk.next()).done !== true) count++;
       return count;
     });
+    if (stopping.signal.aborted) return; // only some were counted
+    run.of = of;
     const pace = createPace(run.perSecond, { signal });
     // A reshard moves dead letters to other queues, and behind the place of a walk: so again, while that finds some.
-    for (let before = -1; before < run.done && run.done + run.gone < run.of;) {
+    for (let before = -1; before < run.done && run.done + run.gone < of;) {
       before = run.done;
       await attend(async () => {
         const now = await shards();

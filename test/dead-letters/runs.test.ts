@@ -129,6 +129,17 @@ test('it stops in the middle, and started again it takes the rest', async () => 
   expect(await replayed(queue)).toEqual(Object.keys(manyLetters(300)).map((each) => `${each}#r1`));
 });
 
+test('stopped while it counts, it does not say how many there are', async () => {
+  const { queues, runs } = await open(1);
+  await addDead(present(queues[0]).deadQueue, manyLetters(1_000));
+  const id = begin(runs);
+  await new Promise((resolve) => setTimeout(resolve, 5)); // until it counts
+  runs.stop(id);
+  const stopped = await ended(runs, id);
+  expect(stopped).toMatchObject({ state: 'stopped', done: 0 });
+  expect(stopped).not.toHaveProperty('of');
+});
+
 test('of runs over the same ones each dead letter is taken by one', async () => {
   const { queues, runs } = await open();
   const { queue, deadQueue } = present(queues[0]);
