@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { valueAt } from '../domain/json.ts';
 import type { Platform } from '../notification/notification.ts';
 import type { DeadLetter, DeadLetterReason } from '../notification/outcome.ts';
+import { notificationIdOf } from '../queue/names.ts';
 import { openDevicesOf, statedIdOf, type StoredDeadLetter } from './letter.ts';
 import { createPace } from './pace.ts';
 import type { DeadLetters } from './store.ts';
@@ -25,7 +26,7 @@ export interface DeadLetterFilter {
   readonly platform?: Platform;
   readonly app?: string;
   readonly category?: string;
-  /** The notification's id, or the id of the dead letter's job. */
+  /** The notification's id, which is that of its job if its data has none; or the id of the dead letter's job. */
   readonly id?: string;
   /** The earliest and the latest time of death: epoch milliseconds. */
   readonly sinceMs?: number;
@@ -38,7 +39,7 @@ export function matches({ id, letter }: StoredDeadLetter, filter: DeadLetterFilt
     (reason === undefined || letter.reason === reason) &&
     (recipientId === undefined || valueAt(letter.notification, 'recipientId') === recipientId) &&
     (category === undefined || valueAt(letter.notification, 'category') === category) &&
-    (filter.id === undefined || id === filter.id || statedIdOf(letter.notification) === filter.id) &&
+    (filter.id === undefined || [id, statedIdOf(letter.notification) ?? notificationIdOf(id)].includes(filter.id)) &&
     letter.deadAt >= sinceMs &&
     letter.deadAt <= untilMs &&
     isOfDevice(letter, filter)

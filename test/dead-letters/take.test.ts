@@ -6,7 +6,7 @@ import { takeAll } from '../../src/dead-letters/take.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { ownRedis } from '../support/own-redis.ts';
 import { connectRedis } from '../support/redis.ts';
-import { openQueues, present } from '../queue/support.ts';
+import { notification, openQueues, present } from '../queue/support.ts';
 import { addDead, deadLetter, manyLetters } from './letters.ts';
 
 async function open(count: number) {
@@ -64,6 +64,15 @@ test('after an error none of those is taken that wait for their turn, and it end
   await expect(takeAll([deadLetters], { ...all(), take, perSecond: 2 })).rejects.toThrow('Redis is away');
   expect(performance.now() - began).toBeLessThan(3_000); // the turn of the tenth is after 4.5 s
   expect(taken).toEqual(['n0', 'n1']);
+});
+
+test('a filter by id finds one whose data has no id, by that of its job', async () => {
+  const { deadQueue, deadLetters } = await open(2);
+  await addDead(deadQueue, {
+    'msg-1#r1': deadLetter('', { notification: { ...notification(), id: undefined }, generation: 1 }),
+  });
+  const chosen = { ...all(), which: { id: 'msg-1' } };
+  expect(await takeAll([deadLetters], chosen)).toMatchObject({ seen: 3, matched: 1 });
 });
 
 test('one of the newest of 100,000 is taken out without a look through all, and so is one that is gone', async () => {
