@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
-import { takeAll } from '../../src/dead-letters/take.ts';
+import { takeAll, walkChosen } from '../../src/dead-letters/take.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { ownRedis } from '../support/own-redis.ts';
 import { connectRedis } from '../support/redis.ts';
@@ -64,6 +64,15 @@ test('after an error none of those is taken that wait for their turn, and it end
   await expect(takeAll([deadLetters], { ...all(), take, perSecond: 2 })).rejects.toThrow('Redis is away');
   expect(performance.now() - began).toBeLessThan(3_000); // the turn of the tenth is after 4.5 s
   expect(taken).toEqual(['n0', 'n1']);
+});
+
+test('one that came too late does not hide those after it', async () => {
+  const { deadQueue, deadLetters } = await open(120);
+  const late = Date.now() + 3_600_000; // as after a failover to a Redis whose clock is behind
+  await connectRedis().hset(deadQueue.toKey('n50'), 'timestamp', late);
+  const seen: string[] = [];
+  for await (const { id } of walkChosen([deadLetters], all())) seen.push(id);
+  expect(seen).toEqual(ids(120).filter((id) => id !== 'n50'));
 });
 
 test('a filter by id finds one whose data has no id, by that of its job', async () => {
