@@ -65,9 +65,9 @@ export interface Keeper {
 const WARN_FROM = 0.8;
 /** The shortest time between the warning and the first removal, also after the bound was lowered. */
 const WARNING_MS = 3_600_000;
-/** A warning is logged again after this. */
+/** A warning is logged again after this at the latest. */
 const LOG_EVERY_MS = 3_600_000;
-/** If no worker has looked for this long, an old warning does not count any more. */
+/** If no worker has looked for this long at most, an old warning does not count any more. */
 const FORGOTTEN_AFTER_MS = 7 * 86_400_000;
 /** How many dead letters are removed at once. */
 const BATCH = 100;
@@ -94,29 +94,41 @@ export function createKeeper({
   }
 
   /**
+   * How often a warning is logged, and how long it counts while no worker looks. Dead letters are named by a warning of their
+   * age only from WARN_FROM on. So each must be named by one, and none may grow too old while an earlier warning still counts.
+   */
+  function timesOf(bound: Bound): { readonly logEveryMs: number; readonly countsMs: number } {
+    if (bound === 'count') return { logEveryMs: LOG_EVERY_MS, countsMs: FORGOTTEN_AFTER_MS };
+    const nearMs = (1 - WARN_FROM) * maxAgeMs;
+    const logEveryMs = Math.ceil(Math.min(LOG_EVERY_MS, nearMs / 2));
+    return { logEveryMs, countsMs: Math.ceil(Math.min(FORGOTTEN_AFTER_MS, nearMs - logEveryMs)) };
+  }
+
+  /**
    * Since when a bound has been nearly reached, without a break. A bound with another `size` is a new one, and needs a new
    * warning.
    */
   async function nearSince(bound: Bound, size: number, now: number): Promise<number> {
+    const { countsMs } = timesOf(bound);
     const name = key('since', bound);
     const [knownSize, since] = ((await redis.get(name)) ?? '').split('@');
     if (knownSize === String(size)) {
-      await redis.pexpire(name, FORGOTTEN_AFTER_MS);
+      await redis.pexpire(name, countsMs);
       return Number(since);
     }
     await Promise.all([redis.del(name), redis.del(key('told', bound))]);
-    await redis.set(name, `${size}@${now}`, 'PX', FORGOTTEN_AFTER_MS, 'NX');
+    await redis.set(name, `${size}@${now}`, 'PX', countsMs, 'NX');
     return now;
   }
 
-  /** Stores whether a bound is nearly reached. `isToBeLogged`: no worker has logged this warning within the last hour. */
+  /** Stores whether a bound is nearly reached. `isToBeLogged`: no worker has logged this warning lately. */
   async function note(bound: Bound, size: number, isNear: boolean, now: number) {
     if (!isNear) {
       await redis.del(key('since', bound));
       return { since: now, isToBeLogged: false };
     }
     const since = await nearSince(bound, size, now);
-    return { since, isToBeLogged: await isSet(key('told', bound), LOG_EVERY_MS) };
+    return { since, isToBeLogged: await isSet(key('told', bound), timesOf(bound).logEveryMs) };
   }
 
   /** Warns of dead letters that are nearly too old, and removes those that are too old. */

@@ -38,6 +38,13 @@ function open() {
     deadLetters,
     keeper,
     pass: (ms: number) => (passedMs += ms),
+    /** As `pass`, also for the notes that Redis keeps for a time. */
+    passForNotes: async (ms: number) => {
+      passedMs += ms;
+      for (const key of await redis.keys(`${prefix}:dead-letter-keeper:*`)) {
+        await redis.pexpire(key, (await redis.pttl(key)) - ms); // none or less removes it
+      }
+    },
     look: async (options?: Partial<KeeperOptions>) => {
       await redis.del(`${prefix}:dead-letter-keeper:look`);
       return keeper(options).look(never);
@@ -117,6 +124,50 @@ test('where nobody comes near the bound any more, the next time is warned of ane
   pass(3 * DAY);
   await add([11 * DAY], 'late');
   expect((await look({ maxAgeMs: 10 * DAY }))?.removals).toEqual([]);
+});
+
+test('after a time without workers, what no warning has named is warned of before it is removed', async () => {
+  const { look, add, ids, passForNotes } = open();
+  const bounds = { maxAgeMs: 2 * DAY };
+  await add([1.7 * DAY]);
+  expect(await look(bounds)).toMatchObject({ warnings: [{ going: 1 }], removals: [] });
+  await passForNotes(60 * HOUR);
+  await add(
+    Array.from({ length: 500 }, () => 2.1 * DAY),
+    'm',
+  );
+  expect(await look(bounds)).toMatchObject({ warnings: [{ going: 501 }], removals: [] });
+  await passForNotes(HOUR + 60_000);
+  expect((await look(bounds))?.removals).toHaveLength(1);
+  expect(await ids()).toEqual([]);
+});
+
+test('if workers are away for less time than a warning is before a removal, what none has named stays too', async () => {
+  const { look, add, ids, passForNotes } = open();
+  const bounds = { maxAgeMs: 2 * DAY }; // warned of 9.6 h before its removal
+  await add([1.7 * DAY]);
+  await look(bounds);
+  await passForNotes(0.9 * HOUR);
+  await add([1.601 * DAY], 'unnamed');
+  expect((await look(bounds))?.warnings).toEqual([]);
+  await passForNotes(9.58 * HOUR);
+  expect(await look(bounds)).toMatchObject({ warnings: [{ going: 2 }], removals: [] });
+  expect(await ids()).toHaveLength(2);
+});
+
+test('if they are kept for an hour only, those that come after the first warning are warned of too', async () => {
+  const { look, add, passForNotes } = open();
+  const bounds = { maxAgeMs: HOUR };
+  await add([0.81 * HOUR, 0.7 * HOUR]);
+  expect((await look(bounds))?.warnings).toMatchObject([{ going: 1 }]);
+  const after = async (hours: number) => {
+    await passForNotes(hours * HOUR);
+    return look(bounds);
+  };
+  expect((await after(0.06))?.warnings).toEqual([]);
+  expect((await after(0.06))?.warnings).toMatchObject([{ going: 2 }]);
+  expect((await after(0.06))?.removals).toEqual([]);
+  expect((await after(0.06))?.removals).toMatchObject([{ byReason: new Map([['rejected', 1]]) }]);
 });
 
 test('too many: the oldest go, one look after the warning', async () => {
