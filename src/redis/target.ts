@@ -36,8 +36,8 @@ export type Connection = Redis | Cluster;
 export interface RedisTarget {
   /**
    * `redis://` or `rediss://` (TLS); several, comma-separated, with `cluster` (its nodes) or `sentinel` (the Sentinels).
-   * Special characters of a password are percent-encoded. Default, also for an empty text: `redis://127.0.0.1:6379`, as for
-   * a worker without `REDIS_URL`.
+   * Special characters of a password are percent-encoded. The only path is the number of a database: `redis://host/2`. Default,
+   * also for an empty text: `redis://127.0.0.1:6379`, as for a worker without `REDIS_URL`.
    */
   readonly redisUrl?: string | undefined;
   /** True: the URLs are those of some nodes of a Redis Cluster; the client finds the other nodes itself. Default: false. */
@@ -209,12 +209,15 @@ function urlsOf(redisUrl: string): URL[] {
 
 /** A worker's `REDIS_URL` and a producer's `redisUrl`. */
 export const DEFAULT_REDIS_URL = 'redis://127.0.0.1:6379';
-export const REDIS_URLS_FORMAT = 'redis:// or rediss:// URLs, comma-separated';
+export const REDIS_URLS_FORMAT =
+  'redis:// or rediss:// URLs, comma-separated, each with the number of a database or without a path';
 
 /** `"redis://one, redis://two"` → both URLs; `undefined` if one of them is no Redis URL. */
 export function parseRedisUrls(text: string): string[] | undefined {
   const urls = text.split(',').map((url) => url.trim());
-  return urls.every((url) => /^rediss?:\/\//.test(url) && hasReadableUser(url)) ? urls : undefined;
+  return urls.every((url) => /^rediss?:\/\//.test(url) && hasReadableUser(url) && hasUsableDatabase(url))
+    ? urls
+    : undefined;
 }
 
 /** Whether user and password can be decoded. False for a password with a `%` that is not percent-encoded. */
@@ -227,6 +230,12 @@ function hasReadableUser(url: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** False for another path or `db` than a number: Redis would refuse it, and the client's error would end the process. */
+function hasUsableDatabase(url: string): boolean {
+  const { pathname, searchParams } = new URL(url);
+  return /^\/?\d*$/.test(pathname) && searchParams.getAll('db').every((db) => /^\d+$/.test(db));
 }
 
 /**

@@ -200,6 +200,8 @@ describe('faults', () => {
     expect(shown).not.toContain(bare.slice(0, 20));
   });
 
+  const REDIS_URLS =
+    'expected redis:// or rediss:// URLs, comma-separated, each with the number of a database or without a path';
   const WITHOUT_SENTINEL = 'expected none without REDIS_SENTINEL_NAME, found one';
   const DURATION = 'a duration such as 250ms, 3s, 1m, 2h or 1d';
 
@@ -207,8 +209,15 @@ describe('faults', () => {
     [
       { REDIS_URL: 'redis://:100%@host' }, // a `%` has to be written `%25`
       'REDIS_URL',
-      'expected redis:// or rediss:// URLs, comma-separated, found a string of 18 characters',
+      `${REDIS_URLS}, found a string of 18 characters`,
     ],
+    // Each of these would end every process: a connection asks Redis for the database, and Redis refuses.
+    ...['redis://:s3cret@host/queue', 'redis://:s3cret@host?db=foo', 'redis://:s3cret@host?db='].flatMap(
+      (url): [Record<string, string>, name: string, fault: string][] => [
+        [{ REDIS_URL: url }, 'REDIS_URL', `${REDIS_URLS}, found a string of ${url.length} characters`],
+        [{ LIMITER_REDIS_URL: url }, 'LIMITER_REDIS_URL', `${REDIS_URLS}, found a string of ${url.length} characters`],
+      ],
+    ),
     [{ LIMIT_MAX_PENDING: '0' }, 'LIMIT_MAX_PENDING', 'expected an integer from 1 to 1000000, found "0"'],
     [
       { APNS_QUOTA: '600000/2h' },

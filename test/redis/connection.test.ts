@@ -37,6 +37,13 @@ it('credentials and database in the URLs of Sentinels are those of Redis, the pa
   expect(options.tls).toBeUndefined();
 });
 
+it.each(['redis://one', 'redis://one/', 'redis://one?db=2', 'redis://one/15'])(
+  'the database of %s is taken',
+  (redisUrl) => {
+    expect(open({ redisUrl }).options.db).toBe(Number(/\d+$/.exec(redisUrl)?.[0] ?? 0));
+  },
+);
+
 it('rediss:// speaks TLS with the Sentinels and with Redis', () => {
   const { options } = open({ redisUrl: 'rediss://one', sentinel: { name: 'mymaster' } });
   expect(options).toMatchObject({
@@ -62,6 +69,7 @@ it.each([
     /sentinel: expected none, since cluster is true, found "mymaster"/,
   ],
   [{ sentinel: { name: 'mymaster' } }, /redisUrl: expected Sentinels, since sentinel is given, found nothing/],
+  [{ redisUrl: 'redis://:s3cret@one/queue' }, /redisUrl: expected redis:.*database.* found a string of 25 characters/],
   [{ cluster: true, prefix: 'app' }, /prefix: expected a prefix with a {tag}, since cluster is true, found "app"/],
 ])('a producer with a target that contradicts itself is refused: %j', (target, fault) => {
   expect(() => createProducer(target)).toThrow(InputError);
