@@ -45,24 +45,34 @@ function plainError(error: unknown): unknown {
   return { type: name, message, stack, ...(typeof code === 'string' && { code }) };
 }
 
+/** After these errors the log goes on. After others it ends: the terminal was closed, or the pipe has no reader. */
+const DISK_FULL: readonly string[] = ['ENOSPC', 'EDQUOT'];
+
 /**
  * Standard output in batches, each in one synchronous write. (pino's asynchronous output waits for ever at the exit if a write
  * fails for another reason than a full pipe.) pino calls `flushSync` for a `fatal` line, so such a line is written at once.
  */
 function batchedOutput(): DestinationStream & { flushSync(): void } {
-  const output = pino.destination({ dest: 1, sync: true });
+  let output = openOutput();
   let [lines, bytes] = ['', 0];
-  let isGone = false;
+  let [isGone, isCut] = [false, false];
   let timer: NodeJS.Timeout | undefined;
-  // The terminal was closed, or the pipe has no reader: the worker goes on without a log.
-  output.on('error', () => {
-    isGone = true;
-    output.destroy();
-  });
+  function openOutput() {
+    return pino.destination({ dest: 1, sync: true }).on('error', ({ code = '' }: NodeJS.ErrnoException) => {
+      isCut = true;
+      // What it could not write is lost, since it would keep that and all further lines in memory.
+      if (DISK_FULL.includes(code)) output = openOutput();
+      else isGone = true;
+    });
+  }
   const flush = (): void => {
     clearTimeout(timer);
     timer = undefined;
-    if (lines !== '' && !isGone) output.write(lines);
+    if (lines !== '' && !isGone) {
+      const text = isCut ? `\n${lines}` : lines; // of the last line before, perhaps only a part was written
+      isCut = false;
+      output.write(text);
+    }
     [lines, bytes] = ['', 0];
   };
   process.prependListener('exit', flush);

@@ -1,10 +1,12 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { targetOf } from '../../src/notification/device.ts';
 import { DEAD_LETTER_REASONS } from '../../src/notification/outcome.ts';
 import { createLog, createSparing } from '../../src/observe/log.ts';
 import { createMetrics, type Metrics } from '../../src/observe/metrics.ts';
-import { runProgram } from '../support/program.ts';
+import { runProgram, temporaryFolder } from '../support/program.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 
 function logged() {
@@ -42,6 +44,32 @@ it('writes every line to standard output, in order, also those just before the p
     .split('\n')
     .map((line) => (JSON.parse(line) as { n: number }).n);
   expect(numbers).toEqual(Array.from({ length: 3_001 }, (_, n) => n));
+});
+
+it('goes on when a full disk has room again', async () => {
+  const source = fileURLToPath(new URL('../../src/observe/log.ts', import.meta.url));
+  const file = join(await temporaryFolder(), 'log');
+  // A closed descriptor is the next one to be opened, so standard output becomes the device that is always full, and then a file.
+  const program = `
+    import { closeSync, openSync } from 'node:fs';
+    import { createLog } from ${JSON.stringify(source)};
+    const log = createLog('info');
+    closeSync(1);
+    openSync('/dev/full', 'w');
+    for (let n = 0; n < 2_000; n++) log.info({ n }, 'a line');
+    log.fatal('the disk is full');
+    closeSync(1);
+    openSync(${JSON.stringify(file)}, 'a');
+    for (const n of [1, 2, 3]) log.info({ n }, 'there is room again');
+    log.fatal({ n: 4 }, 'there is room again');
+    log.info({ n: 5 }, 'there is room again');
+  `;
+  await runProgram(process.execPath, ['--input-type=module', '--eval', program], process.cwd());
+  const lines = (await readFile(file, 'utf8'))
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as { n: number; msg: string });
+  expect(lines.map(({ n, msg }) => `${n} ${msg}`)).toEqual([1, 2, 3, 4, 5].map((n) => `${n} there is room again`));
 });
 
 it('logs each trouble once in a while, and then how often it was met since', () => {
