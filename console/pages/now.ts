@@ -2,7 +2,7 @@ import { html } from 'hono/html';
 import { namesOf, serviceOfQuota } from '../../src/notification/device.ts';
 import { parseRules } from '../../src/domain/limits.ts';
 import { LATENESS_BOUNDS_MS, seldom } from '../../src/domain/time.ts';
-import { breakerText, callWorker, unreachableText, type StatusResult } from '../../src/operations/status.ts';
+import { breakerText, callWorker, leastOf, unreachableText, type StatusResult } from '../../src/operations/status.ts';
 import type { SeenWorker } from '../../src/queue/workers.ts';
 import { createRedisQuota } from '../../src/quota/redis-quota.ts';
 import type { QuotaUse } from '../../src/quota/quota.ts';
@@ -108,7 +108,11 @@ function tiles(seen: Seen, samples: readonly Sample[]): Html {
       late === undefined ? '–' : upTo(late.lateP99Ms),
       late === undefined ? 'no wake-ups yet' : `p99; p50 ${upTo(late.lateP50Ms)}`,
     ),
-    tile('Dead letters', count(deadLetters.total), `${count(deadLetters.lastHour)} in the last hour`),
+    tile(
+      'Dead letters',
+      count(deadLetters.total),
+      `${leastOf(deadLetters)}${count(deadLetters.lastHour)} in the last hour`,
+    ),
     workersAlive === 0 && noWrites !== undefined
       ? tile('Workers', '–', 'they cannot write that they are alive')
       : tile('Workers', count(workersAlive), workersAlive === 0 ? 'nothing is sent' : inUse(seen.workers)),

@@ -2,7 +2,7 @@ import { printable } from '../../src/domain/faults.ts';
 import { policyText } from '../../src/domain/limits.ts';
 import { quietHoursText } from '../../src/domain/quiet-hours.ts';
 import type { Rates } from '../../src/operations/rates.ts';
-import { breakerText, unreachableText, type StatusResult } from '../../src/operations/status.ts';
+import { breakerText, leastOf, unreachableText, type StatusResult } from '../../src/operations/status.ts';
 import type { Backlog } from '../../src/queue/overview.ts';
 import type { SeenWorker } from '../../src/queue/workers.ts';
 import {
@@ -161,10 +161,11 @@ function oldestLine({ now, waiting: { oldestAt } }: StatusResult): string {
   return oldestAt === undefined ? 'none waits' : `waits for ${span(now - oldestAt)}`;
 }
 
-function deadLine({ deadLetters: { total, lookedAt, byReason, lastHour } }: StatusResult): string {
+function deadLine({ deadLetters: dead }: StatusResult): string {
+  const { total, lookedAt, byReason, lastHour } = dead;
   if (total === 0) return 'none';
   const bound = lookedAt < total ? ` among the newest ${lookedAt}` : '';
-  return `${deadLettersText(total)}${breakdown(byReason)}${bound}; ${lastHour} in the last hour`;
+  return `${deadLettersText(total)}${breakdown(byReason)}${bound}; ${leastOf(dead)}${lastHour} in the last hour`;
 }
 
 function workersTable({ workers, now }: StatusResult, columns: number | undefined): string[] {

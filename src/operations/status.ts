@@ -1,3 +1,4 @@
+import { lookAtNewest } from '../dead-letters/look.ts';
 import { createDeadLetters, type DeadLetters } from '../dead-letters/store.ts';
 import { namesOf, type Service } from '../notification/device.ts';
 import { printable } from '../domain/faults.ts';
@@ -187,20 +188,15 @@ async function readShards(
   };
 }
 
-/** The newest dead letters, counted by reason. */
+/** The newest dead letters of all shards together, counted by reason. */
 async function readDead(shards: readonly DeadLetters[], now: number): Promise<DeadOverview> {
-  const most = Math.ceil(DEAD_LOOKED_AT / shards.length);
-  const found = await Promise.all(
-    shards.map(async (shard) => {
-      const total = await shard.count();
-      return { total, page: await shard.page(Math.max(0, total - most), most) };
-    }),
-  );
-  const letters = found.flatMap(({ page }) => page.map(({ letter }) => letter));
+  const most = DEAD_LOOKED_AT;
+  const { found, lookedAt, of } = await lookAtNewest(shards, { filter: {}, offset: 0, limit: most, most, now });
+  const letters = found.map(({ letter }) => letter);
   const recent = letters.filter(({ deadAt }) => deadAt > now - HOUR_MS);
   return {
-    total: found.reduce((sum, { total }) => sum + total, 0),
-    lookedAt: letters.length,
+    total: of,
+    lookedAt,
     byReason: byReason(letters),
     lastHour: recent.length,
     lastHourByReason: byReason(recent),
@@ -433,8 +429,13 @@ function policiesText(policies: readonly PolicyOfWorkers[]): string {
   return `${differ}: ${policies.map(({ workers }, index) => `${workers} with ${texts[index] ?? ''}`).join('; ')}`;
 }
 
-function deadText({ total, lookedAt, lastHour, lastHourByReason }: DeadOverview): string {
-  const least = lastHour === lookedAt && total > lookedAt ? 'at least ' : '';
+function deadText(dead: DeadOverview): string {
+  const { lastHour, lastHourByReason } = dead;
   const look = `look: ${callOther('dead-letters')} --since 1h`;
-  return `${least}${deadLettersText(lastHour)} in the last hour${breakdown(lastHourByReason)}; ${look}`;
+  return `${leastOf(dead)}${deadLettersText(lastHour)} in the last hour${breakdown(lastHourByReason)}; ${look}`;
+}
+
+/** What stands before `lastHour`: dead letters of the last hour may be among those that were not looked at. */
+export function leastOf({ total, lookedAt, lastHour }: DeadOverview): string {
+  return lastHour === lookedAt && total > lookedAt ? 'at least ' : '';
 }
