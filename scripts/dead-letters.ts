@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { Command } from 'commander';
 import { factsOf, type Facts, nameOf } from '../src/dead-letters/facts.ts';
-import type { StoredDeadLetter } from '../src/dead-letters/letter.ts';
+import { statedIdOf, type StoredDeadLetter } from '../src/dead-letters/letter.ts';
 import { inOrder, type DeadLetterFilter } from '../src/dead-letters/take.ts';
 import { printable } from '../src/domain/faults.ts';
 import type { DeadLetterReason } from '../src/notification/outcome.ts';
@@ -208,13 +208,13 @@ async function show(opened: OpenDeadLetters, id: string, json: boolean): Promise
   else process.stdout.write(`${found.map((facts) => describe(facts, opened.now).join('\n')).join('\n\n\n')}\n`);
 }
 
-/** A dead letter's own id is found at once; if the id is a notification's, all dead letters are searched. */
+/** An id that only a dead letter has is found at once; if the id is a notification's, all dead letters are searched. */
 async function find(opened: OpenDeadLetters, id: string): Promise<StoredDeadLetter[]> {
   const [exact] = (await Promise.all(opened.shards.map((shard) => shard.find(id)))).filter(
     (each) => each !== undefined,
   );
   const found: StoredDeadLetter[] = [];
-  if (exact !== undefined) return [exact];
+  if (exact !== undefined && statedIdOf(exact.letter.notification) !== id) return [exact];
   for await (const stored of inOrder(opened.shards, { id }, { buriedUntilMs: opened.now })) found.push(stored);
   return found;
 }

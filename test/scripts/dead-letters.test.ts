@@ -231,6 +231,21 @@ test('shows one in full, and neither token nor text nor data', async () => {
   });
 });
 
+test('shows all dead letters of a notification by its id, also if one of them has the same id', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addDead(deadQueue, {
+    'msg-1': deadLetter('msg-1', { message: 'the first time' }),
+    'msg-1#d1': deadLetter('msg-1', { message: 'the second time', generation: 1 }),
+    'msg-2': deadLetter('another', { message: 'a job with an id of its own' }),
+  });
+  const json = await run(prefix, ['show', 'msg-1', '--json']);
+  expect(idsOf(JSON.parse(json.stdout) as Listed)).toEqual(['msg-1', 'msg-1#d1']);
+  const { stdout } = await run(prefix, ['show', 'msg-1']);
+  expect(stdout).toMatch(/the first time[^]*the second time/);
+  for (const id of ['msg-1#d1', 'msg-2'])
+    expect(JSON.parse((await run(prefix, ['show', id, '--json'])).stdout)).toMatchObject({ id });
+});
+
 test('prints whatever lies there, and no terminal codes of others', async () => {
   const { prefix, deadQueue } = openQueues();
   const odd = { devices: [null, { platform: 'sms', token: 'x' }], recipientId: '\u001b[31mred', expiresAt: 'soon' };
