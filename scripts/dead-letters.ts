@@ -162,7 +162,7 @@ export function renderTable(all: readonly Facts[], now: number, columns?: number
     ...all.map((facts) => columnsShown.map((column) => printable(column.of(facts, now)))),
   ];
   const facts = table(rows.map((cells) => cells.slice(0, -1)));
-  const width = Math.max(...facts.map(widthOf)) + '  '.length;
+  const width = facts.reduce((widest, line) => Math.max(widest, widthOf(line)), 0) + '  '.length;
   if (columns === undefined || columns - width >= LEAST_WORDS_WIDTH) {
     const words = columns === undefined ? Infinity : columns - width;
     const [head = '', ...lines] = table(rows.map((cells) => cells.with(-1, cut(cells.at(-1) ?? '', words))));

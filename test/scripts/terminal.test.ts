@@ -83,6 +83,12 @@ test.each([40, 60, 80, 120, 200])('dead letters fit %i columns', (columns) => {
   for (const whole of [...ids, message.trimEnd()]) expect(redirected).toContain(whole);
 });
 
+test('very many dead letters are listed', () => {
+  const one = factsOf({ id: 'msg-1', letter: deadLetter('msg-1'), buriedAt: 0 });
+  const all = Array.from({ length: 130_000 }, () => one);
+  expect(renderTable(all, Date.now(), 200)).toHaveLength(all.length + 1);
+});
+
 /** A stream to the emulator of a terminal, which has the emulator's width. */
 function streamTo(terminal: TestTerminal): NodeJS.WriteStream {
   const stream = new PassThrough();
