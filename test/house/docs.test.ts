@@ -1,6 +1,7 @@
 import { globSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
+import { commandsUsed } from '../../scripts/doctor/permissions.ts';
 import { API_VARIABLES, CONFIG_VARIABLES, CONSOLE_VARIABLES } from '../../src/config/variables.ts';
 import { notificationSchema } from '../../src/notification/schema.ts';
 import * as sandbox from '../../sandbox/index.ts';
@@ -195,6 +196,11 @@ it.each([
   const ofAnApp = snippets.filter((code) => !code.includes('Cluster')); // the one of a cluster needs no app
   expect(ofAnApp).toHaveLength(count);
   expect(ofAnApp.filter((snippet) => !examples.some((example) => example.includes(snippet)))).toEqual([]);
+});
+
+it('the page of operators has as many commands of Redis as doctor counts', () => {
+  const [, count] = /may call all (\d+) commands/.exec(textOf('docs/operations.md')) ?? [];
+  expect(Number(count)).toBe(commandsUsed(['queue', 'limiter']).length);
 });
 
 it('the README names no npm script that is missing', async () => {
