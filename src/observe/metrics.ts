@@ -242,7 +242,7 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
     'Times that a job was put back because this worker has no credentials for a device of it, by platform and app.',
     ['platform', 'app'],
   );
-  for (const platform of PLATFORMS) putBack.inc({ platform, app: '' }, 0);
+  for (const platform of PLATFORMS) for (const app of ['', NOT_CONFIGURED]) putBack.inc({ platform, app }, 0);
   const newerJobs = counter(
     'pushpacer_newer_jobs_total',
     'Times that a job was put back for another worker because a newer version of pushpacer wrote what it needs.',
@@ -307,7 +307,8 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
       platformsOf.delete(undefined);
       apps = new Set([...platformsOf.keys()].filter((app) => app !== undefined));
       const known = [...platformsOf].slice(0, MOST_APPS);
-      for (const labels of firstSeries(known)) outcomes.inc(labels, 0);
+      const several = known.length === 0 ? [] : [[SEVERAL_APPS, [...accounts].map(namesOf)] as const];
+      for (const labels of firstSeries([...known, ...several])) outcomes.inc(labels, 0);
       for (const names of [...ofEnvironment, ...known.flatMap(([, ofApp]) => ofApp)]) {
         limited.inc(names, 0); // that of a server begins with its first refusal
         for (const trouble of TROUBLES) breakersOpened.inc({ ...names, trouble }, 0);
@@ -383,7 +384,9 @@ function firstSeries(
     ...PLATFORMS.map((platform) => ({ ...unconfigured, platform })),
     ...combinations(PLATFORMS).flatMap((platform) => seriesOf({ platform })), // also for platforms that are off
     ...apps.flatMap(([app = '', accounts]) =>
-      combinations(accounts.map(({ platform }) => platform)).flatMap((platform) => seriesOf({ platform, app })),
+      combinations([...new Set(accounts.map(({ platform }) => platform))]).flatMap((platform) =>
+        seriesOf({ platform, app }),
+      ),
     ),
   ];
 }

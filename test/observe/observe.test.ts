@@ -130,6 +130,23 @@ it('every series of an app with credentials begins at 0', async () => {
   expect(await series(metrics, / [1-9]/)).toEqual([]);
 });
 
+it('series of several apps, and of apps without credentials, begin at 0', async () => {
+  const metrics = open();
+  metrics.use(['apns', 'fcm~teacher']);
+  expect(await series(metrics, /app="several apps"} 0/)).toHaveLength(3 * 18);
+  for (const platform of ['apns', 'fcm', 'apns,fcm']) {
+    const labels = `outcome="dead-lettered",reason="rejected",platform="${platform}",app="several apps"`;
+    expect(await read(metrics)).toContain(`pushpacer_outcomes_total{${labels}} 0`);
+  }
+  for (const platform of ['apns', 'fcm', 'webpush']) {
+    const labels = `platform="${platform}",app="not configured"`;
+    expect(await read(metrics)).toContain(`pushpacer_jobs_without_credentials_total{${labels}} 0`);
+  }
+  const ofEnvironment = open();
+  ofEnvironment.use(['apns', 'fcm']);
+  expect(await series(ofEnvironment, /app="several apps"/)).toEqual([]);
+});
+
 it('many apps begin with their first notification, so that the page stays short', async () => {
   const metrics = open();
   metrics.use(Array.from({ length: 1_000 }, (_, number) => `apns~app-${number}` as const));
