@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'bullmq';
@@ -329,4 +329,19 @@ test('what only the clock of the limiter shows to be bad usage names its flag to
   const { code, stderr } = await run('block', ID, '--reason', 'a', '--until', '2020-01-01T00:00:00Z');
   expect(stderr).toMatch(/^error: --until: expected an instant ahead of now, .* by 366d at most, found "/);
   expect(code).toBe(2);
+});
+
+test('after what docs/upgrading.md says, nothing is left of a person that an operator stored', async () => {
+  const { run, env } = openBench();
+  const tag = env['QUEUE_PREFIX']?.replaceAll(/[{}]/g, '') ?? '';
+  const left = () => connectRedis().keys(`*${tag}*${ID}*`);
+  await outputOf(run('limit', ID, '--rules', '1/1h'));
+  await outputOf(run('block', ID, '--for', '1h', '--reason', 'on leave'));
+  await outputOf(run('quiet', ID, '--timezone', 'Europe/Paris', '--from', '21:00', '--until', '07:00'));
+  await outputOf(run('note', ID, 'asked for fewer'));
+  expect(await left()).not.toEqual([]);
+  const page = await readFile('docs/upgrading.md', 'utf8');
+  const commands = [...page.matchAll(/`npx pushpacer recipient (\w+) ID( --clear)?`/g)];
+  for (const [, name = '', flag] of commands) await outputOf(run(name, ID, ...(flag === undefined ? [] : ['--clear'])));
+  expect(await left()).toEqual([]);
 });
