@@ -2,9 +2,9 @@ import { z } from 'zod';
 import { InputError, zodFaults, type Fault } from '../src/domain/faults.ts';
 import { type Platform, PLATFORMS } from '../src/notification/notification.ts';
 import { parseDuration } from '../src/domain/time.ts';
-import { type ApnsReason, APNS_WORDS } from './apns/reasons.ts';
+import { type ApnsReason, APNS_WORDS, TOKEN_REASONS } from './apns/reasons.ts';
 import { type FcmReason, FCM_WORDS } from './fcm/reasons.ts';
-import type { Answer, Refuse, ProviderWords } from './loopback/answers.ts';
+import type { Answer, Invalid, Refuse, ProviderWords } from './loopback/answers.ts';
 import { type WebpushReason, WEBPUSH_WORDS } from './webpush/reasons.ts';
 
 /**
@@ -41,6 +41,8 @@ export interface ScriptedAnswer {
   readonly retryAfter?: string | undefined;
   /** Of `INVALID_ARGUMENT`: the field that FCM calls invalid. `message.token` and `message.fid` mean that the token is not valid. */
   readonly field?: string | undefined;
+  /** Of `INVALID_ARGUMENT`: what APNs answered for the token of an iPhone, as FCM passes it on. */
+  readonly apns?: (typeof TOKEN_REASONS)[number] | undefined;
   /** True: the device was alerted, although the answer is lost or says otherwise. The journal has it as accepted. */
   readonly alerted?: boolean | undefined;
 }
@@ -153,6 +155,7 @@ const answerSchema: z.ZodType<Readable> = z
     delay: delay.optional(),
     retryAfter: retryAfter.optional(),
     field: z.string().min(1).max(256).optional(),
+    apns: z.enum(TOKEN_REASONS).optional(),
     alerted: z.boolean().optional(),
   })
   .superRefine((answer, context) => {
@@ -164,7 +167,7 @@ const scriptSchema = z.strictObject({ answers: z.array(answerSchema).max(MAX_ANS
 
 /** What does not fit together: the field, and what was expected of it. */
 function contradictions(answer: Readable): (readonly [field: string, expected: string])[] {
-  const { reason, status, field, retryAfter: retry, alerted, delay: wait } = answer;
+  const { reason, status, field, apns, retryAfter: retry, alerted, delay: wait } = answer;
   const isRefusal = reason !== undefined || status !== undefined;
   if (!isRefusal && answer.answer === undefined) return [['', 'a reason, a status or an answer']];
   const kinds: (readonly [string, string, boolean])[] = [
@@ -173,6 +176,8 @@ function contradictions(answer: Readable): (readonly [field: string, expected: s
     ['delay', 'none for "hang", which never ends', answer.answer === 'hang' && wait !== undefined],
     ['alerted', 'none for "accept", which always alerts', answer.answer === 'accept' && alerted !== undefined],
     ['field', 'none without the reason INVALID_ARGUMENT', field !== undefined && reason !== 'INVALID_ARGUMENT'],
+    ['apns', 'none without the reason INVALID_ARGUMENT', apns !== undefined && reason !== 'INVALID_ARGUMENT'],
+    ['apns', 'none beside a field', apns !== undefined && field !== undefined],
   ];
   return [
     ...(isRefusal ? wordFaults(answer) : []),
@@ -250,10 +255,9 @@ export const WORDS: Readonly<Record<Platform, ProviderWords>> = {
 };
 
 /** A refusal as a script asks for it. */
-export interface AskedRefusal {
+export interface AskedRefusal extends Invalid {
   readonly reason?: string | undefined;
   readonly status?: number | undefined;
-  readonly field?: string | undefined;
 }
 
 /** What a load balancer in front of a provider answers: the status alone. */
@@ -270,5 +274,5 @@ export function refusalOf(platform: Platform, asked: AskedRefusal, nowMs: number
   const { usual, refusal } = WORDS[platform];
   const reason = asked.reason ?? usual[status];
   if (reason === undefined) return { kind: 'refuse', status, emptyBody: true };
-  return refusal(reason, asked.field, nowMs);
+  return refusal(reason, asked, nowMs);
 }

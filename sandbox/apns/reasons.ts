@@ -49,6 +49,9 @@ export const APNS_REASONS = {
 /** A word of APNs for a refusal: `Unregistered`, `BadDeviceToken`, … */
 export type ApnsReason = keyof typeof APNS_REASONS;
 
+/** The reasons that are about the token alone. FCM passes them on for the token that an iPhone has at APNs. */
+export const TOKEN_REASONS = ['Unregistered', 'ExpiredToken', 'BadDeviceToken', 'DeviceTokenNotForTopic'] as const;
+
 /** The reasons for a refusal in the management of channels (…/handling-error-responses-from-apns). */
 export const CHANNEL_REASONS = {
   ...APNS_REASONS,
@@ -101,7 +104,7 @@ export const APNS_WORDS: ProviderWords = {
   name: 'APNs',
   reasons: APNS_REASONS,
   usual,
-  refusal: (reason, _field, nowMs) => {
+  refusal: (reason, _invalid, nowMs) => {
     const refusal = apnsRefusal(reason as ApnsReason);
     return refusal.status === 410 ? { ...refusal, timestamp: nowMs } : refusal;
   },

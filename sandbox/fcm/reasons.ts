@@ -1,4 +1,5 @@
-import type { FieldViolation, Refuse, ProviderWords } from '../loopback/answers.ts';
+import { APNS_REASONS, type ApnsReason } from '../apns/reasons.ts';
+import type { FieldViolation, Invalid, Refuse, ProviderWords } from '../loopback/answers.ts';
 import type { Wording } from '../loopback/exchange.ts';
 
 /**
@@ -47,7 +48,7 @@ const STATUS: Readonly<Record<number, readonly [status: string, message: string]
 
 /** The body of a refusal: a `google.rpc.Status`, with an `FcmError` if FCM itself refuses. */
 function fcmErrorBody(answer: Refuse, projectId: string): string {
-  const { status, reason, message, violations } = answer;
+  const { status, reason, message, violations, apns } = answer;
   const quota = quotaWords(answer, projectId);
   const [word, sentence] = STATUS[status] ?? ['UNKNOWN', 'Unknown error.'];
   const details = [
@@ -57,6 +58,7 @@ function fcmErrorBody(answer: Refuse, projectId: string): string {
     ...(violations === undefined
       ? []
       : [{ '@type': 'type.googleapis.com/google.rpc.BadRequest', fieldViolations: violations }]),
+    ...(apns === undefined ? [] : [{ '@type': 'type.googleapis.com/google.firebase.fcm.v1.ApnsError', ...apns }]),
     ...quota.details,
   ];
   const error = { code: status, message: message ?? quota.message ?? sentence, status: word };
@@ -179,15 +181,26 @@ export const FCM_WORDS: ProviderWords = {
   name: 'FCM',
   reasons: FCM_REASONS,
   usual,
-  refusal: (reason, field) => fcmRefusal(reason as FcmReason, field),
+  refusal: (reason, invalid) => fcmRefusal(reason as FcmReason, invalid),
 };
 
-function fcmRefusal(reason: FcmReason, field: string | undefined): Refuse {
+function fcmRefusal(reason: FcmReason, { field, apns }: Invalid): Refuse {
   const status = FCM_REASONS[reason];
+  if (apns !== undefined) return ofApns(apns as ApnsReason);
   if (reason === 'INVALID_ARGUMENT' && field !== undefined) return invalidArgument(MESSAGES[field] ?? INVALID, field);
   if (reason === 'QUOTA_EXCEEDED') return { kind: 'refuse', status, reason, quota: 'device' };
   if (reason === 'RESOURCE_EXHAUSTED') return { kind: 'refuse', status, quota: 'project' };
   return isFcmErrorCode(reason) ? { kind: 'refuse', status, reason } : { kind: 'refuse', status };
+}
+
+/** FCM was seen to answer this sentence for a token that is gone at APNs. */
+const GONE_AT_APNS = 'APNs device token is disabled.';
+
+/** FCM's refusal where APNs refused the token. For other reasons no sentence was found published: it is an assumption. */
+function ofApns(reason: ApnsReason): Refuse {
+  const statusCode = APNS_REASONS[reason];
+  const message = statusCode === 410 ? GONE_AT_APNS : INVALID;
+  return { kind: 'refuse', status: 400, reason: 'INVALID_ARGUMENT', message, apns: { statusCode, reason } };
 }
 
 const INVALID = 'Request contains an invalid argument.';

@@ -20,6 +20,8 @@ export interface Refuse {
   readonly message?: string;
   /** FCM only: the fields that the answer calls invalid. */
   readonly violations?: readonly FieldViolation[];
+  /** FCM only: APNs' answer to the push, which FCM passes on. */
+  readonly apns?: { readonly statusCode: number; readonly reason: string };
   /**
    * FCM only: whose quota was exceeded. The answer has a `google.rpc.QuotaFailure`; `project` without a `reason` has an
    * `ErrorInfo`, as Google's front end sends it.
@@ -152,6 +154,12 @@ export class DeviceQuota {
   }
 }
 
+/** What FCM calls invalid: a field, or the token of an iPhone by this word of APNs. */
+export interface Invalid {
+  readonly field?: string | undefined;
+  readonly apns?: string | undefined;
+}
+
 /** A provider's own words for its refusals, as a script names them. */
 export interface ProviderWords {
   /** As people write the provider. */
@@ -160,6 +168,6 @@ export interface ProviderWords {
   readonly reasons: Readonly<Record<string, number>>;
   /** The word for a status that stands alone. */
   readonly usual: Readonly<Record<number, string>>;
-  /** The refusal with one of the words. `field`: what FCM calls invalid. `nowMs`: since when APNs calls a token gone. */
-  readonly refusal: (reason: string, field: string | undefined, nowMs: number) => Refuse;
+  /** The refusal with one of the words. `nowMs`: since when APNs calls a token gone. */
+  readonly refusal: (reason: string, invalid: Invalid, nowMs: number) => Refuse;
 }

@@ -16,6 +16,7 @@ const refuse = (status: number, reason?: string, more: Partial<Refuse> = {}): Re
   ...(reason !== undefined && { reason }),
   ...more,
 });
+const ofApns = (reason: ApnsReason): Partial<Refuse> => ({ apns: { statusCode: APNS_REASONS[reason], reason } });
 const naming = (field: string): Partial<Refuse> => ({ violations: [{ field, description: 'invalid' }] });
 
 /** How the loopback server refuses with each word of a provider's table. */
@@ -26,6 +27,8 @@ const REFUSALS: Readonly<Record<Platform, Readonly<Record<string, Refuse>>>> = {
     SENDER_ID_MISMATCH: refuse(403, 'SENDER_ID_MISMATCH'),
     'INVALID_ARGUMENT (message.token)': refuse(400, 'INVALID_ARGUMENT', naming('message.token')),
     'INVALID_ARGUMENT (message.fid)': refuse(400, 'INVALID_ARGUMENT', naming('message.fid')),
+    'INVALID_ARGUMENT (ApnsError: gone)': refuse(400, 'INVALID_ARGUMENT', ofApns('Unregistered')),
+    'INVALID_ARGUMENT (ApnsError: bad token)': refuse(400, 'INVALID_ARGUMENT', ofApns('BadDeviceToken')),
     INVALID_ARGUMENT: refuse(400, 'INVALID_ARGUMENT', naming('message.android.ttl')),
     NOT_FOUND: refuse(404),
     THIRD_PARTY_AUTH_ERROR: refuse(401, 'THIRD_PARTY_AUTH_ERROR'),

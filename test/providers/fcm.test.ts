@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream';
 import { decodeJwt } from 'jose';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { FCM_ANSWERS } from '../../src/providers/fcm/answers.ts';
+import { invalidOf } from '../../src/notification/device.ts';
 import { createFcmProvider, createGoogleCredential, signInReply } from '../../src/providers/fcm/fcm.ts';
 import type { Refuse } from '../../sandbox/loopback/answers.ts';
 import { signCertificate } from '../../sandbox/loopback/certificates.ts';
@@ -79,6 +80,31 @@ test.each([
     'a token that only the message names is a bad token as well',
     refuse(400, 'INVALID_ARGUMENT', { message: 'The registration token is not a valid FCM registration token' }),
     { meaning: 'bad-token', code: 'INVALID_ARGUMENT', suspect: 'configuration' },
+  ],
+  [
+    'a token that APNs calls expired, as FCM passes it on, is gone',
+    refuse(400, 'INVALID_ARGUMENT', { apns: { statusCode: 410, reason: 'ExpiredToken' } }),
+    { meaning: 'gone', code: 'INVALID_ARGUMENT' },
+  ],
+  [
+    'with the status 410 also for a word that is new',
+    refuse(400, 'INVALID_ARGUMENT', { apns: { statusCode: 410, reason: 'NewWord' } }),
+    { meaning: 'gone', code: 'INVALID_ARGUMENT' },
+  ],
+  [
+    'a token that only the message calls disabled at APNs is gone as well',
+    refuse(400, 'INVALID_ARGUMENT', { message: 'APNs device token is disabled.' }),
+    { meaning: 'gone', code: 'INVALID_ARGUMENT' },
+  ],
+  [
+    'a token of another app, as APNs says, is a bad token',
+    refuse(400, 'INVALID_ARGUMENT', { apns: { statusCode: 400, reason: 'DeviceTokenNotForTopic' } }),
+    { meaning: 'bad-token', code: 'INVALID_ARGUMENT', suspect: 'configuration' },
+  ],
+  [
+    'a payload that APNs refuses is rejected',
+    refuse(400, 'INVALID_ARGUMENT', { apns: { statusCode: 400, reason: 'BadCollapseId' } }),
+    { meaning: 'rejected', code: 'INVALID_ARGUMENT' },
   ],
   [
     "a quota that Google's front door names as the project's is the project's",
@@ -234,6 +260,15 @@ describe('a Live Activity', () => {
       },
     });
   });
+
+  test.each(['Unregistered', 'BadDeviceToken'] as const)(
+    'whose token APNs refuses with %s is gone, and its own token is the one that is reported',
+    async (reason) => {
+      const sandbox = await openSandbox({ answers: [{ reason: 'INVALID_ARGUMENT', apns: reason }] });
+      expect(await sendPush(await openFcm(sandbox), toActivity())).toMatchObject({ meaning: 'gone' });
+      expect(invalidOf(device, 'gone')).toEqual({ token: 'a1b2c3d4', kind: 'liveActivityToken' });
+    },
+  );
 
   test.each<[string, PushFields]>([
     ['an update', {}],

@@ -62,6 +62,19 @@ test('a token that FCM calls invalid is a bad token, another field a rejected pa
   expect(await sendPush(provider, makePush({ platform: 'fcm' }))).toMatchObject({ meaning: 'rejected' });
 });
 
+test.each([
+  ['Unregistered', 'gone'],
+  ['ExpiredToken', 'gone'],
+  ['BadDeviceToken', 'bad-token'],
+  ['DeviceTokenNotForTopic', 'bad-token'],
+] as const)('a token that APNs refuses with %s is answered as FCM passes that on, and is %s', async (apns, meaning) => {
+  const sandbox = await openSandbox({ answers: [{ reason: 'INVALID_ARGUMENT', apns }] });
+  const { body } = await (await connectFcm(sandbox)).send({ token: 'ab' });
+  expect(body).toContain('"@type": "type.googleapis.com/google.firebase.fcm.v1.ApnsError"');
+  expect(body.includes('APNs device token is disabled.')).toBe(meaning === 'gone');
+  expect(await sendPush(await openFcm(sandbox), makePush({ platform: 'fcm' }))).toMatchObject({ meaning });
+});
+
 test('a 410 says since when: that is now', async () => {
   const sandbox = await openSandbox({ answers: [{ reason: 'Unregistered' }] });
   const before = Date.now();
@@ -192,6 +205,14 @@ test.each<[entry: object, fault: string]>([
   [{ status: 503, times: 0 }, 'times: expected at least 1, found 0'],
   [{ status: 503, share: 0 }, 'share: expected a share above 0 and at most 1, found 0'],
   [{ reason: 'UNREGISTERED', field: 'x' }, 'field: expected none without the reason INVALID_ARGUMENT, found "x"'],
+  [
+    { reason: 'UNREGISTERED', apns: 'Unregistered' },
+    'apns: expected none without the reason INVALID_ARGUMENT, found "Unregistered"',
+  ],
+  [
+    { reason: 'INVALID_ARGUMENT', field: 'message.token', apns: 'ExpiredToken' },
+    'apns: expected none beside a field, found "ExpiredToken"',
+  ],
   [{ answer: 'accept', alerted: false }, 'alerted: expected none for "accept", which always alerts, found false'],
 ])('the entry %j is refused', (entry, fault) => {
   expect(() => parseScript({ answers: [entry] })).toThrow(InputError);
@@ -235,6 +256,7 @@ test('a script may have every field of its type', () => {
     delay: { answer: 'accept', delay: '1h' },
     retryAfter: { status: 429, retryAfter: '1m' },
     field: { reason: 'INVALID_ARGUMENT', field: 'message.token' },
+    apns: { reason: 'INVALID_ARGUMENT', apns: 'Unregistered' },
     alerted: { answer: 'reset', alerted: true },
   };
   expect(parseScript({ answers: Object.values(examples) })).toEqual(Object.values(examples));

@@ -21,6 +21,9 @@ const QUOTA: ReplyRow = { ...TOO_MANY, suspect: 'quota' };
 /** INVALID_ARGUMENT, if its details or its message name the token, or the installation id in its place. */
 const INVALID_TOKEN = 'INVALID_ARGUMENT (message.token)';
 const INVALID_FID = 'INVALID_ARGUMENT (message.fid)';
+/** INVALID_ARGUMENT, if APNs refused the token that an iPhone has there. */
+const GONE_AT_APNS = 'INVALID_ARGUMENT (ApnsError: gone)';
+const BAD_AT_APNS = 'INVALID_ARGUMENT (ApnsError: bad token)';
 /** QUOTA_EXCEEDED or RESOURCE_EXHAUSTED, if its details name the project. */
 const QUOTA_OF_PROJECT = 'QUOTA_EXCEEDED (project)';
 
@@ -35,6 +38,8 @@ export const FCM_ANSWERS = {
     SENDER_ID_MISMATCH: BAD_TOKEN,
     [INVALID_TOKEN]: BAD_TOKEN,
     [INVALID_FID]: BAD_TOKEN,
+    [GONE_AT_APNS]: GONE,
+    [BAD_AT_APNS]: BAD_TOKEN,
     INVALID_ARGUMENT: REJECTED,
     /** Without an FcmError, this answer is about the URL: the project does not exist. */
     NOT_FOUND: CONFIGURATION,
@@ -79,7 +84,7 @@ export function readFcmAnswer(answer: Answered, { notification }: Pick<Push, 'no
   const words = [...error.details.map(({ errorCode }) => errorCode), error.status];
   const word = words.find((candidate) => typeof candidate === 'string');
   if (word === undefined && status < 300) return transportReply('unreadable');
-  const row = findRow(FCM_ANSWERS.words, rowKey(word, error));
+  const row = findRow(FCM_ANSWERS.words, rowKey(word, error, notification));
   const reply = tableReply(FCM_ANSWERS, answer, word, { row, notification, nowMs });
   return typeof error.message === 'string' ? { ...reply, detail: redact(error.message, notification) } : reply;
 }
@@ -97,10 +102,23 @@ function rpcStatus(json: Readonly<Record<string, unknown>>): RpcStatus {
 }
 
 /** The key of the row, if the error's details decide which row it is. Undefined: the code itself is the key. */
-function rowKey(word: string | undefined, error: RpcStatus): string | undefined {
-  if (word === 'INVALID_ARGUMENT') return invalidTarget(error);
+function rowKey(word: string | undefined, error: RpcStatus, notification: Push['notification']): string | undefined {
+  if (word === 'INVALID_ARGUMENT') return refusedByApns(error, notification) ?? invalidTarget(error);
   const isQuota = word === 'QUOTA_EXCEEDED' || word === 'RESOURCE_EXHAUSTED';
   return isQuota && namesProject(error) ? QUOTA_OF_PROJECT : undefined;
+}
+
+/**
+ * What APNs said of the token, as FCM passes it on for an iPhone. If the token is that of a Live Activity, it counts as gone,
+ * since a `bad-token` would be reported against the device's registration token.
+ */
+function refusedByApns({ details, message }: RpcStatus, { pushType }: Push['notification']): string | undefined {
+  const ofApns = details.find((detail) => String(detail['@type']).endsWith('ApnsError'));
+  const { statusCode, reason } = ofApns ?? {};
+  const isGone = statusCode === 410 || reason === 'Unregistered' || reason === 'ExpiredToken';
+  if (isGone || /APNs device token is disabled/i.test(String(message))) return GONE_AT_APNS;
+  if (reason !== 'BadDeviceToken' && reason !== 'DeviceTokenNotForTopic') return undefined;
+  return pushType === 'liveactivity' ? GONE_AT_APNS : BAD_AT_APNS;
 }
 
 /** By the names of the fields; an answer without them is read by its sentence. */
