@@ -33,6 +33,7 @@ describe('names in the documentation', () => {
     'SANDBOX_PORT',
     'COPY_URL',
     'NEW_URL',
+    'NO_DEFAULT_CREDENTIALS',
   ];
 
   it('in capitals are variables that a worker reads, words of a provider, exports, or known others', () => {

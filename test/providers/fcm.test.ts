@@ -1,9 +1,8 @@
 import { readFile } from 'node:fs/promises';
-import { createServer as createHttp } from 'node:http';
 import { Agent, type AgentOptions, createServer } from 'node:https';
 import type { Duplex } from 'node:stream';
 import { decodeJwt } from 'jose';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { FCM_ANSWERS } from '../../src/providers/fcm/answers.ts';
 import { invalidOf } from '../../src/notification/device.ts';
 import { createFcmProvider, createGoogleCredential, signInReply } from '../../src/providers/fcm/fcm.ts';
@@ -392,20 +391,3 @@ test('a sign-in that cannot reach Google says where and why, and when it can', a
   expect(await credential.obtain()).toBe('Bearer from-google');
   expect(credential.reach?.()).toEqual(google);
 }, 60_000);
-
-test('application default credentials ask for it too, here at a metadata server', async () => {
-  const asked: URL[] = [];
-  const server = createHttp((request, response) => {
-    asked.push(new URL(request.url ?? '', 'http://metadata'));
-    response.setHeader('metadata-flavor', 'Google').setHeader('content-type', 'application/json').end(ANSWER);
-  });
-  const port = await portOf(server);
-  vi.stubEnv('GCE_METADATA_HOST', `127.0.0.1:${port}`);
-  vi.stubEnv('GOOGLE_APPLICATION_CREDENTIALS', undefined);
-  vi.stubEnv('HOME', '/nonexistent');
-  vi.stubEnv('METADATA_SERVER_DETECTION', 'assume-present');
-  onTestFinished(() => void vi.unstubAllEnvs());
-  expect(await createGoogleCredential(undefined, Date.now).obtain()).toBe('Bearer from-google');
-  const tokens = asked.filter(({ pathname }) => pathname.endsWith('/token'));
-  expect(tokens.map(({ searchParams }) => searchParams.get('scopes'))).toEqual([SCOPE]);
-});

@@ -1,6 +1,6 @@
 import { Agent } from 'node:https';
 import { cert, type ServiceAccount } from 'firebase-admin/app';
-import { GoogleAuth, JWT, type JWTOptions } from 'google-auth-library';
+import { gcpMetadata, GoogleAuth, JWT, type JWTOptions } from 'google-auth-library';
 import type { FcmDevice } from '../../notification/types.ts';
 import { InputError } from '../../domain/faults.ts';
 import { errorChain, withoutCredentials } from '../../notification/redact.ts';
@@ -97,10 +97,12 @@ export function createGoogleCredential(
   const account = serviceAccount === undefined ? undefined : checked(serviceAccount);
   const clientOptions = { transporterOptions: { agent } };
   // A new client each time, because a client caches its token, even a token that the provider calls expired.
-  const open = () =>
-    account === undefined
-      ? new GoogleAuth({ scopes: [SCOPE], clientOptions }).getClient()
-      : Promise.resolve(new JWT({ ...account, scopes: [SCOPE], ...clientOptions }));
+  const open = () => {
+    if (account !== undefined) return Promise.resolve(new JWT({ ...account, scopes: [SCOPE], ...clientOptions }));
+    // The library remembers for ever that no metadata server answered, but a pod may start before its metadata server.
+    gcpMetadata.resetIsAvailableCache();
+    return new GoogleAuth({ scopes: [SCOPE], clientOptions }).getClient();
+  };
   return createCredential({
     now,
     renewBelowMs: RENEW_BELOW_MS,
@@ -149,6 +151,7 @@ const DEFAULT_SIGN_IN = 'the sign-in of the application default credentials';
 interface ErrorLike {
   readonly code?: unknown;
   readonly cause?: unknown;
+  readonly message?: unknown;
   readonly response?: { readonly status?: unknown };
   /** The request of Google's HTTP client. */
   readonly config?: { readonly url?: unknown };
@@ -170,11 +173,18 @@ function signInUnreached(error: unknown, defaultHost: string): Unreached | undef
   return { host: url === undefined ? defaultHost : new URL(url).host, cause, detail: detailOf(error) };
 }
 
-/** Why Google could not be asked, or is overloaded: `ENOTFOUND`, `CERT_HAS_EXPIRED`, `HTTP 503`; undefined if Google answered. */
+/** The message of Google's library if it found no credentials, which is also so while the metadata server does not answer. */
+const NO_CREDENTIALS = /^Could not load the default credentials/;
+
+/**
+ * Why Google could not be asked, or is overloaded: `ENOTFOUND`, `CERT_HAS_EXPIRED`, `HTTP 503`, `NO_DEFAULT_CREDENTIALS`;
+ * undefined if Google answered.
+ */
 function awayBy(error: unknown): string | undefined {
   const links = linksOf(error);
   const status = links.map(({ response }) => response?.status).find((value) => typeof value === 'number');
   if (status !== undefined) return status >= 500 || status === 429 ? `HTTP ${status}` : undefined;
+  if (links.some(({ message }) => NO_CREDENTIALS.test(String(message)))) return 'NO_DEFAULT_CREDENTIALS';
   return links.map(({ code }) => code).find(isNetworkCode);
 }
 
