@@ -55,6 +55,8 @@ export interface Breakers {
   all(): Iterable<readonly [Service, OpenBreaker | undefined]>;
   /** The service's open breaker, or undefined if it is closed. Does not ask Redis. */
   current(service: Service): OpenBreaker | undefined;
+  /** Whether the service gave this worker a good answer in the last half a minute. Does not ask Redis. */
+  hasAnsweredWell(service: Service): boolean;
   /** Asks whether this recipient's notification may be sent. Call it if `current` is not undefined. Takes a second at most. */
   enter(service: Service, recipientId: string): Promise<BreakerAnswer>;
   /** To be called with every answer, also good ones, and with the trial if the send was one. Returns at once. */

@@ -171,6 +171,7 @@ export function createCircuit(
 
   return {
     current: () => known,
+    hasAnsweredWell: () => !suspicion.isNothingGood(now()),
     async enter(recipientId: string): Promise<BreakerAnswer> {
       const isNext = () => known && now() >= known.until + (failed.has(recipientId) ? STAND_BACK_MS : 0);
       if (now() >= claimAgainAt && isNext()) {
@@ -268,13 +269,14 @@ export function createSuspicion() {
   let answers: Answer[] = [];
   let lastGoodAt = -Infinity;
 
+  const isNothingGood = (at: number): boolean => at - lastGoodAt >= NOTHING_GOOD_MS;
+
   function isCertain(suspect: Trouble, same: readonly Answer[], at: number): boolean {
     const since = (ms: number): Answer[] => same.filter((answer) => answer.at > at - ms);
-    const isNothingGood = at - lastGoodAt >= NOTHING_GOOD_MS;
     // Bad tokens are counted in a row, over any length of time; a good answer ends the row.
-    if (suspect === 'configuration') return isNothingGood && recipientsOf(since(at - lastGoodAt)).length >= MANY;
+    if (suspect === 'configuration') return isNothingGood(at) && recipientsOf(since(at - lastGoodAt)).length >= MANY;
     if (suspect === 'outage') {
-      if (isNothingGood && recipientsOf(since(NOTHING_GOOD_MS)).length >= FEW) return true;
+      if (isNothingGood(at) && recipientsOf(since(NOTHING_GOOD_MS)).length >= FEW) return true;
       const latest = answers.filter((answer) => answer.at > at - WINDOW_MS);
       if (since(WINDOW_MS).length < OUTAGE_SHARE * latest.length) return false;
     }
@@ -293,6 +295,7 @@ export function createSuspicion() {
       answers = [];
       return { trouble: suspect, recipientIds: recipientsOf(same) };
     },
+    isNothingGood,
     clear: () => void (answers = []),
   };
 }

@@ -106,6 +106,7 @@ export function createBreakers({ redis, prefix, ...options }: BreakersOptions): 
     },
     all: () => all().map(([service, circuit]) => [service, circuit.current()] as const),
     current: (service) => circuitOf(service)?.current(),
+    hasAnsweredWell: (service) => circuitOf(service)?.hasAnsweredWell() ?? false,
     enter: async (service, recipientId) => circuitOf(service)?.enter(recipientId) ?? CLOSED,
     report: (evidence, trial) => answered(evidence.service)?.report(evidence, trial),
     release: (trial) => circuitOf(trial.service)?.release(trial),

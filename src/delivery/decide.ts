@@ -274,15 +274,16 @@ function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
 
 /**
  * Whether a try that failed counts as an attempt. It does not if the notification is not the cause: the request did not reach
- * the provider, the provider refuses everything that this app sends or takes no more for now, or its breaker is open because it
- * is down. A try that may
- * have alerted always counts, since it may be repeated only a few times.
+ * the provider, the provider refuses everything that this app sends or takes no more for now, or it is down: its breaker is
+ * open, or too few recipients failed to open it but nothing was answered well for half a minute. A try that may have alerted
+ * always counts, since it may be repeated only a few times.
  */
 function isAttempt({ service, reply }: Tried, { breakers }: DeliverParts): boolean {
   if (reply.alerted === 'maybe') return true;
   if (reply.unsent === true || reply.setUp === true || reply.isLimit === true) return false;
   if (reply.trouble !== undefined) return false;
-  return !(reply.suspect === 'outage' && breakers.current(service) !== undefined);
+  if (reply.suspect !== 'outage') return true;
+  return breakers.current(service) === undefined && breakers.hasAnsweredWell(service);
 }
 
 /**
@@ -330,7 +331,9 @@ function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: Deliver
   const heldSince = heldSinceOf(progress, now);
   const wasSent = tried.some(({ reply }) => reply.unsent !== true);
   const unreached = tried.length > 0 && !wasSent ? progress.unreached + 1 : progress.unreached;
-  const limited = tried.some(({ reply }) => reply.isLimit === true) ? (progress.limited ?? 0) + 1 : undefined;
+  const isRefused = ({ reply }: Tried): boolean =>
+    reply.isLimit === true || (reply.suspect === 'outage' && reply.unsent !== true);
+  const limited = tried.some(isRefused) ? (progress.limited ?? 0) + 1 : undefined;
   context.progress = {
     ...progress,
     heldSince,

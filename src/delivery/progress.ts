@@ -25,7 +25,7 @@ const progressSchema = z.object({
   maybe: z.boolean().optional(),
   /** Passes in a row that were to send and certainly sent nothing (no connection, a missed slot). They are no attempts. */
   unreached: z.number().default(0),
-  /** Tries in a row that a server refused because it takes no more for now. They are no attempts. */
+  /** Tries in a row that a server refused because it takes no more for now, or is down. They are no attempts. */
   limited: z.number().optional(),
   /** Under AT_MOST_ONCE: the devices that are being sent to. Those that the next pass still finds here may have been alerted. */
   trying: z.array(z.string()).readonly().optional(),

@@ -8,6 +8,7 @@ import { PRIORITY } from '../../src/queue/names.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import {
   contextOf,
+  answerWell,
   enqueuedAtOf,
   none,
   openBench,
@@ -314,6 +315,7 @@ describe('digest', () => {
 
 it('a notification of which one device was alerted joins no digest', async () => {
   const bench = await openBench();
+  answerWell(bench.breakers);
   const devices = [DEVICE, makeDevice('fcm')];
   bench.sandbox.apns.script(DEVICE.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
   const first = make({ ...DIGEST, devices });
@@ -390,6 +392,7 @@ describe('what was canceled', () => {
   it('may be one that waits for a retry, if no device was alerted', async () => {
     const bench = await openBench();
     const failed = make();
+    answerWell(bench.breakers);
     fail(bench);
     const { outcome, progress } = await bench.run(failed);
     expect(outcome).toMatchObject({ kind: 'retried' });

@@ -9,7 +9,7 @@ import type { Reply } from '../../src/providers/provider.ts';
 import { WEBPUSH_ANSWERS } from '../../src/providers/webpush/answers.ts';
 import { transportReply } from '../../src/providers/replies.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { contextOf, none, openBench, openBreaker } from './support.ts';
+import { answerWell, contextOf, none, openBench, openBreaker } from './support.ts';
 
 const NOW = 1_795_284_000_000;
 const DAY_MS = 86_400_000;
@@ -33,9 +33,13 @@ interface Round {
   readonly quotaWait?: QuotaWait;
 }
 
-/** Decides rounds of replies over real breakers; a device for which there is no reply was not tried. */
-async function openDecisions() {
+/**
+ * Decides rounds of replies over real breakers; a device for which there is no reply was not tried. Unless `isSilent`, the
+ * providers have just answered others well.
+ */
+async function openDecisions({ isSilent = false } = {}) {
   const { parts, breakers } = await openBench({ platforms: [] });
+  if (!isSilent) answerWell(breakers);
   const decide = (
     replies: readonly (Reply | undefined)[],
     round: Round = {},
@@ -120,6 +124,43 @@ describe('an answer that says later', () => {
       return decided.outcome.kind;
     });
     expect(kinds).toEqual(['retried', 'retried', 'dead-letter']);
+  });
+});
+
+describe('an answer of a provider that seems to be down', () => {
+  it('costs no attempt before the provider has answered anything well, and is asked for less often', async () => {
+    const { decide, breakers } = await openDecisions({ isSilent: true });
+    let progress = none;
+    const pass = () => {
+      const { outcome, progress: next } = decide([busy], { progress, attempts: 2 });
+      progress = next;
+      return [outcome.kind, 'waitMs' in outcome ? outcome.waitMs : undefined];
+    };
+    expect([pass(), pass(), pass(), pass()]).toEqual([
+      ...[500, 1_000, 2_000, 4_000].map((waitMs) => ['deferred', waitMs]),
+    ]);
+    expect(progress).toMatchObject({ tries: 0, limited: 4, heldSince: NOW });
+    expect(decide([{ ...busy, retryAfterMs: 60_000 }]).outcome).toMatchObject({ kind: 'deferred', waitMs: 66_000 });
+    answerWell(breakers);
+    expect([pass(), pass()]).toEqual([
+      ['retried', 1_000],
+      ['dead-letter', undefined],
+    ]);
+  });
+
+  it('is waited for a day at most', async () => {
+    const { decide } = await openDecisions({ isSilent: true });
+    const held = { ...none, heldSince: NOW - DAY_MS - 1, heldAt: NOW - 60_000 };
+    expect(decide([busy], { progress: held }).outcome).toMatchObject({
+      kind: 'dead-letter',
+      reason: 'attempts-exhausted',
+    });
+  });
+
+  it('costs an attempt where it may have alerted', async () => {
+    const { decide } = await openDecisions({ isSilent: true });
+    const unsure: Reply = { ...words.InternalServerError, code: 'InternalServerError' };
+    expect(decide([unsure]).outcome.kind).toBe('retried');
   });
 });
 

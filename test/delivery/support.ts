@@ -8,7 +8,7 @@ import { deliver } from '../../src/delivery/deliver.ts';
 import { createMoveUps } from '../../src/delivery/lines.ts';
 import { createTurns } from '../../src/delivery/slot.ts';
 import type { Policy } from '../../src/domain/limits.ts';
-import type { Platform } from '../../src/notification/notification.ts';
+import { PLATFORMS, type Platform } from '../../src/notification/notification.ts';
 import type { Result, Trouble } from '../../src/notification/outcome.ts';
 import type { WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { createCanceller, createEndLook, type Canceller } from '../../src/limiter/redis/canceller.ts';
@@ -176,6 +176,11 @@ export function openBreaker(
   code = 'reported by a test',
 ): void {
   breakers.report({ service: platform, recipientId: 'somebody-else', code, trouble });
+}
+
+/** Every provider has just answered somebody else well, so a 503 of it is about one device. */
+export function answerWell(breakers: Breakers): void {
+  for (const service of PLATFORMS) breakers.report({ service, recipientId: 'somebody-else', code: 'accepted' });
 }
 
 /** Waits until the breaker is half open, which a trial shows; that trial is given back, and not counted. */
