@@ -355,7 +355,7 @@ function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: Deliver
   if (breaker !== undefined && isNoneClosed(services, parts)) {
     const { enqueuedAt, notification } = context;
     const freeAt = parts.breakers.deferUntil(breaker.service, { recipientId: notification.recipientId, enqueuedAt });
-    const dueAt = Math.min(freeAt, now + leftMs);
+    const dueAt = Math.min(Math.max(freeAt, now + longestRetryAfterMs(tried)), now + leftMs);
     context.progress = { ...context.progress, dueAt }; // an instant, not a wait, so that the deferred jobs keep their order
     return deferred(Math.max(0, dueAt - now), code);
   }

@@ -188,6 +188,17 @@ it.each([
   expect(decide([reply, undefined], { platforms: ['apns', 'fcm'] }).outcome).toMatchObject(outcome);
 });
 
+it('comes no sooner than a Retry-After asks, also where the breaker is free again before', async () => {
+  const { decide, breakers } = await openDecisions();
+  openBreaker(breakers, 'apns', 'outage');
+  const retryAfterMs = Math.max(0, Date.now() - NOW) + DAY_MS; // the breaker is free again within a minute from now
+  const { outcome, progress } = decide([{ ...busy, retryAfterMs }]);
+  expect(outcome).toMatchObject({ kind: 'deferred', waitMs: retryAfterMs });
+  expect(progress.dueAt).toBe(NOW + retryAfterMs);
+  const fields = { expiresAt: NOW + 90_000 };
+  expect(decide([{ ...busy, retryAfterMs }], { fields }).progress.dueAt).toBe(NOW + 90_000);
+});
+
 it.each([
   ['auth', 'provider-auth'],
   ['configuration', 'provider-auth'],
