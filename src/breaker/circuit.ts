@@ -63,7 +63,8 @@ const SLACK_MS = 1_000;
  * minutes.
  */
 const ENQUEUED_PER_MS = 20;
-const MAX_PLACE_MS = 600_000;
+/** With AGAIN_MS it is less than KEPT_MS of breaker.lua: else the state could expire first, and they would come without a trial. */
+const MAX_PLACE_MS = 590_000;
 /** The open time if a provider asks for fewer sends and names no time. FCM's documentation asks for a minute. */
 const QUOTA_MS = 60_000;
 /** The same if the quota is only suspected, whatever time the last answer named: it may be about one subscription alone. */
@@ -90,6 +91,8 @@ export function createCircuit(
    */
   let firsts = 0;
   let failedFirsts = 0;
+  /** The earliest `enqueuedAt` of those that were deferred since the breaker opened, or since its last trial failed. */
+  let earliest = Infinity;
 
   function become(next: State | undefined): void {
     const before = known;
@@ -98,6 +101,7 @@ export function createCircuit(
     if (before?.trouble === next?.trouble && before?.step === next?.step) return;
     if (next === undefined) suspicion.clear(); // answers from before the breaker closed say nothing about the provider now
     firsts = failedFirsts = 1;
+    earliest = Infinity;
     if (before === undefined) earlyAgainAt = earlyLineEnd = now() + EARLY_LINE_MS;
     onChange({ service, open: next, before });
   }
@@ -223,9 +227,10 @@ export function createCircuit(
       // Recipients that failed come back after STAND_BACK_MS: if they came sooner, they would be deferred once more, and lose
       // their order.
       const freeAt = Math.max(now(), (known?.until ?? 0) + (hasFailed ? STAND_BACK_MS : 0));
+      earliest = Math.min(earliest, enqueuedAt);
       if (hasFailed ? failedFirsts-- > 0 : firsts-- > 0) return freeAt + FIRST_AFTER_MS;
-      const place = Math.floor((enqueuedAt - (known?.since ?? 0)) / ENQUEUED_PER_MS);
-      return freeAt + AGAIN_MS + Math.min(Math.max(0, place), MAX_PLACE_MS);
+      const place = Math.floor((enqueuedAt - earliest) / ENQUEUED_PER_MS);
+      return freeAt + AGAIN_MS + Math.min(place, MAX_PLACE_MS);
     },
     /** Closed, and Redis has confirmed that: so if Redis has a state, another worker found it. */
     isQuiet: () => known === undefined && unconfirmed === undefined,

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { expect, it } from 'vitest';
 import { PLATFORMS } from '../../src/notification/notification.ts';
 import { connectCluster } from '../support/cluster.ts';
@@ -50,11 +51,28 @@ it('does not bring back the recipient whose trial failed as the next one', async
 });
 
 it('keeps the order of enqueuing, an hour in three minutes, and nobody waits for more than ten', () => {
-  const { worker, backAt } = openAtClock(refused);
+  const { backAt } = openAtClock(refused);
+  backAt(7_000_000);
+  const places = [-60_000, 0, 60_000, 3_600_000, 86_400_000].map((after) => backAt(7_000_000 + after) - OTHERS_MS);
+  expect(places).toEqual([0, 3_000, 6_000, 183_000, 590_000]);
+});
+
+it('keeps the order of enqueuing also of what comes when it has been open for hours, without a longer wait', async () => {
+  const { clock, worker, backAt } = openAtClock(unreached, 5);
+  clock.at += 4 * 3_600_000;
+  backAt(0);
+  worker.breakers.report({ ...unreached(), recipientId: 'a' }, await trialOf(worker, 'a'));
+  for (const first of [0, 1]) backAt(clock.at + first, 'a');
+  const places = [0, 20_000, 40_000].map((after) => backAt(clock.at + after, 'a') - STAND_BACK_MS - OTHERS_MS);
+  expect(places).toEqual([0, 1_000, 2_000]);
+});
+
+it('has all notifications back before Redis forgets it', async () => {
+  const script = await readFile('src/breaker/breaker.lua', 'utf8');
+  const keptMs = Number(/KEPT_MS = (\d+)/.exec(script)?.[1]);
+  const { backAt } = openAtClock(refused);
   backAt();
-  const { since } = openOf(worker);
-  const places = [-60_000, 0, 60_000, 3_600_000, 86_400_000].map((after) => backAt(since + after) - OTHERS_MS);
-  expect(places).toEqual([0, 0, 3_000, 180_000, 600_000]);
+  expect(backAt(86_400_000)).toBeLessThan(keptMs);
 });
 
 it('stays open for ten minutes at most if a quota is only suspected, and else as long as the provider says', () => {
