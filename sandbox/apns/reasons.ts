@@ -4,8 +4,8 @@ import type { Wording } from '../loopback/exchange.ts';
 /**
  * APNs' reasons for a refusal of a push, with the HTTP status of each
  * (developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns, and for a push to a channel
- * …/handling-error-responses-from-apns). `BroadcastFeatureNotEnabled` is not on these pages; APNs was seen to answer it in place
- * of `FeatureNotEnabled`.
+ * …/handling-error-responses-from-apns). Two are not on these pages, but APNs was seen to answer them: `BroadcastFeatureNotEnabled`
+ * in place of `FeatureNotEnabled`, and `BadEnvironmentKeyInToken` in place of `BadEnvironmentKeyIdInToken`.
  */
 export const APNS_REASONS = {
   BadChannelId: 400,
@@ -30,11 +30,14 @@ export const APNS_REASONS = {
   TopicDisallowed: 400,
   BadCertificate: 403,
   BadCertificateEnvironment: 403,
+  BadEnvironmentKeyIdInToken: 403,
+  BadEnvironmentKeyInToken: 403,
   ExpiredProviderToken: 403,
   Forbidden: 403,
   InvalidProviderToken: 403,
   MissingProviderToken: 403,
   TopicMismatch: 403,
+  UnrelatedKeyIdInToken: 403,
   BadPath: 404,
   MethodNotAllowed: 405,
   ExpiredToken: 410,

@@ -49,10 +49,14 @@ export const APNS_ANSWERS = {
     MissingDeviceToken: REJECTED,
     PayloadEmpty: REJECTED,
     PayloadTooLarge: REJECTED,
-    /** The answer is about one connection, not about the notification or the service. */
+    /** These answers are about one connection, not about the notification or the service. */
     IdleTimeout: { meaning: 'later', alerted: 'no' },
+    UnrelatedKeyIdInToken: { meaning: 'later', alerted: 'no' },
     BadCertificate: CONFIGURATION,
     BadCertificateEnvironment: CONFIGURATION,
+    BadEnvironmentKeyIdInToken: CONFIGURATION,
+    /** Seen in place of the word above, and on none of Apple's pages. */
+    BadEnvironmentKeyInToken: CONFIGURATION,
     MissingTopic: CONFIGURATION,
     TopicDisallowed: CONFIGURATION,
     /** The key is not for the app in the path of a push to a channel. */
