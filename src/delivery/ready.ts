@@ -1,4 +1,4 @@
-import { accountOf, pushId, serviceOfDevice } from '../notification/device.ts';
+import { accountOf, pushId, serviceOfDevice, type Account } from '../notification/device.ts';
 import { formatFault, type Fault } from '../domain/faults.ts';
 import { laterPayloadFault } from '../notification/rules.ts';
 import { asDigest } from '../notification/schema.ts';
@@ -24,14 +24,19 @@ export function encode(context: Context, parts: DeliverParts): readonly ReadyDev
   });
 }
 
-/** Encodes the alert of the ready devices again: without a sound, or as a digest. The streams that were set aside are kept. */
+/**
+ * Encodes the alert of the ready devices again: without a sound, or as a digest. The streams that were set aside are kept, and
+ * so are their providers: new credentials that were read meanwhile may not be used on the connections of the old ones.
+ */
 export function encodeAgain(
   context: Context,
   before: readonly ReadyDevice[],
   silent: boolean,
   parts: DeliverParts,
 ): readonly ReadyDevice[] {
-  return encodeOpen(context, silent, parts).flatMap((again) => {
+  const ofAccount = new Map(before.map(({ account, provider }) => [account, provider]));
+  const providers = { get: (account: Account) => ofAccount.get(account) ?? parts.providers.get(account) };
+  return encodeOpen(context, silent, { ...parts, providers }).flatMap((again) => {
     const same = before.find(({ label }) => label === again.label);
     return same === undefined ? [] : [{ ...again, ...(same.permit && { permit: same.permit }) }];
   });

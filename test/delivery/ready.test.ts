@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Platform } from '../../src/notification/notification.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
+import { openApns, openSandbox } from '../support/providers.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
 import {
@@ -321,3 +322,15 @@ it.each<[string, Overrides?, object?]>([
     if (reserved !== undefined && 'permit' in reserved) reserved.permit.release();
   },
 );
+
+it('ends with the credentials of its stream where they are replaced before it is encoded again', async () => {
+  const bench = await openBench();
+  const { run, sandbox, parts } = bench;
+  await run(makeNotification());
+  const renewed = await openApns(await openSandbox());
+  const all = [parts.providers.get('apns')];
+  const providers = { get: () => all.pop() ?? renewed };
+  const silent = makeNotification({ sound: 'default', onThrottle: 'silence' });
+  expect((await run(silent, none, { providers })).outcome).toEqual({ kind: 'delivered', silenced: true });
+  expect(sandbox.journal.accepted).toHaveLength(2);
+});
