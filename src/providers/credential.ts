@@ -51,6 +51,8 @@ export interface Unreached {
 
 /** If the header is valid for less than this, a send waits for the new sign-in. */
 const USE_ABOVE_MS = 30_000;
+/** If the clock was set back by more than this since the sign-in, nobody knows when it ends, so it is renewed. */
+const MAX_SET_BACK_MS = 60_000;
 /** The wait before the next sign-in after a failed one, doubled each time. */
 const BACKOFF = { firstMs: 1_000, lastMs: 60_000 };
 
@@ -66,6 +68,8 @@ export function createCredential(options: CredentialOptions): Credential {
 
   const leftMs = (): number => (valid === undefined ? -Infinity : valid.expiresAt - now());
   const isYoung = (): boolean => valid !== undefined && isWithin(now() - valid.since, leastRenewalMs);
+
+  const isSetBack = (): boolean => valid !== undefined && now() < valid.since - MAX_SET_BACK_MS;
 
   /** The reply of the last failure, as long as the next sign-in must wait because of it. */
   function recentFailure(): Reply | undefined {
@@ -105,7 +109,7 @@ export function createCredential(options: CredentialOptions): Credential {
     current() {
       const left = leftMs();
       // Without `isYoung`, a header with a short lifetime would be renewed with every send.
-      if (left < renewBelowMs && !isYoung()) void renewOnce();
+      if ((left < renewBelowMs || isSetBack()) && !isYoung()) void renewOnce();
       return left > USE_ABOVE_MS ? valid?.authorization : undefined;
     },
     obtain() {

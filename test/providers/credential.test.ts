@@ -78,6 +78,22 @@ describe('a sign-in', () => {
     expect(signIns.count).toBe(2);
   });
 
+  test('is renewed after the clock was set back by more than a minute, since its end is not known any more', async () => {
+    const { credential, signIns, clock } = openCredential();
+    await credential.obtain();
+    for (const [backMs, before, after] of [
+      [MINUTE_MS, 'token-1', 'token-1'],
+      [1, 'token-1', 'token-2'],
+      [0, 'token-2', 'token-2'],
+    ] as const) {
+      clock.ms -= backMs;
+      expect(credential.current()).toBe(before);
+      await settle();
+      expect(credential.current()).toBe(after);
+    }
+    expect(signIns.count).toBe(2);
+  });
+
   test('with less than half a minute left a send waits for the next one', async () => {
     const { credential, clock } = openCredential();
     await credential.obtain();
