@@ -53,7 +53,7 @@ export function watchReach({ accounts, log, everyMs = LOOK_EVERY_MS }: ReachPart
       warned.delete(key);
       log.info(
         { ...factsOf(last), lastedMs: Math.round(last.failure.forMs) },
-        found === undefined ? NOT_TRIED : REACHED,
+        found === undefined ? NOT_TRIED : last.isSignIn ? SIGN_IN_REACHED : REACHED,
       );
     }
   }
@@ -96,5 +96,7 @@ const CHECK =
   '`cause` tells why: check the name servers, the firewall, the endpoint and the CA file; the next warning comes when this has ' +
   'lasted twice as long';
 const REACHED = 'the provider is reached again: its notifications are sent';
+/** The server of the sign-in may answer with a refusal, so nothing is said of notifications. */
+const SIGN_IN_REACHED = "the provider's sign-in can be reached again";
 const NOT_TRIED =
   'the provider that could not be reached is not tried any more: its credentials were replaced, or nothing is sent to it';

@@ -73,6 +73,9 @@ it('a sign-in that cannot be reached is logged as one, and tried again without a
   expect(logged()[0]?.['msg']).toContain("the provider's sign-in cannot be reached");
   expect(signIns.length).toBeGreaterThan(1);
   expect(new Set(signIns)).toEqual(new Set(['fcm~teacher']));
+  // Google answers again; whether it refuses the sign-in is not known from that.
+  await after([{ account: 'fcm~teacher', host: 'oauth2.googleapis.com', isSignIn: true }], 2);
+  expect(logged()[1]).toMatchObject({ level: 'info', msg: "the provider's sign-in can be reached again" });
 });
 
 it('/readyz shows each server that cannot be reached, and why', () => {
