@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job } from 'bullmq';
-import { createDeadLetters, type DeadLettersOptions } from '../src/dead-letters/store.ts';
-import type { Outcome } from '../src/notification/outcome.ts';
+import { createDeadLetters, type DeadLettersOptions, type Died } from '../src/dead-letters/store.ts';
 import { repeat, within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
+import type { Metrics } from '../src/observe/metrics.ts';
 import { assertBullMq, jobOfLostLock } from '../src/queue/bullmq-internals.ts';
 import { measureClockOffset, redisNow, type ClockChange, type ClockOffset } from '../src/queue/clock-offset.ts';
 import { createJobLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
@@ -38,12 +38,10 @@ export interface ConsumerOptions {
   readonly process: (job: Job, lock: JobLock, place: Place) => Promise<unknown>;
   /** Called when BullMQ has stored the end of a job. */
   readonly completed: (job: Job) => Promise<void>;
-  /** Gives back what a notification held that failed without a pass. */
   readonly giveBack: DeadLettersOptions['giveBack'];
+  readonly onDiedUnseen: DeadLettersOptions['onDiedUnseen'];
   /** Called with a job that another worker has by now, or may take. */
   readonly onLockLost: LockWatch['lost'];
-  /** Called with a notification that became a dead letter although no pass decided that. */
-  readonly onDiedUnseen: (outcome: Outcome) => void;
 }
 
 /** How long the start waits for the first look at Redis's clock. */
@@ -65,18 +63,8 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     if (isUnprioritised(job)) prioritiser.look();
     newcomers.taken(job);
   });
-  const deadLetters = createDeadLetters({
-    ...shard,
-    outcomesMax: options.outcomesMax,
-    giveBack: options.giveBack,
-    onDiedUnseen({ outcome, name, ...died }) {
-      log.warn(
-        { ...died, ...outcome },
-        outcome === undefined ? `a job named ${name} became a dead letter` : 'dead-lettered',
-      );
-      if (outcome !== undefined) options.onDiedUnseen(outcome);
-    },
-  });
+  const { outcomesMax, giveBack, onDiedUnseen } = options;
+  const deadLetters = createDeadLetters({ ...shard, outcomesMax, giveBack, onDiedUnseen });
   const failedJobs = moveFailedJobs(worker, deadLetters, log);
 
   const close = async (): Promise<void> => {
@@ -105,6 +93,18 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     drain: () => worker.close(),
     close,
   };
+}
+
+/** Logs and counts what became a dead letter although no pass decided that. */
+export function noteDiedUnseen(
+  { outcome, name, ...died }: Died,
+  { log, metrics }: { readonly log: Logger; readonly metrics: Pick<Metrics, 'diedUnseen'> },
+): void {
+  log.warn(
+    { ...died, ...outcome },
+    outcome === undefined ? `a job named ${name} became a dead letter` : 'dead-lettered',
+  );
+  if (outcome !== undefined) metrics.diedUnseen(outcome);
 }
 
 /** How often jobs are removed that ended more than ID_KEPT_S ago. */

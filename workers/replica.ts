@@ -2,6 +2,7 @@ import type { Breakers } from '../src/breaker/breaker.ts';
 import { accountsOf, quotasOf } from '../src/config/apps-file.ts';
 import { hasOwnLimiter, type Config } from '../src/config/config.ts';
 import { accountIn, type Account } from '../src/notification/device.ts';
+import type { Died } from '../src/dead-letters/store.ts';
 import { InputError } from '../src/domain/faults.ts';
 import { ruleName } from '../src/domain/limits.ts';
 import { SEND_AFTER, within } from '../src/domain/time.ts';
@@ -14,7 +15,7 @@ import { createAccounts, startRotation, type Accounts } from './accounts.ts';
 import { consumedPrefixes } from '../src/queue/shards/layout.ts';
 import { layoutKey } from '../src/queue/names.ts';
 import { openMs, startBreakers } from './breakers.ts';
-import { startConsumer, watchLocks, type Consumer } from './consumer.ts';
+import { noteDiedUnseen, startConsumer, watchLocks, type Consumer } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
 import { serveReplica, showShared, startReplicaPresence } from './pages.ts';
 import { watchLosses } from './losses.ts';
@@ -147,11 +148,12 @@ async function compose(
   };
   const passes = await createPasses(config, { ...passParts, signal: graceOver.signal });
   const { lockMs, maxStalls, outcomesMax } = config;
+  const onDiedUnseen = (died: Died): void => noteDiedUnseen(died, { log, metrics });
   for (const shard of shards) {
     const concurrency = placesIn(shard.prefix, layout.current(), config.concurrency);
     const consumer = await startConsumer({
       ...{ connection: redis, shard, concurrency, lockMs, maxStalls, outcomesMax },
-      ...{ log, ...passes, onLockLost, onDiedUnseen: (outcome) => metrics.diedUnseen(outcome) },
+      ...{ log, ...passes, onLockLost, onDiedUnseen },
     });
     consumers.push(consumer);
     closing.defer(() => within(consumer.close(), ABORT_MS));
@@ -168,7 +170,10 @@ async function compose(
   });
   closing.defer(() => presence.close());
 
-  const sweep = sweepFormer(config, { connection: redis, layout: layout.current, log });
+  const sweep = sweepFormer(config, {
+    ...{ connection: redis, layout: layout.current, log },
+    ...{ giveBack: passes.giveBack, onDiedUnseen },
+  });
   closing.defer(() => sweep.stop());
 
   return {

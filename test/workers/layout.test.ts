@@ -1,13 +1,16 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { main as recipient } from '../../scripts/recipient.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { takeLease, type Layout } from '../../src/queue/shards/layout.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { watchLayout } from '../../workers/layout.ts';
+import { jsonOf, runMain } from '../support/command.ts';
 import { makeNotification } from '../support/push.ts';
-import { connectRedis, testPrefix } from '../support/redis.ts';
+import { connectRedis, queueEnv, testPrefix } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
+import { SLOW, blocked } from '../support/waiting.ts';
 
 const PATIENT = { timeout: 15_000, interval: 20 };
 
@@ -28,6 +31,27 @@ test.each<[string, Phase]>([
   await startHere({ WORKER_CONCURRENCY: '6' });
   let most = 0;
   await expect.poll(async () => (most = Math.max(most, await queue.getActiveCount())), PATIENT).toBe(6);
+});
+
+test('one that stalled in a former queue is logged, and its slot is given back', async () => {
+  const bench = await openReplicaBench();
+  const { prefix, queue, startHere } = bench;
+  const before = await startHere(SLOW);
+  const [one] = await blocked(bench, [{}]);
+  await before.stop();
+  const redis = connectRedis();
+  await redis.zrem(queue.toKey('delayed'), one.id);
+  await redis.hset(queue.toKey(one.id), { failedReason: 'job stalled more than allowable limit' });
+  await redis.zadd(queue.toKey('failed'), Date.now(), one.id);
+  const layout: Layout = { version: 2, phase: 'steady', prefixes: shardPrefixes(prefix, 2), former: [[prefix]] };
+  await redis.set(layoutKey(prefix), JSON.stringify(layout));
+  const reserved = async () =>
+    (await jsonOf(runMain(recipient, ['show', one.recipientId, '--json'], queueEnv(prefix))))['reserved'];
+  expect(await reserved()).toHaveLength(1);
+
+  await startHere(SLOW);
+  await vi.waitFor(() => expect(bench.lines.join('')).toMatch(/"reason":"stalled".*"dead-lettered"/), PATIENT);
+  expect(await reserved()).toEqual([]);
 });
 
 test('a reshard that is prepared is logged when no command goes on with it, and not while one does', async () => {
