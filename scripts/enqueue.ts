@@ -19,6 +19,7 @@ import {
   callOf,
   CommandError,
   createCommand,
+  createStopSignals,
   EXIT,
   printJson,
   runCommand,
@@ -231,7 +232,7 @@ async function sizeOf(path: string): Promise<number> {
 
 /** SIGINT (Ctrl-C) and SIGTERM of this process. */
 interface Interrupts {
-  /** Aborts with the first signal. A second one ends the process at once. */
+  /** Aborts with the first signal. A later one ends the process at once. */
   readonly signal: AbortSignal;
   /** Stops watching. After an interrupt the process then ends by that signal, as a shell expects after Ctrl-C. */
   stop(): void;
@@ -241,12 +242,14 @@ const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 function watchInterrupts(): Interrupts {
   const interrupted = new AbortController();
+  const signals = createStopSignals();
   let came: NodeJS.Signals | undefined;
   const onSignal = (signal: NodeJS.Signals): void => {
-    if (came === undefined) {
+    const which = signals();
+    if (which === 'first') {
       came = signal;
       interrupted.abort();
-    } else {
+    } else if (which === 'later') {
       forget();
       process.kill(process.pid, signal);
     }

@@ -1,9 +1,16 @@
-import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import { startEmbeddedCluster } from '../sandbox/redis/embedded-cluster.ts';
 import { startEmbeddedRedis } from '../sandbox/redis/embedded-redis.ts';
 import { InputError } from '../src/domain/faults.ts';
-import { CommandError, createCommand, integer, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
+import {
+  CommandError,
+  createCommand,
+  integer,
+  printJson,
+  runCommand,
+  untilStopped,
+  UsageError,
+} from '../src/terminal/command.ts';
 
 interface Flags {
   readonly port?: number;
@@ -49,7 +56,7 @@ async function serve({ json, ...flags }: Flags): Promise<void> {
     throw new CommandError(error instanceof Error ? error.message : String(error));
   });
   // The listeners are added before the address is printed: its reader may send the signal at once.
-  const asked = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]).then(() => true);
+  const asked = untilStopped().then(() => true);
   if (!flags.cluster && flags.dir === undefined) process.stderr.write(KEEPS_NOTHING);
   if (json) printJson(redis.json);
   else for (const [name, value] of Object.entries(redis.environment)) process.stdout.write(`${name}=${value}\n`);

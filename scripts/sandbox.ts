@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseScriptText, type ScriptedAnswer, WORDS } from '../sandbox/answers.ts';
@@ -18,7 +17,15 @@ import { PLATFORMS, type Platform } from '../src/notification/notification.ts';
 import { parseRules, type Rule } from '../src/domain/limits.ts';
 import { parseDuration } from '../src/domain/time.ts';
 import { listenError, type ListenAt } from '../src/environment/listening.ts';
-import { createCommand, runCommand, UsageError, integer, CommandError, printJson } from '../src/terminal/command.ts';
+import {
+  createCommand,
+  runCommand,
+  UsageError,
+  integer,
+  CommandError,
+  printJson,
+  untilStopped,
+} from '../src/terminal/command.ts';
 import { shellQuoted } from '../src/terminal/text.ts';
 
 /** How many requests the journal keeps if `--keep` is not given: with full payloads, some megabytes. */
@@ -110,7 +117,7 @@ export interface Flags extends PortFlags {
 
 /** Serves until a signal comes. When all servers listen, it writes the environment into the folder and prints it. */
 export async function serve(flags: Flags): Promise<void> {
-  const asked = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+  const asked = untilStopped();
   const answers = flags.script === undefined ? [] : await readScript(flags.script);
   const ports = await portsOf(flags);
   const sandbox = await start(flags, ports, answers).catch((error: unknown) =>

@@ -240,3 +240,17 @@ export function createStopSignals(): () => 'first' | 'same' | 'later' {
     return 'first';
   };
 }
+
+/** Resolves at the first SIGINT or SIGTERM. A later one ends the process at once. */
+export function untilStopped(): Promise<void> {
+  const signals = createStopSignals();
+  return new Promise((resolve) => {
+    const onSignal = (name: NodeJS.Signals): void => {
+      resolve();
+      if (signals() !== 'later') return;
+      process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+      process.kill(process.pid, name);
+    };
+    process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  });
+}

@@ -1,5 +1,6 @@
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job } from 'bullmq';
 import { describe, expect, test, onTestFinished } from 'vitest';
 import { main as cancelCommand } from '../../scripts/cancel.ts';
@@ -278,6 +279,20 @@ describe('redis', () => {
     expect(await connectRedis(url).config('GET', 'hz')).toEqual(['hz', '50']);
     command.kill(signal);
     expect(await command.waitForExit()).toMatchObject({ code: 0, stdout: `REDIS_URL=${url}\n`, stderr: KEEPS_NOTHING });
+  });
+
+  test('the same Ctrl-C once more, as npm hands it on, does not break its end off', async () => {
+    const command = startProcess({ args: ['scripts/redis.ts', '--dir', await temporaryFolder()] });
+    const url = (await command.waitForLine(/^REDIS_URL=/)).replace('REDIS_URL=', '');
+    const info = await connectRedis(url).info('server');
+    const server = Number(/process_id:(\d+)/.exec(info)?.[1]);
+    process.kill(server, 'SIGSTOP'); // so that its end lasts
+    command.kill('SIGINT');
+    await sleep(100);
+    command.kill('SIGINT');
+    await sleep(100);
+    process.kill(server, 'SIGCONT');
+    expect(await command.waitForExit()).toMatchObject({ code: 0, signal: null });
   });
 
   test('with a folder it keeps what it has, and says nothing of that', async () => {

@@ -1,12 +1,14 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import { main } from '../../scripts/enqueue.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
+import { ownRedis } from '../support/own-redis.ts';
 import { startProcess, type Exit } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
-import { queueEnv, redisEnv, testPrefix } from '../support/redis.ts';
+import { connectRedis, queueEnv, redisEnv, testPrefix } from '../support/redis.ts';
 
 interface Run {
   readonly args: readonly string[];
@@ -107,6 +109,22 @@ test('an interrupted broadcast ends with whole batches, so that no line without 
   expect(added).toBeLessThan(30_000);
   const again = await enqueue({ args: ['--file', file, '--broadcast', 'term-start'], prefix });
   expect(again.stdout).toBe(`${30_000 - added} added, 0 duplicates, 0 invalid, ${added} read by an earlier run\n`);
+});
+
+test('the same Ctrl-C once more, as npm hands it on, lets the batch under way end', async () => {
+  const { url } = await ownRedis();
+  const file = join(await temporaryFolder(), 'f.ndjson');
+  await writeFile(file, `${JSON.stringify(notification({ id: undefined }))}\n`.repeat(30_000));
+  const running = startProcess({ args: ['scripts/enqueue.ts', '--file', file], env: { REDIS_URL: url } });
+  const redis = connectRedis(url);
+  await vi.waitFor(async () => expect(await redis.dbsize()).toBeGreaterThan(0), { timeout: 20_000, interval: 5 });
+  await redis.client('PAUSE', 500, 'ALL'); // so that a batch is under way
+  running.kill('SIGINT');
+  await sleep(100);
+  running.kill('SIGINT');
+  const exit = await running.waitForExit();
+  expect(exit.signal).toBe('SIGINT');
+  expect(exit.stderr).toMatch(/^error: interrupted; \d+ added, 0 duplicates, 0 invalid before\n$/);
 });
 
 const TO_TEACHER = ['--id', 'f', '--recipient', 'teacher-42'];
