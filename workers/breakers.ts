@@ -49,18 +49,19 @@ const STILL_OPEN: Readonly<Record<Trouble, string>> = {
     'circuit breaker stays open: the provider still cannot be reached, or answers with errors; the next trial comes after `forMs`',
 };
 
+const CLOSED = 'circuit breaker closed: the provider accepted a trial, and deferred notifications are sent';
+const NOT_OPEN =
+  'circuit breaker not open any more: another worker closed it, or its state is gone from Redis; deferred notifications are sent';
+
 /** Logs what happens to breakers, as an error if an operator has to act, and counts openings. */
 export function createBreakerListener({ metrics, log }: Omit<BreakerParts, 'redis'>): (change: BreakerChange) => void {
-  return ({ service, open, before }) => {
+  return ({ service, open, before, byTrial }) => {
     const at = Date.now();
     const names = namesOf(service);
     if (open === undefined) {
       if (before === undefined) return;
       const { trouble, since } = before;
-      log.info(
-        { ...names, trouble, openMs: Math.max(0, at - since) },
-        'circuit breaker closed: the provider accepted a trial, and deferred notifications are sent',
-      );
+      log.info({ ...names, trouble, openMs: Math.max(0, at - since) }, byTrial ? CLOSED : NOT_OPEN);
       return;
     }
     const { trouble, code } = open;

@@ -84,6 +84,8 @@ export interface BreakerChange {
   readonly service: Service;
   readonly open: OpenBreaker | undefined;
   readonly before: OpenBreaker | undefined;
+  /** A trial of this worker closed it. Absent if another worker did, or if the state is gone from Redis. */
+  readonly byTrial?: true;
 }
 
 /** What became of a trial of this worker. `unused`: nothing was sent on it. */

@@ -94,7 +94,7 @@ export function createCircuit(
   /** The earliest `enqueuedAt` of those that were deferred since the breaker opened, or since its last trial failed. */
   let earliest = Infinity;
 
-  function become(next: State | undefined): void {
+  function become(next: State | undefined, closed: Pick<BreakerChange, 'byTrial'> = {}): void {
     const before = known;
     known = next;
     failed = next === undefined ? new Set() : latestOf([...failed, ...next.failed]);
@@ -103,7 +103,7 @@ export function createCircuit(
     firsts = failedFirsts = 1;
     earliest = Infinity;
     if (before === undefined) earlyAgainAt = earlyLineEnd = now() + EARLY_LINE_MS;
-    onChange({ service, open: next, before });
+    onChange({ service, open: next, before, ...closed });
   }
 
   /** Asks Redis; answers the id of the trial that is under way. Without a readable answer the last known state stays. */
@@ -120,7 +120,7 @@ export function createCircuit(
   }
 
   function change(next: State | undefined, question: Question): void {
-    become(next);
+    become(next, next === undefined ? { byTrial: true } : {});
     if (next?.trouble === 'outage') return;
     unconfirmed = question;
     void askRedis(question);

@@ -163,6 +163,16 @@ it('many closed breakers are read in one call', async () => {
   expect(connection.answered() - before).toBeLessThan(20);
 });
 
+it('only the worker whose trial closed it says so', async () => {
+  const prefix = testPrefix();
+  const [one, other, third] = [openBreakers(prefix), openBreakers(prefix), openBreakers(prefix)];
+  one.breakers.report(refused());
+  await waitFor(() => [openOf(other), openOf(third)]);
+  other.breakers.report(accepted(), await trialOf(other));
+  for (const worker of [one, other, third]) await untilClosed(worker);
+  expect([one, other, third].map(({ changes }) => changes.at(-1)?.byTrial)).toEqual([undefined, true, undefined]);
+});
+
 it('breakers are shared, tried and closed on a cluster, also under a prefix without a hash tag', async () => {
   const nodes = [await ownCluster()];
   const worker = openBreakers('plain', {}, connectCluster({ nodes }));

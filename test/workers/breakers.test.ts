@@ -55,6 +55,16 @@ it('what an operator has to act on is an error, other trouble a warning, and the
   expect(closed?.['openMs']).toBeGreaterThanOrEqual(5_000);
 });
 
+it('says that a trial was accepted only where this worker made it', () => {
+  const { listener, logged } = listen();
+  listener({ service: 'apns', open: undefined, before: refused, byTrial: true });
+  listener({ service: 'apns', open: undefined, before: refused });
+  expect(logged().map(({ msg }) => String(msg))).toEqual([
+    expect.stringContaining('the provider accepted a trial'),
+    expect.stringMatching(/^circuit breaker not open any more: (?!.*a trial$)/),
+  ]);
+});
+
 it('an opening is counted once, and shown for as long as it lasts', async () => {
   const { listener, metrics, state } = listen();
   state.open = refused;
