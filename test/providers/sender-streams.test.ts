@@ -129,20 +129,23 @@ describe.each([
   });
 });
 
-test('what is above the last stream of a GOAWAY with an error goes over another connection; what is below, nobody knows', async () => {
-  const streams: ServerHttp2Stream[] = [];
-  const server = await openServer((stream, headers) => {
-    if (headers[':path'] === '/again' || server.connectedAt.length > 1) accept(stream);
-    else streams.push(stream);
-  });
-  const sender = openSender(server, { minConnections: 1, maxConnections: 1 });
-  await post(sender, '/again');
-  const all = ['/seen', '/unseen'].map((path) => post(sender, path));
-  await waitFor(() => expect(streams).toHaveLength(2));
-  streams[0]?.session?.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM, streams[0].id);
-  expect((await Promise.all(all)).map(brief)).toEqual(['unknown reset', 'answered 200']);
-  expect(server.paths).toEqual(['/again', '/seen', '/unseen', '/unseen']);
-});
+test.each(['ENHANCE_YOUR_CALM', 'REFUSED_STREAM'] as const)(
+  'what is above the last stream of a GOAWAY with %s goes over another connection; what is below, nobody knows',
+  async (code) => {
+    const streams: ServerHttp2Stream[] = [];
+    const server = await openServer((stream, headers) => {
+      if (headers[':path'] === '/again' || server.connectedAt.length > 1) accept(stream);
+      else streams.push(stream);
+    });
+    const sender = openSender(server, { minConnections: 1, maxConnections: 1 });
+    await post(sender, '/again');
+    const all = ['/seen', '/unseen'].map((path) => post(sender, path));
+    await waitFor(() => expect(streams).toHaveLength(2));
+    streams[0]?.session?.goaway(constants[`NGHTTP2_${code}`], streams[0].id);
+    expect((await Promise.all(all)).map(brief)).toEqual(['unknown reset', 'answered 200']);
+    expect(server.paths).toEqual(['/again', '/seen', '/unseen', '/unseen']);
+  },
+);
 
 test('a GOAWAY that names no last stream yet finishes all that is under way', async () => {
   const streams: ServerHttp2Stream[] = [];

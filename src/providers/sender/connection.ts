@@ -64,6 +64,8 @@ export class Connection {
   #hasAnswered = false;
   /** The last stream that the server will process, after its GOAWAY. */
   #lastStreamId = Infinity;
+  /** The GOAWAY had the code REFUSED_STREAM: then Node ends every stream with that code, also those that may be processed. */
+  #isCodeOfAll = false;
   #pinging: NodeJS.Timeout | undefined;
   #isPinging = false;
   /** At the last look: how many bytes had been written, and whether frames waited to be written. */
@@ -103,8 +105,9 @@ export class Connection {
       if (this.#state === 'connecting') this.#open();
       else this.#events.onFree();
     });
-    session.on('goaway', (_code: number, lastStreamId: number) => {
+    session.on('goaway', (code: number, lastStreamId: number) => {
       this.#lastStreamId = lastStreamId;
+      this.#isCodeOfAll = code === constants.NGHTTP2_REFUSED_STREAM;
       this.#end();
     });
     session.on('close', () => {
@@ -166,7 +169,8 @@ export class Connection {
    * GOAWAY.
    */
   isUnseen({ id, rstCode }: ClientHttp2Stream): boolean {
-    return id === undefined || rstCode === constants.NGHTTP2_REFUSED_STREAM || id > this.#lastStreamId;
+    if (id === undefined || id > this.#lastStreamId) return true;
+    return rstCode === constants.NGHTTP2_REFUSED_STREAM && !this.#isCodeOfAll;
   }
 
   /** Ends the connection unless the server answers a PING. Does nothing while another PING is under way. */
