@@ -242,7 +242,8 @@ export function redactedError(error: unknown, { data }: Pick<Context, 'data'>): 
 
 /** Decides from the tries, and from `quotaWait` if some devices were not tried because a quota has no room. */
 export function afterSend(context: Context, parts: DeliverParts, quotaWait?: QuotaWait): Result {
-  if (context.tried.length === 0 && quotaWait !== undefined) return overQuota(context, quotaWait, parts);
+  if (context.tried.length === 0 && quotaWait !== undefined)
+    return overQuota(context, quotaWait, [], () => deferOrGiveUp(context, [], parts), parts);
   const tried = context.tried.map((each) => openIfMisconfigured(each, parts));
   context.progress = record(context, tried, parts);
   const open = openLabels(context);
@@ -253,15 +254,27 @@ export function afterSend(context: Context, parts: DeliverParts, quotaWait?: Quo
   const others = later.filter((each) => !failed.includes(each));
   const result =
     failed.length > 0 ? retryOrGiveUp(context, failed, others, parts) : deferOrGiveUp(context, later, parts);
-  return result.kind === 'deferred' && quotaWait !== undefined ? overQuota(context, quotaWait, parts) : result;
+  if (quotaWait === undefined || result.kind !== 'deferred') return result;
+  return overQuota(context, quotaWait, later, () => result, parts);
 }
 
 /**
  * A quota has no room. The job comes back exactly at the instant that the quota promised: later, others may have taken the
- * room.
+ * room. If it expires before that, it ends, unless other devices wait for their providers: then these decide when.
+ *
+ * @param later tries of this pass whose devices are still open
  */
-function overQuota(context: Context, wait: QuotaWait, parts: DeliverParts): Result {
-  if (wait.waitMs >= timeLeftMs(context, parts)) return expired(context);
+function overQuota(
+  context: Context,
+  wait: QuotaWait,
+  later: readonly Tried[],
+  waitForOthers: () => Result,
+  parts: DeliverParts,
+): Result {
+  if (wait.waitMs >= timeLeftMs(context, parts)) {
+    const isNoneElse = later.length === 0 && soonestBreaker(openServices(context), parts) === undefined;
+    return isNoneElse ? expired(context) : waitForOthers();
+  }
   return untilDue(context, wait, Math.max(0, Math.ceil(wait.dueAt - performance.now())), parts);
 }
 

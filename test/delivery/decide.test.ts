@@ -222,6 +222,18 @@ it('does not count the days in which no worker tried it', async () => {
   expect(decide([undefined], { progress: tried }).outcome.kind).toBe('dead-letter');
 });
 
+it.each([
+  ['could not be reached', refused, undefined],
+  ['waits for its breaker', undefined, 'quota'],
+] as const)('a quota without room ends no device of another provider that %s', async (_, reply, trouble) => {
+  const { decide, breakers } = await openDecisions();
+  if (trouble !== undefined) openBreaker(breakers, 'apns', trouble);
+  const quotaWait = { waitMs: 60_000, rule: 'fcm:1/1m', dueAt: performance.now() + 60_000 };
+  const round: Round = { platforms: ['apns', 'fcm'], fields: { expiresAt: NOW + 30_000 }, quotaWait };
+  expect(decide([reply, undefined], round).outcome.kind).toBe('deferred');
+  expect(decide([accepted, undefined], { ...round, platforms: ['webpush', 'fcm'] }).outcome.kind).not.toBe('deferred');
+});
+
 describe('a push service that takes no more for now', () => {
   const LIMIT: Reply = { ...WEBPUSH_ANSWERS.statuses['429'], meaning: 'later', alerted: 'no', code: 'http-429' };
   const browser = ['webpush'] as const;
