@@ -1,4 +1,4 @@
-import { accountOf, pushId, serviceOfDevice, type Account } from '../notification/device.ts';
+import { accountOf, pushId, serviceOfDevice, type Account, type Service } from '../notification/device.ts';
 import { formatFault, type Fault } from '../domain/faults.ts';
 import { laterPayloadFault } from '../notification/rules.ts';
 import { asDigest } from '../notification/schema.ts';
@@ -102,7 +102,7 @@ export async function isForAnother(context: Context, { others }: DeliverParts): 
 /**
  * Sets a stream aside at each server, before the ask for a slot: a notification that must wait for a connection then waits
  * without a slot, and does not miss one. The devices of a server that cannot be connected to count as tried and unsent; the
- * rest is the answer.
+ * rest is the answer, without the devices of a server whose breaker opened while this pass waited.
  *
  * Every notification asks the servers in the same order, so that no two notifications wait for each other's streams.
  */
@@ -111,21 +111,46 @@ export async function reserveStreams(
   ready: readonly ReadyDevice[],
   parts: DeliverParts,
 ): Promise<readonly ReadyDevice[]> {
-  const unreachable = new Set<string>();
+  const leftOut = new Set<string>();
   for (const first of firstOfEachServer(ready)) {
     const { service } = first;
-    const reserved = await first.provider.reserve(first.encoded);
+    const found = first.provider.reserve(first.encoded);
+    const reserved = found instanceof Promise ? await withoutPlace(found, context) : found;
     if (reserved.kind === 'permit') {
+      if (found instanceof Promise && isStopped(context, service, parts)) {
+        reserved.permit.release();
+        leftOut.add(service);
+        continue;
+      }
       first.permit = reserved.permit;
       context.permits.push(reserved.permit);
       continue;
     }
-    unreachable.add(service);
+    leftOut.add(service);
     for (const device of ready) {
       if (device.service === service) await noteReply(context, device, reserved.reply, performance.now(), parts);
     }
   }
-  return unreachable.size > 0 ? ready.filter(({ service }) => !unreachable.has(service)) : ready;
+  return leftOut.size > 0 ? ready.filter(({ service }) => !leftOut.has(service)) : ready;
+}
+
+/** After so long, a pass that waits for a stream leaves its place to another job. */
+const LONG_WAIT_MS = 1_000;
+
+async function withoutPlace<T>(waiting: Promise<T>, { place }: Context): Promise<T> {
+  let comeBack: (() => void) | undefined;
+  const timer = setTimeout(() => (comeBack = place.leave()), LONG_WAIT_MS);
+  try {
+    return await waiting;
+  } finally {
+    clearTimeout(timer);
+    comeBack?.();
+  }
+}
+
+/** Whether the breaker of the service is not closed any more, and this pass is not its trial. */
+function isStopped({ breakerAnswers }: Context, service: Service, { breakers }: DeliverParts): boolean {
+  return breakers.current(service) !== undefined && breakerAnswers?.get(service)?.kind !== 'trial';
 }
 
 /** One device of each server, in the order of the servers' names. */

@@ -334,3 +334,42 @@ it('ends with the credentials of its stream where they are replaced before it is
   expect((await run(silent, none, { providers })).outcome).toEqual({ kind: 'delivered', silenced: true });
   expect(sandbox.journal.accepted).toHaveLength(2);
 });
+
+describe('a provider that hangs', () => {
+  const ONE_STREAM: BenchOptions = {
+    sandbox: { maxStreams: 1 },
+    sender: { minConnections: 1, maxConnections: 1 },
+  };
+
+  /** A notification has the only stream for this long. */
+  async function occupy({ run, sandbox }: Bench, forMs: number): Promise<void> {
+    const slow = makeDevice();
+    sandbox.apns.script(slow.token, [{ kind: 'accept', delayMs: forMs }]);
+    void run(makeNotification({ recipientId: 'somebody-else', devices: [slow] }));
+    await waitFor(() => expect(sandbox.journal.all).toHaveLength(1));
+  }
+
+  it('gets nothing of what waited for a stream when its breaker opened', async () => {
+    const bench = await openBench(ONE_STREAM);
+    const { run, sandbox, breakers } = bench;
+    await occupy(bench, 500);
+    const waiting = run(makeNotification());
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    openBreaker(breakers, 'apns', 'outage', 'timeout');
+    expect((await waiting).outcome).toMatchObject({ kind: 'deferred', code: 'timeout' });
+    expect(sandbox.journal.all).toHaveLength(1);
+  });
+
+  it('keeps no place of WORKER_CONCURRENCY for longer than a second from others', async () => {
+    const bench = await openBench(ONE_STREAM);
+    const left: string[] = [];
+    const leave = () => {
+      left.push('left');
+      return () => void left.push('back');
+    };
+    await occupy(bench, 1_500);
+    const place = { giveWay: () => undefined, leave };
+    expect((await bench.run(makeNotification(), none, { place })).outcome).toEqual({ kind: 'delivered' });
+    expect(left.slice(0, 2)).toEqual(['left', 'back']);
+  });
+});
