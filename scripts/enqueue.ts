@@ -84,7 +84,7 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
     } catch (error) {
       const what = signal.aborted ? 'interrupted' : error instanceof RedisAwayError ? error.message : undefined;
       if (what === undefined) throw error;
-      throw new CommandError(`${what}; ${summary(counts, flags.dryRun)} before`);
+      throw new CommandError(`${what}; ${summary(counts, flags.dryRun)} before${signal.aborted ? restOf(counts) : ''}`);
     } finally {
       progress.stop();
       await producer?.close();
@@ -158,6 +158,12 @@ function summary({ added, duplicates, invalid, skipped }: Counts, dryRun = false
   if (dryRun) return `${added} valid, ${invalid} invalid`;
   const before = skipped === 0 ? '' : `, ${skipped} read by an earlier run`;
   return `${added} added, ${duplicates} duplicates, ${invalid} invalid${before}`;
+}
+
+/** What was read and has no result. */
+function restOf({ read, added, duplicates, invalid, skipped }: Counts): string {
+  const rest = read - added - duplicates - invalid - skipped;
+  return rest === 0 ? '' : `; ${rest} more ${rest === 1 ? 'was' : 'were'} read and not added`;
 }
 
 /** `30m` in milliseconds. */

@@ -50,6 +50,8 @@ export interface Positions {
 
 /** How many inputs are in memory at a time, and are added together. */
 const BATCH = 500;
+/** Inputs do not wait longer than this for others of their batch. */
+const LONGEST_WAIT_MS = 100;
 /** The longest spread, in milliseconds: a week. */
 export const MAX_SPREAD_MS = 7 * 86_400_000;
 
@@ -72,8 +74,9 @@ export function checkBroadcast(options: EnqueueManyOptions): void {
 }
 
 /**
- * Enqueues a sequence in batches, with one batch in memory at a time. The position is written after each batch. If the process
- * dies before that, the next call adds the batch again, and its ids make it duplicates.
+ * Enqueues a sequence in batches, with one batch in memory at a time: a batch is full, or its inputs have waited long enough for
+ * others. The position is written after each batch. If the process dies before that, the next call adds the batch again, and
+ * its ids make it duplicates.
  *
  * @param take called with each input before the next one is asked for, since a sequence may use one object for all
  */
@@ -102,20 +105,36 @@ export async function broadcast<Input, Taken>(
 
   const turn = takingTurns();
   let batch: Taken[] = [];
-  for await (const input of inputs) {
-    signal?.throwIfAborted();
-    read += 1;
-    if (read <= start) {
-      onSkipped?.(read - 1);
-      continue;
-    }
-    batch.push(take(input));
-    await turn();
-    if (batch.length < BATCH) continue;
-    await add(batch);
+  let adding: Promise<void> | undefined;
+  const addSome = (): Promise<void> => {
+    const some = batch;
     batch = [];
+    return add(some);
+  };
+  const timer = setInterval(() => {
+    if (batch.length === 0 || adding !== undefined) return;
+    adding = addSome();
+    adding.catch(() => undefined); // awaited below
+  }, LONGEST_WAIT_MS).unref();
+  try {
+    for await (const input of inputs) {
+      await adding;
+      adding = undefined;
+      signal?.throwIfAborted();
+      read += 1;
+      if (read <= start) {
+        onSkipped?.(read - 1);
+        continue;
+      }
+      batch.push(take(input));
+      await turn();
+      if (batch.length >= BATCH) await addSome();
+    }
+  } finally {
+    clearInterval(timer);
+    await adding;
   }
-  if (batch.length > 0) await add(batch);
+  if (batch.length > 0) await addSome();
   const { added, duplicate: duplicates, invalid } = counts;
   return { read, added, duplicates, invalid, skipped: Math.min(start, read) };
 }

@@ -5,7 +5,7 @@ import { limiterTarget } from '../../src/producer/options.ts';
 import { addressOf, openConnection } from '../../src/redis/target.ts';
 import { connectRedis } from '../support/redis.ts';
 
-const REDIS_URL = 'redis:// or rediss:// URLs, comma-separated';
+const REDIS_URL = 'redis:// or rediss:// URLs, comma-separated, each with the number of a database or without a path';
 
 function faultsOf(options: unknown): readonly Fault[] {
   try {

@@ -1,7 +1,9 @@
+import { spawn } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { main } from '../../scripts/enqueue.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
@@ -105,7 +107,9 @@ test('an interrupted broadcast ends with whole batches, so that no line without 
   const exit = await running.waitForExit();
   const added = await queue.getPrioritizedCount();
   expect(exit.signal).toBe('SIGINT');
-  expect(exit.stderr).toBe(`error: interrupted; ${added} added, 0 duplicates, 0 invalid before\n`);
+  expect(exit.stderr.replace(/; \d+ more \w+ read and not added$/m, '')).toBe(
+    `error: interrupted; ${added} added, 0 duplicates, 0 invalid before\n`,
+  );
   expect(added).toBeLessThan(30_000);
   const again = await enqueue({ args: ['--file', file, '--broadcast', 'term-start'], prefix });
   expect(again.stdout).toBe(`${30_000 - added} added, 0 duplicates, 0 invalid, ${added} read by an earlier run\n`);
@@ -124,7 +128,31 @@ test('the same Ctrl-C once more, as npm hands it on, lets the batch under way en
   running.kill('SIGINT');
   const exit = await running.waitForExit();
   expect(exit.signal).toBe('SIGINT');
-  expect(exit.stderr).toMatch(/^error: interrupted; \d+ added, 0 duplicates, 0 invalid before\n$/);
+  expect(exit.stderr).toMatch(
+    /^error: interrupted; \d+ added, 0 duplicates, 0 invalid before(; \d+ more \w+ read and not added)?\n$/,
+  );
+});
+
+test('lines of a pipe that stays open are added soon, and after Ctrl-C it says what was only read', async () => {
+  const { url } = await ownRedis();
+  const redis = connectRedis(url);
+  const env = { ...process.env, REDIS_URL: url, REDIS_CLUSTER: undefined, QUEUE_PREFIX: undefined };
+  const child = spawn(process.execPath, ['scripts/enqueue.ts', '-'], { env, stdio: ['pipe', 'ignore', 'pipe'] });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const said = text(child.stderr);
+  const write = (id: string) => child.stdin.write(`${JSON.stringify(notification({ id }))}\n`);
+  write('a');
+  await vi.waitFor(async () => expect(await redis.exists('{pushpacer}:notifications:a')).toBe(1), { timeout: 20_000 });
+  await redis.client('PAUSE', 2_000, 'ALL'); // so that `b` is being added while `c` is read
+  write('b');
+  await sleep(500);
+  write('c');
+  await sleep(200);
+  child.kill('SIGINT');
+  expect(await said).toBe(
+    'error: interrupted; 2 added, 0 duplicates, 0 invalid before; 1 more was read and not added\n',
+  );
+  expect(await redis.exists('{pushpacer}:notifications:b', '{pushpacer}:notifications:c')).toBe(1);
 });
 
 const TO_TEACHER = ['--id', 'f', '--recipient', 'teacher-42'];
