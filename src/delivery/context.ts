@@ -21,7 +21,7 @@ import type { Place } from '../queue/notification-worker.ts';
 import { unreadableFault } from '../queue/readable.ts';
 import { readProgress, type Progress } from './progress.ts';
 
-/** What a pass knows of its job, and of the worker that has it. `createContext` sets it, and nothing changes it. */
+/** What a pass knows about its job and its worker. `createContext` sets it, and nothing changes it. */
 interface Given {
   readonly jobId: string;
   /** The job's data as it was enqueued. */
@@ -97,9 +97,9 @@ export interface Context extends Given {
 export interface ReadyDevice {
   readonly label: string;
   readonly device: Device;
-  /** Whose credentials it takes, and whose quota if its server has none of its own. */
+  /** The account whose credentials are used, and whose quota counts if the server has no quota of its own. */
   readonly account: Account;
-  /** Whose circuit breaker decides. */
+  /** The service whose circuit breaker decides. */
   readonly service: Service;
   readonly provider: Provider;
   readonly encoded: Encoded;
@@ -116,7 +116,6 @@ interface LackingDevice {
   readonly account: Account;
 }
 
-/** A send that is prepared. */
 export interface Prepared {
   /** The devices to send to: those that have a quota token, or whose account has no quota. */
   readonly ready: readonly ReadyDevice[];
@@ -142,7 +141,6 @@ export interface Slot {
   readonly leadMs: number;
 }
 
-/** The wait until a quota has room. */
 export interface QuotaWait {
   readonly waitMs: number;
   /** `fcm:600000/1m`; of another app's quota `fcm~teacher:600000/1m`. */
@@ -151,14 +149,14 @@ export interface QuotaWait {
   readonly dueAt: number;
 }
 
-/** One try at one device, and what came of it. */
+/** One try to send to one device, with the reply. */
 export interface Tried {
   readonly label: string;
   readonly service: Service;
   readonly reply: Reply;
   /** When the reply came, or the try was given up: epoch milliseconds. */
   readonly at: number;
-  /** When it was handed over to be sent: an instant of `performance.now()`. */
+  /** When the request was handed over to be sent: an instant of `performance.now()`. */
   readonly handedOverAt: number;
   /** From the hand-over to the reply, milliseconds. */
   readonly tookMs: number;
@@ -282,7 +280,6 @@ export function openDevices({ notification, progress }: Pick<Context, 'notificat
   return labelledDevices(notification).filter(({ label }) => !(label in progress.devices));
 }
 
-/** The labels of the open devices. */
 export function openLabels(context: Pick<Context, 'notification' | 'progress'>): string[] {
   return openDevices(context).map(({ label }) => label);
 }

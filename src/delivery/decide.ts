@@ -28,7 +28,6 @@ const MAX_AMBIGUOUS_RETRIES = 2;
 const MAX_DEFERRED_MS = 86_400_000;
 /** At most this much of the time since the last try counts: if it was longer, no worker was there to try. */
 const MAX_BETWEEN_TRIES_MS = 3_600_000;
-/** The longest wait after a stall. */
 const MAX_STALL_WAIT_MS = 60_000;
 /** The provider could not be reached. */
 const UNREACHED: Backoff = { backoffBaseMs: 500, backoffMaxMs: 30_000 };
@@ -42,7 +41,7 @@ const OWN_FAULT_CODES: ReadonlySet<string> = new Set([
   'cancelled',
   'closed',
 ]);
-/** A retry comes this long after the instant from which the breaker lets a trial through, so that the trial is answered first. */
+/** A retry comes this long after the breaker lets a trial through, so that the trial is answered first. */
 const AFTER_TRIAL_MS = 1_000;
 /** The code of a result that puts a job back because this worker lacks the credentials and another one may have them. */
 export const NO_CREDENTIALS = 'no-credentials';
@@ -98,7 +97,7 @@ export function newer(
   { passes, place }: Pick<Context, 'passes' | 'place'>,
   { random }: Pick<DeliverParts, 'random'>,
 ): Result {
-  place.giveWay(1); // each time: no worker may be able to read it, and what is due here is to be on time
+  place.giveWay(1); // each time: perhaps no worker can read the job, and due jobs must be on time
   return deferred(backoffMs(Math.max(1, passes), NEWER, 0, random()), NEWER_FORMAT);
 }
 
@@ -199,7 +198,7 @@ export function missedSlot(context: Context, { random }: DeliverParts): Result {
   return deferred(backoffMs(unreached, OWN_FAULT, 0, random()), 'missed-slot');
 }
 
-/** Redis did not save which devices were to be sent to (AT_MOST_ONCE), so nothing was sent, to none of an earlier slot either. */
+/** Redis did not save `trying` (AT_MOST_ONCE), so nothing was sent. Forgets what was saved for a slot that was then missed. */
 export function notNoted(context: Pick<Context, 'progress'>, { random }: Pick<DeliverParts, 'random'>): Result {
   context.progress = { ...context.progress, trying: undefined };
   return deferred(Math.round(NO_ANSWER_MS * (1 + random())), 'not-noted');
@@ -286,10 +285,10 @@ function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
 }
 
 /**
- * Whether a try that failed counts as an attempt. It does not if the notification is not the cause: the request did not reach
- * the provider, the provider refuses everything that this app sends or takes no more for now, or it is down: its breaker is
- * open, or too few recipients failed to open it but nothing was answered well for half a minute. A try that may have alerted
- * always counts, since it may be repeated only a few times.
+ * Whether a try that failed counts as an attempt. It does not count if the notification is not the cause: the request did not
+ * reach the provider; the provider refuses everything that this app sends, or takes no more for now; or the provider is down. A
+ * provider counts as down while its breaker is open, or if it has answered nothing well for half a minute. A try that may have
+ * alerted always counts, since it may be repeated only a few times.
  */
 function isAttempt({ service, reply }: Tried, { breakers }: DeliverParts): boolean {
   if (reply.alerted === 'maybe') return true;
@@ -378,7 +377,7 @@ function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: Deliver
   return deferred(Math.min(waitMs, leftMs), code);
 }
 
-/** Since when it is deferred, in epoch milliseconds, moved to later by the time in which no worker tried it. */
+/** Since when the job has been deferred: epoch milliseconds, moved to later by the time in which no worker tried it. */
 function heldSinceOf(
   { heldSince, heldBefore, heldAt }: Partial<Pick<Context['progress'], 'heldSince' | 'heldBefore' | 'heldAt'>>,
   now: number,
@@ -398,7 +397,7 @@ export function withoutCredentials(context: Context, parts: DeliverParts): Resul
   const { progress, lacking, isElsewhere } = context;
   const now = parts.now();
   const heldSince = heldSinceOf({ ...progress, heldBefore: undefined }, now);
-  // A provider may have put it off before, or another worker may have had the credentials: that time does not count.
+  // Time in which a provider had put the job off, or another worker had the credentials, does not count.
   const isLacked = progress.rule === CREDENTIALS && progress.lackedSince !== undefined;
   const before = isLacked ? { ...progress, heldSince: progress.lackedSince } : {};
   const lackedSince = isElsewhere ? undefined : heldSinceOf({ ...before, heldBefore: undefined }, now);
@@ -424,9 +423,9 @@ export function lackText(account: Account): string {
 }
 
 /**
- * Puts the job back until an instant (until a slot, or until a quota has room), and counts it as requeued. If its provider put
- * it off before, that is remembered: else a notification that is put off and requeued in turn would have no end. Missing
- * credentials are not: a worker that has them took it since.
+ * Puts the job back until its slot, or until a quota has room, and counts it as requeued. Remembers since when a provider has
+ * put the job off (`heldBefore`): else a job that is put off and requeued in turn would never end. Time without credentials is
+ * not remembered: a worker with the credentials has taken the job since.
  */
 function untilDue(
   context: Context,
@@ -475,16 +474,16 @@ function isNoneClosed(services: readonly Service[], { breakers }: DeliverParts):
   return services.every((service) => breakers.current(service) !== undefined);
 }
 
-/** Of those breakers of the services that are not closed, the one that may close first. */
+/** Of the services' breakers that are not closed, the one that may close first. */
 function soonestBreaker(services: readonly Service[], { breakers }: DeliverParts) {
   const notClosed = services.flatMap((service) => breakers.current(service) ?? []);
   return notClosed.toSorted((a, b) => a.until - b.until)[0];
 }
 
 /**
- * The wait before the next attempt, in milliseconds: base x 2^(tries - 1), at most the maximum. The upper half of it is random,
- * so that notifications that failed together do not come back together. The wait is never shorter than what a provider asked
- * for (`atLeastMs`, Retry-After), to which up to a tenth is added at random.
+ * The wait before the next attempt, in milliseconds: base x 2^(tries - 1), at most the maximum. The upper half of the wait is
+ * random, so that notifications that failed together do not come back together. The wait is never shorter than what a provider
+ * asked for (`atLeastMs`, Retry-After), to which up to a tenth is added at random.
  */
 export function backoffMs(tries: number, backoff: Backoff, atLeastMs: number, random: number): number {
   const own = doubledMs(backoff.backoffBaseMs, backoff.backoffMaxMs, tries - 1) * (0.5 + random / 2);

@@ -58,7 +58,7 @@ export function createProcessor(given: ProcessorParts): DeliveryProcessor {
   const onEnded = watchers.flatMap(({ ended }) => ended ?? []);
   const onNotAcked = watchers.flatMap(({ notAcked }) => notAcked ?? []);
   const onCompleting = watchers.flatMap(({ completing }) => completing ?? []);
-  /** The jobs of which the limiter still remembers something that it can forget once they have ended. */
+  /** The jobs about which the limiter remembers something until they have ended. */
   const known = new WeakMap<Job, Context>();
   const process = async (job: Job, lock: JobLock, place: Place): Promise<Completion> => {
     const context = createContext(job, lock, signal, place, now());
@@ -135,7 +135,7 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
       onAsked: endTurn,
       prepare: async () => {
         if (context.progress.digest !== undefined) ready = encodeAgain(context, ready, false, parts);
-        return prepareSend(context, ready, parts); // all again, if it is called again: a quota may have promised room to some
+        return prepareSend(context, ready, parts); // a second call prepares all again: a quota may have room now
       },
     });
     if (answer.kind === 'missed') return decide.missedSlot(context, parts);
@@ -174,8 +174,7 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
 
 /**
  * Asks the limiter how the notification ends, if this pass found its result without an ask: it may have been canceled, or sent
- * as a part of a digest. An ask would have answered that. Else it would be put back, or become a dead letter that a replay
- * sends.
+ * as a part of a digest. Without this, such a notification would be put back, or become a dead letter that a replay sends.
  */
 async function unlessEnded(context: Context, result: Result, parts: DeliverParts): Promise<Result> {
   if (context.newer !== undefined || result.kind === 'yielded') return result;

@@ -9,7 +9,6 @@ import { insist } from '../redis/deadline.ts';
 import { putBackMs, type Context, type PassFacts } from './context.ts';
 import { slotLateMs } from './slot.ts';
 
-/** What watchers get to know about the pass, besides its result. `endedAt`: epoch milliseconds. */
 export function endOf(context: Context, result: Result, endedAt: number): PassFacts {
   const { data, enqueuedAt, startedAt, before, progress } = context;
   const { kind } = result;
@@ -37,7 +36,7 @@ function attemptsOf({ before, progress: { tries }, tried }: Context, { kind }: R
   return isLast && tried.some(({ reply }) => reply.unsent !== true) ? Math.max(tries, before.tries + 1) : tries;
 }
 
-/** What a later cancel or retract by the key is still to find, for as long as the job's id is kept; also what a device may show. */
+/** After these results, a later cancel or retract by the key must still find the notification while its job's id is kept. */
 const KEPT: ReadonlySet<Result['kind']> = new Set(['canceled', 'delivered', 'retracted', 'dead-letter']);
 
 /**

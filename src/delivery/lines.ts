@@ -4,8 +4,8 @@ import type { Due } from '../queue/redelay.ts';
 import { timeLeftMs, type Context } from './context.ts';
 import type { DeliverParts, DeliveryLimiter, MoveUps } from './parts.ts';
 
-// How slots in a recipient's line move, and the jobs with them: up, where a slot was given back, and back, where one of high
-// priority goes first.
+// Moves slots in a recipient's line, and the due times of their jobs: to earlier where a slot was given back, to later where a
+// notification of high priority goes first.
 
 /**
  * A blocked job is due this much before its slot, and the worker sleeps until the slot. Most jobs come back late by less than
@@ -64,7 +64,7 @@ export function duesOf(
 }
 
 export function createMoveUps(): MoveUps {
-  /** For each line that is moving up: those that wait for the next move-up, and the end of all of them. */
+  /** The lines that are moving up now, by name. */
   const underWay = new Map<string, Line>();
 
   async function moveUntilDone(line: string, work: () => Promise<void>, own: Line): Promise<void> {
@@ -97,8 +97,8 @@ interface Line {
 }
 
 /**
- * The notification gave back a slot that lay ahead, so the reservations behind it move up. If that fails they keep their slots,
- * which are only later than they need to be.
+ * The notification gave back a slot that lay ahead, so the reservations behind it move up. If the move fails, they keep their
+ * slots, which are only later than necessary.
  */
 export async function moveUp(context: Context, parts: DeliverParts): Promise<void> {
   await moveLineUp(lineOf(context, parts), parts);
@@ -112,9 +112,9 @@ export async function moveLineUp(line: RecipientLine, parts: LineParts): Promise
 }
 
 /**
- * The notification goes first: its reservation is moved before others. Resolves when it has moved, or is known not to move, or the
- * worker has to stop; the others may still be moving then. If that fails, it keeps its slot, which is only later than it needs
- * to be.
+ * Moves the notification's reservation before others, since the notification goes first. Resolves when the reservation has
+ * moved or is known to stay, or when the worker must stop; others may still be moving then. If the move fails, the reservation
+ * keeps its slot, which is only later than it needs to be.
  */
 export async function goFirst(context: Context, askId: string, parts: DeliverParts): Promise<void> {
   const { moved } = parts.moveUps;
@@ -139,7 +139,6 @@ export interface RecipientLine {
   readonly limiter: Pick<Limiter, 'moveUp'>;
 }
 
-/** What moves a line, and its jobs. */
 type LineParts = Pick<DeliverParts, 'moveUps' | 'redelay' | 'toleranceMs'>;
 
 function startMoveUp({ name, recipientId, limiter }: RecipientLine, parts: LineParts): ReturnType<MoveUps['run']> {

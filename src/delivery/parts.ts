@@ -25,8 +25,8 @@ export interface DeliverParts {
   /** The tolerance of the overall policy, milliseconds. */
   readonly toleranceMs: number;
   /**
-   * The quotas of whole projects, for the accounts that have one, and of single servers, which count apart. They may change from
-   * one pass to the next.
+   * The quotas: of a whole project (by account), or of a single server, which counts apart. They may change from one pass to
+   * the next.
    */
   readonly quotas: { get(service: Service): Pick<Quota, 'take'> | undefined };
   /** What other workers have credentials for. */
@@ -38,7 +38,7 @@ export interface DeliverParts {
   readonly breakers: Breakers;
   /** The turns of this worker only; other workers have their own. */
   readonly turns: Turns;
-  /** As `turns`: of this worker only. */
+  /** The move-ups of this worker only. */
   readonly moveUps: MoveUps;
   /** Notifications of high priority go before others of their recipient. */
   readonly isHighFirst: boolean;
@@ -56,7 +56,7 @@ export interface DeliverParts {
   /** Called with each reply. The pass waits for the promise that it returns, which must not reject. */
   readonly onReply: (event: ReplyEvent) => void | Promise<void>;
   /**
-   * How the notification is to end without being sent; undefined if it is not. Takes no slot. Rejects if the limiter does not
+   * How the notification must end without being sent; undefined if it need not. Takes no slot. Rejects if the limiter does not
    * answer.
    */
   readonly endOf: (
@@ -66,7 +66,6 @@ export interface DeliverParts {
   readonly redelay: (recipientId: string, due: readonly Due[]) => Promise<unknown>;
 }
 
-/** One reply of a provider. */
 export interface ReplyEvent {
   readonly notification: Notification;
   readonly device: Device;
@@ -104,15 +103,16 @@ export interface Turns {
 export type EndTurn = () => void;
 
 /**
- * Runs one move-up of a line at a time. All calls for the line meanwhile cause one more together: without this, a thousand
+ * Runs one move-up of a line at a time. All calls for the line during a move-up together cause one more. Otherwise a thousand
  * canceled notifications would each move everything behind them.
  */
 export interface MoveUps {
   /**
-   * `ended`: a move-up that began after this call has ended; rejects if it failed. `allEnded`: so have those that others wanted
-   * meanwhile; only for the call with which they began. Never rejects.
+   * `ended` settles with a move-up that began after this call, and rejects if the move-up failed. `allEnded` resolves when the
+   * move-ups that later calls wanted meanwhile have ended too, and never rejects. Only the call that starts the first move-up
+   * has `allEnded`.
    */
   run(line: string, work: () => Promise<void>): { readonly ended: Promise<unknown>; readonly allEnded?: Promise<void> };
-  /** By `<line> <ask id>`: what a waiting pass entered here, to be called when the slot of its ask has moved. */
+  /** The key is `<line> <ask id>`. A pass that waits adds a function, which is called when the slot of its ask has moved. */
   readonly moved: Map<string, () => void>;
 }

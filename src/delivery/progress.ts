@@ -21,7 +21,7 @@ const progressSchema = z.object({
   tries: z.number().default(0),
   /** Attempts without an answer, so that it is unknown whether they alerted. */
   ambiguous: z.number().default(0),
-  /** A reply left open whether it alerted: a timeout, a reset, an `InternalServerError`. Absent for an older worker's. */
+  /** A reply left open whether it alerted: a timeout, a reset, an `InternalServerError`. Older workers do not write this. */
   maybe: z.boolean().optional(),
   /** Passes in a row that were to send and certainly sent nothing (no connection, a missed slot). They are no attempts. */
   unreached: z.number().default(0),
@@ -59,11 +59,11 @@ const progressSchema = z.object({
    * moves to later by the rest.
    */
   heldSince: z.number().optional(),
-  /** Since when no living worker has had the credentials that it needs. Epoch milliseconds; only if that is its `rule`. */
+  /** Since when no living worker has had its credentials: epoch milliseconds. Counts only while `rule` is `credentials`. */
   lackedSince: z.number().optional(),
-  /** `heldSince` of the time before the job was requeued; it counts on if a provider puts the job off again. */
+  /** The `heldSince` from before the job was requeued. It is used again if a provider puts the job off again. */
   heldBefore: z.number().optional(),
-  /** When it was last deferred for one of those reasons; epoch milliseconds. */
+  /** When the job was last deferred for one of the reasons of `heldSince`; epoch milliseconds. */
   heldAt: z.number().optional(),
   /** The span of its last pass that was traced, as W3C Trace Context. */
   traceparent: z.string().optional(),
@@ -84,7 +84,7 @@ const progressSchema = z.object({
  */
 export type Progress = Readonly<z.output<typeof progressSchema>>;
 
-/** Any `job.progress` → Progress. What is no progress, or was written by a newer version, is read as that of a new job. */
+/** Any `job.progress` → Progress. If it is unreadable, or a newer version wrote it, the answer is the progress of a new job. */
 export function readProgress(raw: unknown): Progress {
   if (raw === 0 || raw === undefined) return NEW; // BullMQ's own default, of every job that is new
   if (newerThanKnown('job progress', raw) !== undefined) return NEW;
@@ -96,7 +96,6 @@ const NEW: Progress = progressSchema.parse({});
 /** A dead letter lists the newest of its failed tries, this many at most. */
 const MAX_ATTEMPTS = 100;
 
-/** The progress with failed tries added. */
 export function withAttempts(progress: Progress, added: Progress['attempts']): Progress {
   if (added.length === 0) return progress;
   return { ...progress, attempts: [...progress.attempts, ...added].slice(-MAX_ATTEMPTS) };

@@ -101,8 +101,8 @@ export async function isForAnother(context: Context, { others }: DeliverParts): 
 
 /**
  * Sets a stream aside at each server, before the ask for a slot: a notification that must wait for a connection then waits
- * without a slot, and does not miss one. The devices of a server that cannot be connected to count as tried and unsent; the
- * rest is the answer, without the devices of a server whose breaker opened while this pass waited.
+ * without a slot, and does not miss one. If a server cannot be connected to, its devices count as tried and unsent. Answers the
+ * other devices, without those of a server whose breaker opened while this pass waited.
  *
  * Every notification asks the servers in the same order, so that no two notifications wait for each other's streams.
  */

@@ -55,7 +55,7 @@ function reportToBreaker(context: Context, service: Service, reply: Reply, { bre
   breakers.report({ service, recipientId: notification.recipientId, code, trouble, suspect, retryAfterMs }, trial);
 }
 
-/** Gives back the trials that were not used, so that another notification may have them. */
+/** Gives back the unused trials, so that other notifications may have them. */
 export function releaseTrials({ breakerAnswers }: Context, { breakers }: DeliverParts): void {
   for (const answer of breakerAnswers?.values() ?? []) if (answer.kind === 'trial') breakers.release(answer.trial);
 }
@@ -68,7 +68,10 @@ export const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
   rejected: 'rejected',
 };
 
-/** Whether it is never sent again to a device that it may have reached. A retraction is: a second one does no harm. */
+/**
+ * Whether the notification is never sent again to a device that it may have reached. False for a retraction: a second
+ * retraction does no harm.
+ */
 export function isAtMostOnce(
   { data }: Pick<Context, 'data'>,
   { atMostOnce }: Pick<DeliverParts, 'atMostOnce'>,

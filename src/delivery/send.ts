@@ -37,7 +37,7 @@ export async function prepareSend(
   const prepared = await takeTokens(context, devices, parts);
   if (!isAtMostOnce(context, parts)) return prepared;
   if (prepared.ready.length === 0) {
-    context.progress = { ...context.progress, trying: undefined }; // those of a slot that was missed
+    context.progress = { ...context.progress, trying: undefined }; // the devices of a slot that was missed
     return prepared;
   }
   const progress = { ...context.progress, trying: prepared.ready.map(({ label }) => label) };

@@ -10,8 +10,7 @@ import type { Progress } from './progress.ts';
 import { admissionFacts } from './trace.ts';
 
 /**
- * No pass waits longer than this for the passes before it: one of them may wait for a provider that does not accept
- * connections.
+ * A pass waits at most this long for earlier passes, since an earlier pass may wait for a provider that accepts no connections.
  */
 const MAX_WAIT_MS = 1_000;
 
@@ -39,10 +38,7 @@ interface Turn {
   ended: PromiseWithResolvers<void> | undefined;
 }
 
-/**
- * The answer to the ask for a slot: send now in `context.slot`, the limiter's other answers, or `missed`: too late again and
- * again.
- */
+/** `slot`: send now in `context.slot`. `missed`: every slot was missed. Otherwise an answer of the limiter. */
 export type SlotAnswer =
   | { readonly kind: 'slot'; readonly prepared: Prepared }
   | Exclude<Admission, { kind: 'admitted' }>
@@ -51,7 +47,7 @@ export type SlotAnswer =
 
 /**
  * A request leaves at most this much after its slot, or not at all: the slot of the next alert keeps the gap from this slot,
- * not from this send. A person does not notice so little. The tests allow 50 ms; the other half is left for the way to the
+ * not from this send. A person does not notice 25 ms. The tests allow 50 ms; the other half is left for the way to the
  * provider.
  */
 const MAX_LATE_MS = 25;
@@ -72,10 +68,7 @@ interface WhileTaking {
    * asking.
    */
   readonly onAsked: () => void;
-  /**
-   * Called a little before the slot, for what must be done between the answer and the send. Called again if the quota tokens
-   * that it took have run out since.
-   */
+  /** Called a little before the slot. Called again if the quota tokens that it took have expired. */
   readonly prepare: () => Promise<Prepared>;
 }
 
@@ -132,9 +125,10 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
 }
 
 /**
- * The final answer for a notification that goes first; `answer`: the first one. If it must wait, it is moved before others, and
- * gets the slot that it has then. If it was refused because of a long wait, but would wait short enough before others, it asks
- * without those bounds. So does its last ask: if others came before it meanwhile, it waits a little longer.
+ * The final answer for a notification that goes first; `answer` is the limiter's first answer. If the notification must wait,
+ * it is moved before others, and its new slot is the final answer. If it was refused because of a long wait, but would wait
+ * short enough before others, it asks for a slot without bounds. The last ask has no bounds either: others may have moved
+ * before the notification meanwhile.
  */
 async function beforeOthers(context: Context, ask: WaitingAsk, answer: Answer, parts: DeliverParts): Promise<Answer> {
   const limiter = limiterOf(context, parts);
@@ -232,21 +226,21 @@ function mayWait({ notification: { onThrottle } }: Context): boolean {
 }
 
 /**
- * Whether it waits for its slot. One that had a slot before does, whatever its producer wanted: what is left of it, another device
- * for example, would be blocked by that slot.
+ * Whether the notification waits for its slot. After its first slot it always waits, whatever its producer wanted: otherwise
+ * that slot would block the sends that are left, for example to another device.
  */
 function waits(context: Context): boolean {
   return context.progress.asks > 0 || mayWait(context);
 }
 
 /**
- * With which other notifications it waits. One that was admitted before joins no digest: it may have alerted, or have parts
+ * With which other notifications this one waits. After an admission it joins no digest: it may have alerted, or have parts
  * already.
  */
 function joinOf({ notification, firstEnqueuedAt, progress }: Context, asks: number): Join | undefined {
   const { onThrottle, collapseId, digest, category = '', expiresAt: expires } = notification;
   if (onThrottle === 'latest' && collapseId !== undefined) {
-    const at = waitsFrom(firstEnqueuedAt, notification); // from then on it is like one that is enqueued then
+    const at = waitsFrom(firstEnqueuedAt, notification); // with `sendAfter`, it counts as enqueued at that time
     return { kind: onThrottle, key: `${category}:${collapseId}`, at, max: 1 };
   }
   const wasAdmitted = asks > 0 || progress.digest !== undefined;
@@ -260,17 +254,17 @@ function joinOf({ notification, firstEnqueuedAt, progress }: Context, asks: numb
   };
 }
 
-/** `msg-8841/0`. A retry asks under the next number: the failed attempt may have alerted, so the slot of that stays counted. */
+/** `msg-8841/0`. A retry asks under the next number: the failed attempt may have alerted, so its slot stays counted. */
 function askId(jobId: string, asks: number): string {
   return `${jobId}/${asks}`;
 }
 
-/** Whose slots the notification asks for, and of which category. */
+/** The recipient and the category for which the notification asks. */
 function scopeOf({ notification: { recipientId, category } }: Context) {
   return { recipientId, ...(category !== undefined && { category }) };
 }
 
-/** What is needed of a notification that has ended, to give back what it held. */
+/** What must be known of a notification that has ended, to give back what it held. */
 interface Ended {
   readonly jobId: string;
   /** The data of its job. */
@@ -283,9 +277,9 @@ type GiveBackParts = Pick<DeliverParts, 'limiter' | 'apart' | 'redelay' | 'toler
 
 /**
  * Gives back, or hands on, everything that a notification held while it waited: its slot ahead, its place in a digest, and the
- * lead of a digest. All ways out end here. The answer's progress says what its digest is made of, if no other notification
- * leads that: then its dead letter stands for all of them. If the limiter does not answer, the slot is free again a minute
- * after its time, and the parts of the digest go on without their leader.
+ * lead of a digest. Called in whatever way the notification ends. If no other notification leads the digest, the answer's
+ * progress says what the digest is made of: its dead letter then stands for all its notifications. If the limiter does not
+ * answer, the slot is free again a minute after its time, and the parts of the digest go on without their leader.
  */
 export async function giveBack<P extends Ended['progress']>(
   ended: Ended & { readonly progress: P },
@@ -334,8 +328,8 @@ export async function release(context: Context, result: Result, parts: DeliverPa
 }
 
 /**
- * Gives back the slot that an earlier pass got and certainly did not use, if this pass has ended without an ask: nothing will be
- * sent in that slot. One that is put back keeps its slot, and uses it when it comes again. True if there was a slot.
+ * Gives back the slot that an earlier pass got and certainly did not use, if this pass has ended without an ask: nothing will
+ * be sent in that slot. A job that is put back keeps the slot for its next pass. True if there was a slot.
  */
 async function refundUnused(context: Context, { kind }: Result, parts: DeliverParts): Promise<boolean> {
   const { isSlotUnused, isAsked, newer, jobId, before, lock } = context;
@@ -352,8 +346,8 @@ export function isKnown({ progress: { digest }, isEnded }: Context, { kind }: Re
 }
 
 /**
- * Spares the limiter a call if the notification holds nothing: it was sent in its slot, or the limiter itself ended it when it
- * was asked, or this is its first pass and the slot was refused, which writes nothing.
+ * False if the notification holds nothing, which spares a call of the limiter: it was sent in its slot, or an answer of the
+ * limiter ended it, or the first pass was refused a slot, which writes nothing.
  */
 function mayHold(context: Context, { kind }: Result): boolean {
   const { passes, progress, slot, newer, notification } = context;
@@ -368,7 +362,7 @@ function mayHold(context: Context, { kind }: Result): boolean {
     case 'delivered':
     case 'retracted':
       return passes > 1 && (slot === undefined || !mayWait(context));
-    case 'expired': // perhaps because the quiet time that it was to wait for lasts too long
+    case 'expired': // perhaps because the quiet time lasts too long
       return passes > 1 || (!mayWait(context) && context.isAsked);
     case 'dropped':
       return passes > 1;

@@ -9,8 +9,8 @@ export interface Recording {
   /** Names this worker in the passes: `web-1:4711`. */
   readonly worker: string;
   /**
-   * The due time to which an operator has moved the job, or another notification that ended: epoch milliseconds. Undefined if
-   * none has.
+   * The due time (epoch ms) to which the job was moved, by an operator or because another notification ended. Undefined if it
+   * was not.
    */
   readonly movedTo: (context: Pick<Context, 'jobId' | 'notification'>) => Promise<number | undefined>;
 }
@@ -113,7 +113,6 @@ function tenth(ms: number): number {
   return Math.round(ms * 10) / 10;
 }
 
-/** The progress with this pass added. */
 export function recorded(progress: Progress, pass: StoryPass): Progress {
   return { ...progress, ...withPass(readPasses(progress), pass) };
 }

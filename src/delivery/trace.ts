@@ -56,8 +56,7 @@ function endTrace(
     'pushpacer.code': 'code' in result ? result.code : undefined,
     'pushpacer.reason': reason,
     'pushpacer.slot': slotText(slot?.at ?? (result.kind === 'requeued' ? endedAt + result.waitMs : undefined)),
-    // Measured from the slot until which the job was put back, as in the metrics, even if that was missed and another slot is
-    // used.
+    // Measured from the slot until which the job was put back, as in the metrics, even if that slot was missed.
     'pushpacer.lateness_ms': slotLateMs ?? slot?.lateMs,
     'pushpacer.woken_late_ms': wokenLateMs,
     'pushpacer.put_back_ms': waitMs,
@@ -72,7 +71,6 @@ function slotText(at: number | undefined): string | undefined {
   return at === undefined ? undefined : new Date(Math.round(at)).toISOString();
 }
 
-/** What the limiter answered. */
 export function admissionFacts(answer: Admission | NotToBeSent): Facts {
   return {
     'pushpacer.answer': answer.kind === 'ended' ? answer.how : answer.kind,
@@ -82,7 +80,6 @@ export function admissionFacts(answer: Admission | NotToBeSent): Facts {
   };
 }
 
-/** Begins the span of a send to one device. */
 export function beginRequest(trace: PassTrace, { label, device, encoded, permit }: ReadyDevice): RequestTrace {
   const { platform, app } = device;
   const facts = { 'pushpacer.device': label, 'pushpacer.platform': platform, 'pushpacer.app': app };

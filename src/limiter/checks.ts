@@ -11,7 +11,6 @@ import {
 import { quietFaults, type QuietHours } from '../domain/quiet-hours.ts';
 import type { Block, Follow, SlotId, WaitingAsk } from './limiter.ts';
 
-/** The longest block: 366 days. */
 export const MAX_BLOCK_MS = 366 * 86_400_000;
 const MAX_REASON = 500;
 /** The bounds of an ask that are durations. */

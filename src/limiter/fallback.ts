@@ -15,7 +15,7 @@ export type OnUnavailable = 'closed' | 'open' | 'memory';
 
 export interface FallbackOptions extends MemoryLimiterOptions {
   readonly onUnavailable: OnUnavailable;
-  /** After a failure the limiter is not asked for this long, in milliseconds; then one ask at a time tries it. Default: 1,000. */
+  /** After a failure, no ask tries the limiter for this time (ms); then one ask at a time tries it. Default: 1,000. */
   readonly pauseMs?: number | undefined;
   /** Called with true when answers begin to come from the fallback, and with false when they no longer do. */
   readonly onOutage?: ((isAway: boolean) => void) | undefined;
@@ -32,9 +32,10 @@ export function checkOnUnavailable(value: OnUnavailable): void {
 }
 
 /**
- * Wraps a limiter so that asks are answered even while it does not answer. `closed` changes nothing: each ask waits for the
- * limiter, at most its `timeoutMs`. With `open` and `memory`, only the asks under way when the outage begins, and then one ask
- * in each `pauseMs`, have to wait. An operator's commands (`limit`, `block`, `inspect`, …) never get an answer of the fallback.
+ * Wraps a limiter so that asks get an answer even while the limiter does not answer. `closed` changes nothing: each ask waits
+ * for the limiter, at most its `timeoutMs`. With `open` and `memory`, the only asks that wait are those under way when the
+ * outage begins, and later one in each `pauseMs`. An operator's commands (`limit`, `block`, `inspect`, …) never get an answer
+ * of the fallback.
  */
 export function withFallback(limiter: Limiter, options: FallbackOptions): Limiter {
   const { onUnavailable, pauseMs = PAUSE_MS, onOutage, ...own } = options;
@@ -114,8 +115,8 @@ export interface OutageGateOptions {
 export interface OutageGate {
   /**
    * Answers with `call`, or with `otherwise` if `call` rejects with LimiterUnavailableError or is not tried. After a failure no
-   * call is tried for `pauseMs`, then one at a time until one is answered. No timer tries it: the next call after the pause
-   * does.
+   * call is tried for `pauseMs`, then one at a time until one is answered. No timer makes these tries: the next call after the
+   * pause does.
    */
   run<T>(call: () => Promise<T>, otherwise: () => T | Promise<T>): Promise<T>;
 }
@@ -165,11 +166,11 @@ export function createOutageGate({ pauseMs, onChange }: OutageGateOptions): Outa
   };
 }
 
-/** Answers in place of the limiter while that does not answer. */
+/** Answers in place of the limiter during an outage. */
 interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'cancel' | 'moveUp' | 'reset'> {
   /**
-   * The admission that this stand-in gave to the id of this ask. Undefined if it gave none, or the ask says that it went unused
-   * (`renew`).
+   * The admission that this stand-in gave to the id of this ask. Undefined if there is none, or if it went unused (the ask has
+   * `renew`).
    */
   given(ask: Ask): Promise<Admission | undefined>;
   /** The limiter has answered this ask, so the slot that the id has in this stand-in is given back. */
@@ -202,8 +203,8 @@ function openStandIn({ policy, categories = {}, now = Date.now }: MemoryLimiterO
 }
 
 /**
- * Limits in this process on its own. The memory limiter is created with the first ask of an outage, and dropped when none of
- * its slots counts any more. Until then, an id that it admitted gets its answers from it, and gives its slot back to it.
+ * Limits in this process alone. The first ask of an outage creates a memory limiter, which is dropped when none of its slots
+ * counts any more. Until then, the memory limiter answers for the ids that it admitted, and takes back their slots.
  */
 function memoryStandIn(options: MemoryLimiterOptions): StandIn {
   const { policy, categories = {}, keepMs = 0, now = Date.now } = options;

@@ -21,8 +21,8 @@ export type Change =
   /** These reservations are given back, and those behind them move up. `entries`: as they are stored. */
   | { readonly kind: 'cancel'; readonly entries: readonly string[] }
   /**
-   * The limiter had these policies instead; among categories, only those that it has count. Limits that are stored for the
-   * recipient stay in force, unless `replacesStored`.
+   * These policies replace the limiter's own. Categories that the limiter does not have are ignored. Limits that are stored for
+   * the recipient stay in force, unless `replacesStored`.
    */
   | {
       readonly kind: 'policies';
@@ -39,12 +39,12 @@ export interface Foreseen {
   readonly slots: readonly Moved[];
 }
 
-/** Those options of the limiter that come into force again when what is stored for a recipient is removed. */
+/** The options of the limiter that hold for a recipient without stored settings. */
 export interface General {
   readonly policy: Policy;
   /** The id of a stored entry; undefined if only a digest of it is stored. */
   readonly idOf: (entry: string) => string | undefined;
-  /** The quiet times of these hours around now; without hours, those of the limiter's own. */
+  /** These quiet hours, or else the limiter's own, with their quiet times around now. */
   readonly quietOf: (hours?: QuietHours) => {
     readonly hours: QuietHours | undefined;
     readonly windows: readonly Window[];
@@ -103,7 +103,9 @@ function limited(state: RecipientState, policy: Policy, later?: LaterLimits): Re
   return { ...state, policy, scopes: [{ ...overall, limits: limitsOf(policy, undefined), later }, ...others] };
 }
 
-/** Under another policy of the limiter's own. One that is stored for the recipient stays in force, unless it is replaced. */
+/**
+ * The state if the limiter had this policy. A policy that is stored for the recipient stays in force, unless `replacesStored`.
+ */
 function underGeneral(state: RecipientState, policy: Policy, replacesStored: boolean): RecipientState {
   const { stored } = state;
   return stored === undefined || replacesStored

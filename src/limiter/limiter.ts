@@ -8,10 +8,7 @@ export interface SlotId {
   readonly recipientId: string;
   /** Names the ask. One id never has two slots. A retry after a failed attempt is a new ask, under a new id. */
   readonly id: string;
-  /**
-   * The category of the ask. If it has a policy of its own, the slot is taken and given back twice: in the recipient's overall limits
-   * and in those of the category.
-   */
+  /** The category of the ask. If the category has a policy, its limits count the slot in addition to the overall limits. */
   readonly category?: string;
 }
 
@@ -23,16 +20,18 @@ export interface Ask extends SlotId {
    */
   readonly policy?: Policy;
   /**
-   * A longer wait is refused: nothing is written, and the id keeps the slot that it had. Default: no bound. With 0 an ask may
-   * still be admitted a few milliseconds ahead of its slot, since that is not a wait. Quiet time in the wait does not count.
+   * The longest wait, in milliseconds, without the quiet time in it. If the wait would be longer, the ask is refused: nothing
+   * is written, and the id keeps the slot that it has. Default: no bound. With 0 an ask may still get a slot a few milliseconds
+   * ahead.
    */
   readonly maxWaitMs?: number;
   /**
-   * A wait for the end of quiet times with more quiet time in it than this is refused, by the rule `quiet`. With 0 the id never
-   * waits for the end of a quiet time. A wait for another limit may contain quiet times. Milliseconds. Default: no bound.
+   * If the id must wait for the end of quiet times, and that wait contains more quiet time than this (ms), the ask is refused
+   * by the rule `quiet`. With 0 the id never waits for the end of a quiet time. A wait for another limit may contain quiet
+   * times. Default: no bound.
    */
   readonly maxQuietMs?: number;
-  /** A slot that lies further ahead is refused, whether the time until it is quiet or not. Milliseconds. Default: no bound. */
+  /** If the slot lies further ahead than this (ms, with quiet time), the ask is refused. Default: no bound. */
   readonly expiresInMs?: number;
   /** If this many reservations wait already, a new id is refused and nothing is written. An id that has a slot keeps it. */
   readonly maxPending?: number;
@@ -42,22 +41,22 @@ export interface Ask extends SlotId {
    */
   readonly renew?: boolean;
   /**
-   * An id that comes back is not sent earlier than this much after the ask: for a caller that was late, and needs this time.
-   * Milliseconds, default 0.
+   * An id that comes back is not sent before now plus this, for a caller that was late and needs this time. Milliseconds,
+   * default 0.
    */
   readonly leadMs?: number;
   /** Adds `rules` to the answer: what every rule has left. Takes Redis a little longer. */
   readonly everyRule?: boolean;
   /**
-   * If the id must wait, it goes before reservations that do not have this: from the next `moveUp` of the recipient on, since
-   * this ask itself reserves a slot behind all others. Default: false.
+   * This ask reserves a slot behind all others. The next `moveUp` of the recipient then moves the slot before reservations
+   * without `goesFirst`. Default: false.
    */
   readonly goesFirst?: boolean;
 }
 
 /** How much room one rule has left now. */
 export interface RuleStanding {
-  /** `10/1m`, `gap`, `messages:10/1m`. */
+  /** The name of the rule: `10/1m`, `gap`, `messages:10/1m`. */
   readonly rule: string;
   /** The rule allows at most this many slots in any window of `perMs`. */
   readonly max: number;
@@ -102,7 +101,7 @@ export interface Cause {
    * alone would make the id wait longest behind the ids before it.
    */
   readonly rule: string;
-  /** How many ids are before it in its line: the overall line, or the line of its category if the category alone makes it wait. */
+  /** How many ids are before this id: in the overall line, or in its category's line if the category alone makes it wait. */
   readonly before: number;
   /** When the block ends, or the last quiet time before the slot ends: epoch milliseconds. Absent for other rules. */
   readonly ruleUntil?: number;
@@ -163,9 +162,9 @@ export interface SlotView {
 
 /** Whether a reservation goes before others, or others go before it. */
 export interface OrderView {
-  /** It goes first: how many that do not are behind it. Absent if it does not go first. */
+  /** If it goes first: how many reservations behind it do not go first. Absent if it does not go first. */
   readonly goesBefore?: number;
-  /** How often others that go first have overtaken it. Absent for never. */
+  /** How often reservations that go first have overtaken this one. Absent if never. */
   readonly overtaken?: number;
 }
 
@@ -218,21 +217,21 @@ export interface Limiter extends Oversight {
   admit(ask: Ask): Promise<Admission>;
   /** The answer that `admit` would give, without writing anything. */
   peek(ask: Ask): Promise<Admission>;
-  /** Gives back the slot of a send that certainly did not alert. True if the id had one. */
+  /** Gives back a sent slot, after a send that certainly alerted nobody. True if the id had such a slot. */
   refund(slot: SlotId): Promise<boolean>;
   /** Gives back a reservation that will not be used. True if the id had one. */
   cancel(slot: SlotId): Promise<boolean>;
   /**
-   * Gives each reservation of the recipient the earliest slot that is free, in the order of the reservations; but those that
-   * go first (`goesFirst`) are moved before others, as far as `overtaking` allows. Call it when a reservation was given back,
-   * or when one that goes first must wait. It is safe to repeat.
+   * Gives each reservation of the recipient its earliest free slot, in the order of the reservations. Reservations with
+   * `goesFirst` are moved before others, as far as `overtaking` allows. Call it when a reservation was given back, or when a
+   * reservation with `goesFirst` must wait. It is safe to repeat.
    */
   moveUp(recipientId: string, follow?: Follow): Promise<void>;
 }
 
 /** A reservation that an operator's command, or a cancel, has moved to another slot, with the cause of its wait. */
 export interface Moved extends Cause {
-  /** Absent if the limiter stores only a digest of the id: if it has more than 160 characters, or others than visible ASCII. */
+  /** Absent if the limiter stores only a digest: for an id of more than 160 characters, or not only of visible ASCII. */
   readonly id?: string;
   /** The category of the reservation, if that category has a policy of its own. */
   readonly category?: string;
@@ -252,7 +251,7 @@ export interface Follow {
   readonly onMoved?: ((moved: readonly Moved[]) => void | Promise<void>) | undefined;
   /**
    * Called with the jobs that have no slot of their own: parts of digests, and notifications that end without being sent. The
-   * line for which they wait may have moved to earlier, so they should ask again now.
+   * slot for which they wait may be earlier now, so they should ask again.
    */
   readonly onUnslotted?: ((jobIds: readonly string[]) => Promise<void>) | undefined;
   /** No slot is moved to earlier than now plus this (ms), so that there is time to wake its job. Default: 0. */
@@ -289,20 +288,19 @@ export interface Oversight {
   inspect(recipientId: string): Promise<Inspection>;
 }
 
-/** An ask of a notification that waits together with others of its recipient. */
+/** With which other notifications of the recipient a notification waits. */
 export interface Join {
-  /** `latest`: only the newest notification is sent, in the slot of the oldest. `digest`: one is sent for all. */
+  /** `latest`: only the newest notification is sent, in the slot of the oldest. `digest`: one notification is sent for all. */
   readonly kind: 'latest' | 'digest';
   /** Notifications of the recipient that wait under the same key wait together. */
   readonly key: string;
   /**
-   * The age of the notification: epoch milliseconds. Of two notifications, the one with the later time takes the place of the
-   * other.
+   * Since when the notification waits, in epoch milliseconds. Of two `latest` notifications, the later one is the newer one.
    */
   readonly at: number;
-  /** When the notification expires, epoch milliseconds: it does not join a digest that may expire before it. Default: never. */
+  /** When the notification expires, in epoch milliseconds. It joins no digest that expires earlier. Default: never. */
   readonly expires?: number | undefined;
-  /** At most so many notifications are in one digest. */
+  /** The most notifications in one digest. */
   readonly max: number;
 }
 
@@ -310,16 +308,16 @@ export interface Join {
 export interface WaitingAsk extends Ask {
   /** With which other notifications it waits if it is blocked. Default: with none. */
   readonly join?: Join | undefined;
-  /** If it is refused it will be sent without a slot: then it is too late to cancel it. Default: false. */
+  /** If the ask is refused, the notification will be sent without a slot, so it can no longer be canceled. Default: false. */
   readonly claim?: boolean | undefined;
   /**
-   * If it is refused in a quiet time, it waits without a slot for the end of that, and is reported by `onUnslotted`. Default:
-   * false.
+   * If the ask is refused in a quiet time, the notification waits for the end of the quiet time without a slot, and
+   * `onUnslotted` reports it. Default: false.
    */
   readonly untilAwake?: boolean | undefined;
   /**
-   * The queue is overloaded, and its job was taken before due ones. So it also waits behind reservations that are overdue by
-   * more than two seconds, until they are forgotten: their jobs still come. Default: false.
+   * The ask also waits behind reservations that are overdue by more than two seconds, until they are forgotten. For a job that
+   * an overloaded queue took before due jobs: the due jobs will still come. Default: false.
    */
   readonly behindOverdue?: boolean | undefined;
   /**
@@ -334,8 +332,8 @@ export interface Ending extends SlotId {
   /** As `enqueuedAt` in the asks of this notification. */
   readonly enqueuedAt: number;
   /**
-   * `dead`: it becomes a dead letter. `unseen`: it does, and certainly nobody was alerted, so parts of its digest may be sent
-   * without it.
+   * `dead`: it becomes a dead letter. `unseen`: it becomes one, and certainly alerted nobody, so the parts of its digest may be
+   * sent without it.
    */
   readonly how: 'ended' | 'dead' | 'unseen';
 }
@@ -344,9 +342,9 @@ export interface Ending extends SlotId {
 export interface Released {
   /** The notification had a slot ahead, which is free now. */
   readonly hadSlot: boolean;
-  /** The ask that leads its digest from now on, with the slot; absent if none does, or if that ask has no slot. */
+  /** The ask that leads the digest from now on, with its slot. Absent if no ask leads it, or if that ask has no slot. */
   readonly leader?: SlotView;
-  /** What its digest is made of, if no other notification leads that. Absent for none. */
+  /** What its digest is made of, if no other notification leads the digest. Absent if there is no digest. */
   readonly digest?: Digest;
 }
 
@@ -380,15 +378,15 @@ export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
    */
   forget(ending: Omit<Ending, 'how'>): Promise<void>;
   /**
-   * How long an ask for this id would wait if it went first and the line had moved up, and how much of that is quiet time: for
-   * an ask that was refused a wait of `refusedMs`. Milliseconds. Writes nothing.
+   * For an ask that was refused a wait of `refusedMs`: how long its id would wait if it went first and the line had moved up,
+   * and how much of that wait is quiet time. All in milliseconds. Writes nothing.
    */
   foreseeFirst(slot: SlotId, refusedMs: number): Promise<{ readonly waitMs: number; readonly quietMs: number }>;
 }
 
 /**
- * The options that make a limiter one of background pushes, or of Live Activities. It is separate from the limiter of alerts:
- * the same recipients, under keys and rules of its own.
+ * The options of the limiter of background pushes, or of Live Activities. That limiter has other keys and rules than the
+ * limiter of alerts.
  *
  * @param prefix the prefix of the limiter of alerts: `{pushpacer}` → `{pushpacer}:background`
  */

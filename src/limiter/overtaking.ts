@@ -1,16 +1,16 @@
 import type { Overtaking } from '../domain/limits.ts';
 
 export const DEFAULT_OVERTAKING: Overtaking = { mostTimes: 20, mostMs: 600_000 };
-/** None is overtaken: an operator's commands keep the order, since they do not know how far the workers may change it. */
+/** No reservation is overtaken. An operator's commands use this, since they do not know the setting of the workers. */
 export const IN_ORDER: Overtaking = { mostTimes: 0, mostMs: 0 };
 
 /** What is noted of a reservation that goes first, or that others have overtaken. */
 export interface OrderNote {
-  /** It goes before those that do not. Then it is not overtaken itself. */
+  /** It goes before reservations that do not, and is never overtaken. */
   readonly goesFirst?: boolean;
   /** How often it was overtaken. */
   readonly times?: number;
-  /** By how much that has made it later, in milliseconds. */
+  /** By how much being overtaken has made it later, in milliseconds. */
   readonly lateMs?: number;
 }
 
@@ -32,20 +32,20 @@ interface InLine {
 interface OrderParts<W> {
   readonly notes: OrderNotes;
   readonly overtaking: Overtaking;
-  /** One whose slot comes before this instant is not overtaken: its caller is about to come. */
+  /** A reservation whose slot comes before this instant is not overtaken: its caller is about to come. */
   readonly movableFrom: number;
-  /** By how much a reservation is later at the second instant than at the first, in milliseconds. */
+  /** How much later the instant `at` is than `from`, in milliseconds. */
   readonly laterMs: (from: number, at: number) => number;
-  /** The earliest slot that one that goes first can have, whoever it goes before. It is asked of each such one in turn. */
+  /** The earliest slot that a reservation that goes first can have. Called once for each of them, in their order. */
   readonly earliestOf: (one: W) => number;
 }
 
 /**
- * The reservations in the order in which they are to get slots. `waiting` is in the order of their slots now. Each one that goes
- * first is moved before those in its line that may be overtaken, up to the first that may not: one that goes first too, one that
- * was overtaken often enough or is late enough by that, one that is about to come, or one with a slot that the other could not
- * use yet, because of quiet hours or of the limits of its category. `passedBy`: how many were moved before it by this call;
- * `passes`: it was moved before others.
+ * The reservations in the order in which they are to get slots. `waiting` is in the order of their slots now. A reservation
+ * that goes first is moved before the others in its line, up to the first that may not be overtaken: another that goes first,
+ * one that was overtaken `mostTimes` times or made later by `mostMs`, or one that is about to come. It also stops at a
+ * slot that is too early for it, because of quiet hours or its category's limits. `passedBy`: how many reservations this call
+ * moved before it; `passes`: it was moved before others.
  */
 export function inOrder<W extends InLine>(
   waiting: readonly W[],
@@ -55,7 +55,7 @@ export function inOrder<W extends InLine>(
   const mayBePassed = ({ id, at, passedBy }: W & { readonly passedBy: number }, place: number): boolean => {
     const { goesFirst = false, times = 0, lateMs = 0 } = notes.get(id) ?? {};
     if (goesFirst || times + passedBy >= mostTimes || at < movableFrom) return false;
-    // The slots of the line stay nearly the same, so one that was passed has about the slot of its new place.
+    // The slots of the line stay nearly the same, so an overtaken reservation gets about the slot of its new place.
     return lateMs + laterMs(at, waiting[place]?.at ?? at) < mostMs;
   };
   for (const each of waiting) {

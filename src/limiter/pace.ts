@@ -23,11 +23,13 @@ export interface Pace {
   readonly longestMs: number;
 }
 
-/** The share of the gap that an id may be late by. */
+/** The tolerance is at most this share of the gap. */
 const LATE_SHARE = 0.9;
-/** When an id is late, the ids behind it sleep in their workers for as long. So the tolerance has a bound. */
+/**
+ * The longest tolerance. It has a bound because the ids behind a late id sleep in their workers for as long as that id is late.
+ */
 const MAX_TOLERANCE_MS = 2_000;
-/** An id that comes early sleeps in its worker until its slot. It comes early by the lead of its job (delivery/slot.ts), or a few ms more. */
+/** An id may come back at most this long before its slot. Then it sleeps in its worker until the slot. */
 export const MAX_EARLY_MS = 120;
 /** For this long an overdue reservation still makes newcomers wait behind it. It is as long as the longest tolerance. */
 export const GRACE_MS = 2_000;
@@ -65,7 +67,7 @@ export function limitsOf(policy: Policy, category: string | undefined): readonly
   return category === undefined ? limits : limits.map((limit) => ({ ...limit, name: `${category}:${limit.name}` }));
 }
 
-/** Limits that hold from an instant on, in place of those in force now: what a stored policy with an end gives way to. */
+/** The limits that hold when a stored policy has ended. */
 export interface LaterLimits {
   /** Epoch milliseconds. */
   readonly from: number;
@@ -73,8 +75,8 @@ export interface LaterLimits {
 }
 
 /**
- * The first instant, `from` or later, at which the limits have room behind these slots, the oldest first; from `later.from` on the
- * later limits. As `firstInstant` in instants.lua.
+ * The first instant, `from` or later, at which the limits have room for one more slot; from `later.from` on, the later limits
+ * count. `instants`: the slots that are taken, oldest first. As `firstInstant` in instants.lua.
  */
 export function freeFrom(
   from: number,
@@ -115,7 +117,6 @@ export function awake(windows: readonly Window[], at: number, edgeMs: number): n
   return instant;
 }
 
-/** How many milliseconds between two instants are quiet. */
 export function quietMsBetween(windows: readonly Window[], from: number, until: number): number {
   if (windows.length === 0) return 0;
   const parts = windows.map((window) => Math.min(window.until, until) - Math.max(window.from, from));
@@ -128,7 +129,7 @@ const BEHIND_MS = DAY_MS;
 const AHEAD_MS = 10 * DAY_MS;
 /** The quiet times are computed anew after this. */
 const FRESH_MS = DAY_MS / 2;
-/** How many texts are remembered with their windows at most; a worker sees as many as its recipients have different quiet hours. */
+/** At most this many quiet hours, as JSON, are remembered with their windows. */
 const MOST_TEXTS = 10_000;
 
 /** The windows of quiet hours around now. */
@@ -203,7 +204,7 @@ export interface Moment {
 
 /** The longest cause of a wait, besides quiet times. */
 interface OtherCause extends Pick<Cause, 'rule' | 'ruleUntil'> {
-  /** Until when it alone would make the id wait. */
+  /** Until when this cause alone would make the id wait. */
   readonly till: number;
 }
 
@@ -231,9 +232,9 @@ export function causeBesidesQuiet(
 }
 
 /**
- * The longest cause of a wait until `at`, if `quietMs` of quiet time count.
+ * The longest cause of a wait until `at`, quiet times included.
  *
- * @param quietMs by default all of it until `at`
+ * @param quietMs how much quiet time counts; default: all quiet time until `at`
  */
 export function causeOf(
   { till, ...other }: OtherCause,
@@ -245,8 +246,8 @@ export function causeOf(
 }
 
 /**
- * Whether so much quiet time makes an id wait that would otherwise wait until `till`: not if its wait only contains a quiet
- * time. As `waitsForQuiet` in admit.lua.
+ * Whether quiet time is why an id waits; false if the wait has another cause and only contains a quiet time. `till`: until when
+ * the id would wait without quiet times. As `waitsForQuiet` in admit.lua.
  */
 export function waitsForQuiet(
   quietMs: number,
@@ -256,7 +257,7 @@ export function waitsForQuiet(
   return awake(quiet, now, 0) > now || awake(quiet, till, edgeMs) > till || quietMs > till - now;
 }
 
-/** The cause if quiet time is the longest one: it names the end of the last quiet time that begins before the slot. */
+/** The cause `quiet`, with the end of the last quiet time that begins before the slot. */
 export function quietCause(quiet: readonly Window[], at: number): Pick<Cause, 'rule' | 'ruleUntil'> {
   const ruleUntil = quiet.findLast(({ from }) => from < at)?.until;
   return { rule: 'quiet', ...(ruleUntil !== undefined && { ruleUntil }) };

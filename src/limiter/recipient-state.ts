@@ -17,8 +17,7 @@ import {
   type Moment,
 } from './pace.ts';
 
-// What both limiters do with everything that is stored about a recipient: plan its reservations anew, say why each waits, and
-// show it.
+// For both limiters: plans the reservations of a recipient anew, says why each waits, and shows what is stored.
 
 /** What is stored about a recipient and in force now. */
 export interface RecipientState extends Moment {
@@ -30,14 +29,14 @@ export interface RecipientState extends Moment {
   /** The quiet hours in force, and whether they are stored for the recipient. */
   readonly hours: QuietHours | undefined;
   readonly areHoursStored: boolean;
-  /** The overall scope, then those of the categories that have a policy. */
+  /** The overall scope, then the scopes of the categories that have a policy. */
   readonly scopes: readonly [Scope, ...Scope[]];
-  /** Who of those that wait goes first, and who was overtaken. */
+  /** Which reservations go first, and which were overtaken. */
   readonly notes: OrderNotes;
   readonly overtaking: Overtaking;
 }
 
-/** What holds once a stored policy has ended; undefined if there is none, or if it has no end. */
+/** The limits that hold when the stored policy has ended; undefined if no policy is stored, or if it has no end. */
 export function laterOf(stored: StoredPolicy | undefined, general: Policy): LaterLimits | undefined {
   if (stored === undefined || stored.until === Infinity) return undefined;
   return { from: stored.until, limits: limitsOf(general, undefined) };
@@ -55,9 +54,9 @@ export interface Scope {
   readonly category?: string;
   /** With names as in answers: `messages:10/1m`. */
   readonly limits: readonly Limit[];
-  /** Of the overall scope, while a stored policy with an end is in force: the limits after it. */
+  /** Only in the overall scope, while a stored policy with an end is in force: the limits after that end. */
   readonly later?: LaterLimits | undefined;
-  /** Of a category: which overall limits do not hold for it. */
+  /** Only in a category: the overall limits that do not hold for the category. */
   readonly exempt?: readonly Exemption[];
   readonly slots: Slots;
 }
@@ -93,20 +92,21 @@ export interface Replanned extends Waiting {
   readonly wasAt: number;
   readonly wasHeldBack: boolean;
   readonly cause: Cause;
-  /** What is to be noted of it, if this plan makes it later because others go first. */
+  /** The note to store, if this plan makes the reservation later because others go first. */
   readonly note?: { readonly times: number; readonly lateMs: number };
 }
 
-/** None whose slot comes sooner than this is overtaken: its caller is about to come. */
+/** A reservation whose slot comes within this time is not overtaken, because its caller is about to come. Milliseconds. */
 export const FIRST_LEAD_MS = 250;
 
 /**
- * Gives every reservation its earliest slot, in their order, as if all asked now one after the other: a later slot if the
- * limits have become stricter, an earlier one if looser, but none earlier than now plus `leadMs`. Their order is that of their
- * slots, but those that go first are moved before others, whose slots do not come within `firstLeadMs`. An overdue reservation
- * keeps its slot if the limits allow that. Takes O(n log n) for n reservations, times the number of limits.
+ * Gives every reservation its earliest slot under the present limits, as if all asked again now, in the order of their slots.
+ * No slot moves to earlier than now plus `leadMs`. Reservations that go first are moved before others, but not before slots
+ * that come within `firstLeadMs`. An overdue reservation keeps its slot if the limits allow that. Takes O(n log n) for n
+ * reservations, times the number of limits.
  *
- * @param firstLeadMs as `leadMs`, for those that are moved before others: less, because their callers ask again at once
+ * @param firstLeadMs as `leadMs`, for reservations that are moved before others: shorter, because their callers ask again at
+ * once
  */
 export function replan(state: RecipientState, leadMs: number, firstLeadMs: number = FIRST_LEAD_MS): Replanned[] {
   const { now, blockedUntil = -Infinity, quiet, scopes, notes, overtaking } = state;
@@ -146,8 +146,8 @@ export function replan(state: RecipientState, leadMs: number, firstLeadMs: numbe
 }
 
 /**
- * How long a reservation would wait if it went first, and how much of that is quiet time. `at`: its slot if it has none yet, and
- * does not go first.
+ * How long a reservation would wait if it went first, and how much of that wait is quiet time. `at`: for an id without a slot,
+ * the slot that it would get without going first.
  */
 export function foreseeFirst(
   state: RecipientState,
@@ -168,7 +168,7 @@ export function foreseeFirst(
   return { waitMs: slot - now, quietMs: quietMsBetween(quietFor(found?.own, quiet), now, slot) };
 }
 
-/** All reservations, by slot, each id once. Of those with the same slot, the held-back ones come last. */
+/** All reservations in the order of their slots, each id once. At the same slot, held-back reservations come last. */
 export function waitingIn([overall, ...categories]: RecipientState['scopes']): Waiting[] {
   const ofCategory = new Map(categories.flatMap((scope) => scope.slots.reserved.map(({ id }) => [id, scope] as const)));
   const inLine = overall.slots.reserved.map(({ id = '', at }) => ({
@@ -223,7 +223,7 @@ export function limitsFor(own: Pick<Scope, 'exempt'> | undefined, { limits }: Pi
   return limits.filter(({ name }) => own?.exempt?.includes(name === 'gap' ? 'gap' : 'rules') !== true);
 }
 
-/** As `limitsFor`, with those that hold after a stored policy. */
+/** As `limitsFor`, also for the limits that hold after a stored policy. */
 export function scopeFor(
   own: Pick<Scope, 'exempt'> | undefined,
   { limits, later }: Pick<Scope, 'limits' | 'later'>,
@@ -263,7 +263,7 @@ class Line {
 /** The id of a stored entry; undefined if only its digest is stored. */
 type IdOf = (stored: string) => string | undefined;
 
-/** The reservations to report: one that changed its scope but not its slot is left out. */
+/** Reports the reservations whose slots have changed. A reservation that changed only its scope is left out. */
 export function movedOf(places: readonly Replanned[], idOf: IdOf): Moved[] {
   return movesOf(
     places.filter(({ at, wasAt }) => at !== wasAt),
@@ -310,7 +310,7 @@ export function inspectionOf(state: RecipientState, next: Admission, keepIds: bo
   };
 }
 
-/** What people see of the note of a reservation. `waiting`: all reservations, by slot. */
+/** A reservation's note as people see it. `waiting`: all reservations, by slot. */
 export function orderOf(index: number, waiting: readonly Waiting[], notes: OrderNotes): OrderView {
   const own = waiting[index];
   const { goesFirst = false, times = 0 } = (own && notes.get(own.id)) ?? {};

@@ -14,11 +14,10 @@ import {
 /** Why one reservation has its slot, for `pushpacer why`. Instants are epoch milliseconds on the limiter's clock. */
 export interface SlotReason extends Cause, OrderView {
   readonly now: number;
-  /** The slot of the reservation. */
   readonly at: number;
-  /** What fixes the slot: it could not be earlier because of this. Absent if by now the limits would allow an earlier slot. */
+  /** Why the slot cannot be earlier. Absent if by now the limits would allow an earlier slot. */
   readonly fixed?: LimitReason | EndReason;
-  /** The limit that `rule` names, if something else fixes the slot. */
+  /** The limit that `rule` names, if `fixed` is another reason. */
   readonly longest?: LimitReason;
   readonly block?: Block;
 }
@@ -40,7 +39,7 @@ export interface EndReason {
 /** The slot of another notification. */
 export interface SlotBefore {
   readonly at: number;
-  /** Whether it was sent; if not, it is a reservation too. */
+  /** True for a sent slot, false for a reservation. */
   readonly isSent: boolean;
   /** As the limiter stores it: the id of an ask, or for most sent slots only a hash of that id. */
   readonly entry?: string;
@@ -93,8 +92,8 @@ export function slotReasonOf(state: RecipientState, entry: string): SlotReason |
 }
 
 /**
- * The sent slot for which a slot at `at` had to wait by this rule: for 10 in a minute, the tenth before `at`. Undefined if it
- * is not kept or too old, or no limit has this name.
+ * The sent slot because of which this rule allowed no slot before `at`: for 10 in a minute, the tenth sent slot before `at`.
+ * Undefined if that slot is not stored or is too old, or if no limit has this name.
  */
 export function sentBefore({ scopes }: RecipientState, rule: string, at: number): SlotBefore | undefined {
   for (const { limits, slots } of scopes) {
@@ -107,7 +106,7 @@ export function sentBefore({ scopes }: RecipientState, rule: string, at: number)
   return undefined;
 }
 
-/** For each limit, the slot that has to leave its window first: for 10 in a minute, the tenth one before. */
+/** For each limit, the slot that must leave the limit's window first: for 10 in a minute, the tenth newest slot. */
 function limitReasons(limits: readonly Limit[], { slots }: Scope, ahead: readonly Slot[]): LimitReason[] {
   const before: SlotBefore[] = [
     ...slots.sent.map((slot) => ({ at: slot.at, isSent: true, ...(slot.id !== undefined && { entry: slot.id }) })),

@@ -77,7 +77,7 @@ function trimmed({ limits, allLimits = limits, slots }: Scope): Slots {
   return withoutOldMarks(slots, Math.max(1, ...allLimits.map(({ max }) => max)));
 }
 
-/** Reserves the slot: if it is in line, in every scope; if it is held back, in the category alone. */
+/** Reserves a slot in line in every scope, but a held-back slot in the category alone. */
 function reserved(scopes: Scopes, id: string, { at, isHeldBack }: Place): Scopes {
   if (!isHeldBack) return each(scopes, (slots) => ({ ...slots, reserved: including(slots.reserved, { id, at }) }));
   return eachScope(scopes, ({ category, slots }) =>
@@ -116,7 +116,7 @@ interface Bounded {
   readonly quietMs: number;
 }
 
-/** `till`: until when it would wait without quiet times; `pending`: as for `waiting`. */
+/** `till`: until when the id would wait without quiet times; `pending`: as for `waiting`. */
 function refusal(ask: Ask, at: number, till: number, moment: AskMoment, pending: number): Bounded {
   const { maxWaitMs = Infinity, maxQuietMs = Infinity, expiresInMs = Infinity, maxPending = Infinity } = ask;
   const { now, quiet } = moment;
@@ -281,7 +281,7 @@ function waitingPlace({ isHeldBack }: Pick<Comer, 'isHeldBack'>, scopes: Scopes,
   return { at: inCategory ? own : line, isHeldBack: inCategory };
 }
 
-/** In each scope its limits, its sent slots, and how many ids wait before this instant. */
+/** For each scope: its limits, its sent slots, and how many ids wait for slots before `at`. */
 function linesBefore(scopes: Scopes, at: number, now: number) {
   return scopes.map(({ limits, slots, isUrgent = false }) => ({
     limits,

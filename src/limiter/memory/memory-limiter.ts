@@ -197,7 +197,7 @@ function promised<A extends unknown[], R>(run: (...args: A) => R): (...args: A) 
 }
 
 /**
- * A scope with the reservations that belong to it: the overall scope those in line, a category those in line and those it holds
+ * Puts the new slots into a scope: into the overall scope all slots in line, into a category its own slots, in line and held
  * back.
  */
 function placed(scope: Scope, places: readonly Replanned[]): Scope {

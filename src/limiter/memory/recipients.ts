@@ -15,7 +15,7 @@ export interface Recipient {
   readonly block?: Block | undefined;
   /** The quiet hours that are stored for the recipient. */
   readonly quiet?: QuietHours | undefined;
-  /** Who of those that wait goes first, and who was overtaken. */
+  /** Which reservations go first, and which were overtaken. */
   readonly notes?: OrderNotes;
 }
 
@@ -41,7 +41,7 @@ function withSlots(recipient: Recipient, category: string | undefined, kept: Kep
   return { ...recipient, slots };
 }
 
-/** The recipient with these notes in place of earlier ones, and without those of ids that do not wait any more. */
+/** Adds these notes, which replace earlier ones, and drops the notes of ids that no longer wait. */
 export function withNotes(recipient: Recipient, notes: Iterable<readonly [id: string, note: OrderNote]>): Recipient {
   const all = new Map([...(recipient.notes ?? NO_NOTES), ...notes]);
   if (all.size === 0) return recipient;
@@ -76,7 +76,7 @@ function expiryOf({ slots, stored, block, quiet }: Recipient): number {
 /** How many recipients each write checks for expiry. A write may add one recipient and checks more, so the check keeps up. */
 const SWEPT_PER_WRITE = 2;
 
-/** All recipients. A recipient of whom nothing counts any more is removed by the writes of others, so no timer is needed. */
+/** All recipients. Writes for other recipients remove the expired ones, so no timer is needed. */
 export class Recipients {
   readonly #recipients = new Map<string, Recipient & { readonly expiry: number }>();
   readonly #now: () => number;
@@ -136,7 +136,7 @@ export interface OpenerOptions {
 export interface Opener {
   /** The categories that have a policy. */
   readonly categories: readonly string[];
-  /** The overall scope, and those of the categories in `asked` that have a policy. `policy`: the ask's own. */
+  /** Opens the overall scope, and the scope of each category in `asked` that has a policy. `policy`: the ask's own. */
   open(recipient: Recipient, asked: readonly string[], policy?: Policy): Opened;
 }
 
@@ -176,7 +176,7 @@ export function createOpener(options: OpenerOptions): Opener {
   };
 }
 
-/** As opened for an ask: without the limits from which the ask's category is exempt. */
+/** Leaves out the limits from which the ask's category is exempt. */
 export function exempted(opened: Opened): Opened {
   const { quiet, policy, scopes } = opened;
   const [overall, ...others] = scopes;
@@ -208,10 +208,10 @@ export interface Scope extends StoredScope {
   readonly allLimits?: readonly Limit[];
 }
 
-/** The overall scope, which decides whether an id was admitted before, then those of the categories that have a policy. */
+/** The overall scope, which decides whether an id was admitted before; then the scopes of the categories that have a policy. */
 export type Scopes = readonly [Scope, ...Scope[]];
 
-/** The scope of a category, or the overall one, with its limits and slots as they are now. */
+/** The overall scope, or the scope of a category, with its present limits and slots. */
 function openScope(
   category: string | undefined,
   policy: CategoryPolicy,
@@ -251,7 +251,7 @@ function live(slots: Slots, longestMs: number, keptMs: number, now: number): Slo
   };
 }
 
-/** Slots, and for how long sent ones are kept: the longest window that any ask came with. */
+/** Slots, and how long the sent ones are kept, in milliseconds: for the longest window of all asks so far. */
 interface KeptSlots extends Slots {
   readonly keptMs: number;
 }

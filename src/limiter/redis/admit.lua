@@ -26,10 +26,10 @@
 --         maxQuiet     with quiet hours: refuse a wait with more quiet time than this (ms); maxWait then does not count quiet time
 --         expiresIn    with quiet hours: refuse a wait that is longer than this, with the quiet time in it (ms)
 -- ARGV[5] JSON, for each scope {how long slots are kept (ms), the tolerance (ms), the gap or 0, max, window (ms) of each rule}
--- ARGV[6] 1 to answer what every limit has left; absent or '' to answer that of the deciding limit alone
+-- ARGV[6] 1 to answer what every limit has left; absent or '' to answer what the deciding limit alone has left
 -- ARGV[7] the quiet times around now, as 'from until from until' in epoch ms; '' for none; '-' if quiet hours do not hold for this
 --         ask. ARGV[7] to ARGV[9] are absent if the ask has none of them.
--- ARGV[8] the quiet hours that are stored for the recipient, from which ARGV[7] was computed; '' if ARGV[7] is of the limiter's own
+-- ARGV[8] the quiet hours that are stored for the recipient, from which ARGV[7] was computed; '' for the limiter's own hours
 -- ARGV[9] the limits of the overall scope that are skipped: 'gap', 'rules' or both; '' for none
 --
 -- Answers {kind, at, now, tolerance, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the
@@ -197,14 +197,14 @@ local function admitted(kind, at)
   return reply(kind, at, scope, limit, remaining, reset, everyRoom())
 end
 
--- Whether `inQuiet` ms of quiet time make an id wait that would otherwise wait until `till`: not if its wait only contains a
--- quiet time.
+-- Whether quiet time (`inQuiet` ms) is why an id waits; false if the wait has another cause and only contains a quiet time.
+-- `till`: until when the id would wait without quiet times.
 local function waitsForQuiet(inQuiet, till)
   return awake(now, 0) > now or awake(till, edge) > till or inQuiet > till - now
 end
 
 -- Whether a wait until `at` is refused, and how many ms of quiet time count as its cause: none if it is refused by maxWait.
--- `till`: until when it would last without quiet times.
+-- `till`: until when the wait would last without quiet times.
 local function isTooLong(at, till)
   local inQuiet = quiet and quietMs(at) or 0
   if inQuiet > (options.maxQuiet or math.huge) and waitsForQuiet(inQuiet, till) then return true, math.huge end
@@ -228,7 +228,7 @@ local function mustWait(at, inCategory, rooms)
   return reply(kind, at, scope, limit, counts[inCategory and category or first], at - now, rooms)
 end
 
--- A write shifts ranks, so look up everything that is needed of a set before writing to it.
+-- A write to a set shifts its ranks, so make all look-ups in the set before the write.
 
 -- Removes damage, and entries that are older than entries are kept.
 local function prune(set)

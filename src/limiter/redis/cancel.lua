@@ -4,8 +4,8 @@
 --         notification's reservation. All keys share one hash tag.
 -- ARGV[1] the notification's name, ARGV[2] when it was enqueued first; ARGV[3...] its ids as they are written among the sent
 --
--- Answers {1, 2 if it was canceled before, or 0 if it is too late; the id that leads its digest from now on, and the slot of that id; '' and 0 if there is
--- none}.
+-- Answers {1 if it is canceled, 2 if it was canceled before, 0 if it is too late; the id that leads its digest from now on, and
+-- the slot of that id; '' and 0 if there is none}.
 
 -- include ../../redis/clock.lua
 

@@ -151,7 +151,6 @@ export type EndLook = (
   ending: Pick<CancelRequest, 'recipientId' | 'enqueuedAt'> & { readonly jobId: string },
 ) => Promise<Pick<NotToBeSent, 'how' | 'by'> | undefined>;
 
-/** Takes no slot. */
 export function createEndLook({ redis, prefix, timeoutMs = 2_000 }: CancellerOptions): EndLook {
   const script = defineEnds<readonly [how: NotToBeSent['how'] | '', by: string]>(redis);
   const answered = createDeadline(timeoutMs);

@@ -97,8 +97,8 @@ local function slowest(counts)
   return scope, limit, till
 end
 
--- The longest cause of a wait until `at`, besides quiet times: the block, or the slowest limit. Third, until when it alone would
--- make the id wait. Fourth, how many ids are before it in each scope.
+-- The longest cause of a wait until `at`, besides quiet times: the block, or the slowest limit. Answers the scope and the limit
+-- of this cause, until when it alone would make the id wait, and how many ids are before this id in each scope.
 local function causeOf(at)
   local counts = {}
   for _, scope in ipairs(scopes) do

@@ -162,7 +162,7 @@ function noteDecision(answer)
   elseif order then
     writeWaiting('order:' .. id, order, at - now + 60000) -- as long as its new slot
   end
-  -- An ask that was refused, and might then have been sent without a slot, was followed by one that waits after all.
+  -- After an earlier ask was refused, `end:` says that the notification was sent without a slot. But this ask waits after all.
   if kind == 3 and ended then dropWaiting('end:' .. whoseEnd) end
   if superseded and kind < 4 then
     writeEnd(superseded.who, superseded.name, 'superseded', name)

@@ -90,22 +90,21 @@ export function jobIdIn(askId: string): string {
   return /^(.*)\/\d+$/s.exec(askId)?.[1] ?? askId;
 }
 
-/** The names of the fields of one notification in the hash of waiting.lua, where they end with its `who`. */
+/** The fields of one notification in the hash of waiting.lua. Each name ends with the notification's `who`. */
 export function waitingFields(jobId: string, enqueuedAt: number): Readonly<Record<'end' | 'holder' | 'part', string>> {
   const who = `${/^(.+?)#[rd]\d/s.exec(jobId)?.[1] ?? jobId}@${enqueuedAt}`;
   return { end: `end:${who}`, holder: `holder:${who}`, part: `part:${who}` };
 }
 
-/** The field of the hash of waiting.lua with the note about the order of a reservation. `entry`: the id as it is stored. */
+/** The field in the hash of waiting.lua for the order note of a reservation. `entry`: the id as it is stored. */
 export function orderField(entry: string): string {
   return `order:${entry}`;
 }
 
 /**
  * An id as it is stored among the sent slots: a signed 32-bit hash of `entryOf`'s text, in decimal digits. Redis stores such an
- * integer in 6 bytes, a UUID in 39. Two ids of one recipient within its windows have the same hash with a chance of 1 in 4
- * billion, and never if they have the same length and differ only within four neighbouring characters (of visible ASCII), as
- * counters do.
+ * integer in 6 bytes, a UUID in 39. Two ids have the same hash with a chance of 1 in 4 billion. Ids of visible ASCII that have
+ * the same length and differ only within four neighbouring characters, as counters do, never have the same hash.
  */
 export function memberOf(entry: string): string {
   return String(crc32(entry) | 0);

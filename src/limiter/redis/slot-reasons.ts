@@ -12,7 +12,7 @@ import { createPolicies } from './wire.ts';
 export interface SlotReasons {
   /** Undefined if the id has no reservation. Rejects with LimiterUnavailableError if there was no answer. */
   read(slot: SlotId): Promise<SlotReason | undefined>;
-  /** The sent slot behind which a slot at `at` had to stay by this rule. Undefined if that is not known any more. */
+  /** The sent slot because of which this rule allowed no slot before `at`. Undefined if that slot is no longer stored. */
   sentBefore(recipientId: string, rule: string, at: number): Promise<SlotBefore | undefined>;
 }
 

@@ -4,23 +4,26 @@
 --
 -- A recipient's hash with what waits together, and what ends without an alert of its own. Its values are JSON objects; `kept`:
 -- until when the field is kept, epoch ms. `who` names a notification: the id of its first job, and when that was enqueued. So
--- its replays have the same `who`, and another notification with the same id has another one. `name` is the id of its present
+-- its replays have the same `who`, and another notification with the same id has another `who`. `name` is the id of its present
 -- job. Fields:
---   end:<who>      it ends without an alert of its own. how: 'canceled', 'superseded' or 'merged'; by: the name of the notification
---                  that took its slot, or of the digest; name: of its own job; told: 1 if a pass knows that it was canceled. Or how is
---                  'sent': it was sent without a slot, so it is too late to cancel it
---   latest:<key>   of the notifications that wait under a collapse id only the newest is sent. who, name, entry: the notification and
---                  the id that has the slot; at: its age; sent: {name, age, who} of the newest that was admitted; entry is '' then
---   digest:<key>   the digest that waits. who, name, entry: its leader, and the id of the leader, which has the slot; parts: the other
---                  notifications, each {who, when it expires or 0, its id, its name if the id does not begin with that}; count: of how
---                  many notifications it is made; own: 0 if its leader's text was canceled, but it is still sent for others
---                  that joined under a version that knew no parts; expires: of the leader; led: when the leader took over from another one
+--   end:<who>      the notification ends without an alert of its own. how: 'canceled', 'superseded' or 'merged'; by: the name
+--                  of the notification that took its slot, or of the digest; name: of its own job; told: 1 if a pass knows that
+--                  it was canceled. If how is 'sent', it was sent without a slot, so it is too late to cancel it
+--   latest:<key>   of the notifications that wait under a collapse id only the newest is sent. who, name, entry: that
+--                  notification, and its id, which has the slot; at: its age; sent: {name, age, who} of the newest that was
+--                  admitted. If the newest was admitted, entry is ''
+--   digest:<key>   the digest that waits. who, name, entry: its leader, and the leader's id, which has the slot; parts: the
+--                  other notifications, each {who, when it expires or 0, its id, its name if the id does not begin with that};
+--                  count: of how many notifications it is made; own: 0 if the leader's text was canceled, but the digest is
+--                  still sent for others that joined under a version that knew no parts; expires: when the leader expires; led:
+--                  when this leader took over from another one
 --   full:<...>     a digest that takes no more parts, with the same content
---   holder:<who>   it leads a digest: field (where the digest is stored); or, after its admission, count, own and parts
---   part:<who>     it waits in a digest, or has the slot of a `latest`: field (where that is stored). If field is '', it waits for the
---                  end of the quiet time, without a slot; name: of its job
---   order:<entry>  of the reservation with this entry. first: 1 if it goes before others; or times: how often others have overtaken it,
---                  lateMs: by how much that has made it later. Kept as long as the reservation
+--   holder:<who>   the notification leads a digest: field (where the digest is stored); or, after its admission, count, own and
+--                  parts
+--   part:<who>     the notification waits in a digest, or has the slot of a `latest`: field (where the digest or `latest` is
+--                  stored). If field is '', it waits for the end of the quiet time, without a slot; name: of its job
+--   order:<entry>  the order of the reservation with this entry. first: 1 if it goes before others; else times: how often
+--                  others have overtaken it, and lateMs: by how much later that has made it. Kept as long as the reservation
 --   #              at: the cursor from which the next search for expired fields goes on
 
 local WAITS_KEPT_MS = 34560000000 -- 400 days: the longest that a job may wait, and some weeks in which no worker may run
@@ -129,8 +132,8 @@ local function handOn(field, group, sets)
   return group.entry, slot
 end
 
--- Takes the notification out of what it waits in. Answers as handOn, and third the digest, if no other notification can lead
--- it: its other parts have ended under a version that knew no parts.
+-- Takes the notification out of its digest or `latest`. Answers as handOn. The third answer is the digest, if it still counts
+-- other notifications but none can lead it: they have ended under a version that knew no parts.
 local function leave(sets)
   local kind, place, whose = 'holder:', readOwn('holder:')
   if not place then

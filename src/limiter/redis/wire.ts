@@ -146,12 +146,12 @@ export interface Answered {
   readonly gapMs: number;
   /** 1 if the deciding limit is overall, 2 if it is the category's. */
   readonly scope: number;
-  /** 0 the gap, -1 the block, -2 none, -3 quiet hours, else the number of a rule. */
+  /** 0: the gap, -1: the block, -2: none, -3: quiet hours, else the number of a rule. */
   readonly limit: number;
   readonly max: number;
-  /** The window of the limit; of a block: the time until its end. */
+  /** The window of the limit; for a block, the time until its end. */
   readonly windowMs: number;
-  /** Infinity for no bound. Of a wait: how many ids are before this one in its line. */
+  /** Infinity for no bound. For a wait: how many ids are before this one in its line. */
   readonly remaining: number;
   readonly resetMs: number;
   /** What every limit has left; empty unless the ask wants that. */
@@ -256,7 +256,6 @@ function pairs(entriesAndScores: readonly string[]): [string, number][] {
 export interface ScopePolicies {
   /** ARGV[5] of admit.lua. */
   readonly text: string;
-  /** The gap of the first scope. */
   readonly firstGapMs: number;
   /** The largest gap. */
   readonly gapMs: number;
