@@ -103,10 +103,7 @@ export interface ReadyDevice {
   readonly service: Service;
   readonly provider: Provider;
   readonly encoded: Encoded;
-  /**
-   * The stream that is set aside. Only the first device of each server has one; the others wait for a stream when they are sent
-   * to.
-   */
+  /** The stream that is set aside: only for the first device of each server. The others wait for a stream at the send. */
   permit?: Permit;
 }
 
@@ -129,7 +126,7 @@ export interface Prepared {
 
 /** A slot that may be used now. */
 export interface Slot {
-  /** The ask that was admitted: the limiter knows the slot by it. */
+  /** The ask that was admitted. It names the slot to the limiter. */
   readonly ask: SlotId;
   /** Epoch milliseconds on the limiter's clock. */
   readonly at: number;
@@ -137,7 +134,7 @@ export interface Slot {
   readonly sendAt: number;
   /** After this instant of `performance.now()` nothing may be sent in the slot: the next alert could follow too closely. */
   readonly sendBy: number;
-  /** A job that waits for such a slot is due this much before it, in milliseconds. */
+  /** A job that waits for such a slot is due this much before the slot, in milliseconds. */
   readonly leadMs: number;
 }
 

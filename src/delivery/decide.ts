@@ -24,9 +24,9 @@ import { record } from './replies.ts';
 
 /** How often a notification is sent again after replies that leave open whether they alerted. */
 const MAX_AMBIGUOUS_RETRIES = 2;
-/** After so long, a notification that is deferred because its provider is down or refuses the credentials is given up. */
+/** A notification is given up after being deferred for this long because its provider is down or refuses the credentials. */
 const MAX_DEFERRED_MS = 86_400_000;
-/** At most this much of the time since the last try counts: if it was longer, no worker was there to try. */
+/** At most this much of the time between two tries counts: if more time passed, no worker was there to try. */
 const MAX_BETWEEN_TRIES_MS = 3_600_000;
 const MAX_STALL_WAIT_MS = 60_000;
 /** The provider could not be reached. */
@@ -85,7 +85,7 @@ export function stalledAgain(context: Context, { random }: DeliverParts): Result
 
 /** The code of a result that puts a job back for a worker of a newer version. */
 export const NEWER_FORMAT = 'newer-format';
-/** The wait before another worker may take a job of a newer version: the first one, and the longest. */
+/** The first and the longest wait before another worker may take a job of a newer version. */
 const NEWER: Backoff = { backoffBaseMs: 2_000, backoffMaxMs: 300_000 };
 
 /**
@@ -150,7 +150,7 @@ export function beforeSendAfter(context: Context, { now }: DeliverParts): Result
   return { kind: 'requeued', waitMs, delayMs: waitMs, rule: SEND_AFTER };
 }
 
-/** The limiter reserved a slot: the job comes back a little before it. */
+/** The limiter reserved a slot: the job comes back a little before the slot. */
 export function requeued(context: Context, reserved: Reserved, parts: DeliverParts): Result {
   return untilDue(context, reserved, Math.max(0, reserved.waitMs - leadMs(reserved)), parts);
 }
@@ -164,8 +164,8 @@ export function onRefused(
 }
 
 /**
- * `onThrottle` would drop the notification now, or deliver it without a slot, but `onQuiet: delay` makes it wait for the end of
- * the quiet time. When it comes back then, the limits decide.
+ * `onThrottle` would drop the notification now, or deliver it without a slot, but `onQuiet: delay` makes the notification wait
+ * for the end of the quiet time. When its job comes back, the limits decide.
  */
 export function untilQuietEnds(context: Context, { quietMs = 0 }: Refused, parts: DeliverParts): Result {
   if (quietMs >= timeLeftMs(context, parts)) return expired(context);
@@ -332,10 +332,7 @@ function retryOrGiveUp(
   return { kind: 'retried', waitMs: Math.min(Math.max(backoff, afterTrialMs), leftMs), code };
 }
 
-/**
- * The notification is not the cause of the failure: it is deferred without an attempt, for at most a day in which workers tried
- * it.
- */
+/** The notification did not cause the failure: it is deferred without an attempt, for at most a day in which workers tried. */
 function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: DeliverParts): Result {
   if (context.lacking.length === openLabels(context).length) return withoutCredentials(context, parts);
   const { progress } = context;

@@ -93,10 +93,7 @@ export function createProcessor(given: ProcessorParts): DeliveryProcessor {
   };
 }
 
-/**
- * One pass. If the notification ends here, whichever step ended it, its slot and its place in a digest are given back or handed
- * on.
- */
+/** One pass. If any step ends the notification, its slot and its place in a digest are given back or handed on. */
 export async function deliver(context: Context, parts: DeliverParts): Promise<Result> {
   const found = await pass(context, parts);
   const result = context.isAsked ? found : await unlessEnded(context, found, parts);
@@ -128,8 +125,8 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
     if (ready.length === 0) return decide.afterSend(context, parts);
     if (timeLeftMs(context, parts) <= 0) return decide.expired(context); // the steps before may have waited
 
-    // The ask makes the limiter forget the unused slot. But if another worker has the job by now, it may be sending in that
-    // slot.
+    // The ask makes the limiter forget the unused slot. But if another worker has the job by now, that worker may be sending in
+    // the slot.
     if (context.isSlotUnused && !(await context.lock.isValid())) return decide.LOCK_LOST;
     const answer = await takeSlot(context, parts, {
       onAsked: endTurn,

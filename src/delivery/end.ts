@@ -27,10 +27,7 @@ export function endOf(context: Context, result: Result, endedAt: number): PassFa
   };
 }
 
-/**
- * The attempts so far, with the one that ended the notification: `progress.tries` leaves that one out, since no pass reads it
- * any more.
- */
+/** The attempts so far, with the attempt that ended the notification, which is not in `progress.tries`. */
 function attemptsOf({ before, progress: { tries }, tried }: Context, { kind }: Result): number {
   const isLast = kind === 'delivered' || kind === 'retracted' || kind === 'dead-letter';
   return isLast && tried.some(({ reply }) => reply.unsent !== true) ? Math.max(tries, before.tries + 1) : tries;

@@ -9,8 +9,8 @@ import type { DeliverParts, DeliveryLimiter, MoveUps } from './parts.ts';
 
 /**
  * A blocked job is due this much before its slot, and the worker sleeps until the slot. Most jobs come back late by less than
- * this (a few ms on a quiet machine, 20 with two dozen workers on two cores). It is less than the time by which the limiter
- * lets an id come back early.
+ * this (a few ms on a quiet machine, 20 with two dozen workers on two cores). The limiter lets an id come back even earlier
+ * (`earlyMsOf`).
  */
 export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
   return Math.min(25, Math.floor(toleranceMs / 4));

@@ -24,10 +24,7 @@ export interface DeliverParts {
   readonly overallGapMs: number;
   /** The tolerance of the overall policy, milliseconds. */
   readonly toleranceMs: number;
-  /**
-   * The quotas: of a whole project (by account), or of a single server, which counts apart. They may change from one pass to
-   * the next.
-   */
+  /** Quotas of whole projects (by account), and of single servers, which count apart. They may change between passes. */
   readonly quotas: { get(service: Service): Pick<Quota, 'take'> | undefined };
   /** What other workers have credentials for. */
   readonly others: OtherWorkers;
@@ -55,10 +52,7 @@ export interface DeliverParts {
   readonly random: () => number;
   /** Called with each reply. The pass waits for the promise that it returns, which must not reject. */
   readonly onReply: (event: ReplyEvent) => void | Promise<void>;
-  /**
-   * How the notification must end without being sent; undefined if it need not. Takes no slot. Rejects if the limiter does not
-   * answer.
-   */
+  /** How the notification must end unsent; undefined if it need not. Takes no slot. Rejects if the limiter does not answer. */
   readonly endOf: (
     place: PlaceInLimits & { readonly jobId: string; readonly enqueuedAt: number },
   ) => ReturnType<EndLook>;
@@ -92,10 +86,7 @@ export interface RetryPolicy extends Backoff {
  * stream first. The order matters because the limiter gives slots in the order of asking.
  */
 export interface Turns {
-  /**
-   * Call it in the order of the passes. Resolves when the turns before it have ended; call the returned function to end this
-   * turn.
-   */
+  /** Call in the order of the passes. Resolves when earlier turns have ended. Call the returned function to end this turn. */
   take(recipientId: string): Promise<EndTurn> | EndTurn;
 }
 

@@ -35,10 +35,7 @@ const progressSchema = z.object({
   asks: z.number().default(0),
   /** The last pass asked for a slot, and sent nothing. */
   unsent: z.boolean().optional(),
-  /**
-   * The notification was to be sent as a digest: of how many notifications, and whether it is itself one of them. A retry sends
-   * the same.
-   */
+  /** The digest that was to be sent: of how many notifications, and whether this one is among them. A retry sends the same. */
   digest: z.object({ count: z.number(), own: z.boolean() }).optional(),
   /** How often it was requeued: by the limiter, or by a quota. */
   requeues: z.number().default(0),
@@ -55,8 +52,8 @@ const progressSchema = z.object({
   quotaAt: z.record(z.string(), z.number()).optional(),
   /**
    * Since when the job has been deferred: a breaker is open, a provider cannot be reached, or no worker has the credentials.
-   * Epoch milliseconds. Time in which no worker ran does not count: if the last try is more than an hour ago, this instant
-   * moves to later by the rest.
+   * Epoch milliseconds. Time in which no worker ran does not count: if the last try was more than an hour ago, this instant
+   * moves to later by the time beyond that hour.
    */
   heldSince: z.number().optional(),
   /** Since when no living worker has had its credentials: epoch milliseconds. Counts only while `rule` is `credentials`. */
@@ -69,7 +66,7 @@ const progressSchema = z.object({
   traceparent: z.string().optional(),
   /**
    * Its passes, where HISTORY_MAX is set; notification/story.ts reads them. They are not checked here, since a fault in them
-   * must not cost the rest.
+   * must not make the rest unreadable.
    */
   passes: z.unknown().optional(),
   passesLeftOut: z.unknown().optional(),

@@ -7,10 +7,7 @@ import { openServices, type Context, type ReadyDevice, type Tried } from './cont
 import type { DeliverParts } from './parts.ts';
 import { withAttempts, type Progress } from './progress.ts';
 
-/**
- * Asks the circuit breakers that are not closed whether this notification may be sent; a half open one may make it the
- * trial.
- */
+/** Asks each circuit breaker that is not closed whether to send this notification; a half open one may make it the trial. */
 export async function askBreakers(context: Context, { breakers }: DeliverParts): Promise<void> {
   const isNotClosed = (service: Service): boolean => breakers.current(service) !== undefined;
   if (!context.notification.devices.some((device) => isNotClosed(serviceOfDevice(device)))) return;
@@ -40,10 +37,7 @@ export async function noteReply(
   context.tried.push(tried);
 }
 
-/**
- * Reports the reply to the breaker, if it says something about the provider as a whole. The first reply to a trial ends the
- * trial.
- */
+/** Reports a reply that says something about the whole provider to its breaker. The first reply to a trial ends the trial. */
 function reportToBreaker(context: Context, service: Service, reply: Reply, { breakers }: DeliverParts): void {
   const { code, trouble, suspect, retryAfterMs, unsent } = reply;
   // A request that this worker gave up, or did not send for a reason of its own, says nothing about the provider.
@@ -68,10 +62,7 @@ export const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
   rejected: 'rejected',
 };
 
-/**
- * Whether the notification is never sent again to a device that it may have reached. False for a retraction: a second
- * retraction does no harm.
- */
+/** Whether a device that may have been reached is not sent to again. False for a retraction, since a repeat does no harm. */
 export function isAtMostOnce(
   { data }: Pick<Context, 'data'>,
   { atMostOnce }: Pick<DeliverParts, 'atMostOnce'>,

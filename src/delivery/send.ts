@@ -82,20 +82,14 @@ async function takeTokens(
   };
 }
 
-/**
- * What one quota answered. `useBy`: the tokens must be used before this instant (`performance.now()`). `at`: the promised
- * instant.
- */
+/** What one quota answered. `useBy`: until when the tokens are good (`performance.now()`). `at`: the promised instant. */
 interface TokensOfQuota {
   readonly withToken: readonly ReadyDevice[];
   readonly useBy: number;
   readonly wait?: QuotaWait & { readonly name: Service; readonly at: Over['at'] };
 }
 
-/**
- * Asks for one device after the other, and stops at the first that has to wait, since a quota sets room aside for each ask
- * without a token.
- */
+/** Asks for each device in turn, up to the first that must wait: a quota sets room aside for each ask without a token. */
 async function takeFor(
   name: Service,
   devices: readonly ReadyDevice[],

@@ -9,9 +9,7 @@ import type { DeliverParts, DeliveryLimiter, Turns } from './parts.ts';
 import type { Progress } from './progress.ts';
 import { admissionFacts } from './trace.ts';
 
-/**
- * A pass waits at most this long for earlier passes, since an earlier pass may wait for a provider that accepts no connections.
- */
+/** A pass waits at most this long for earlier passes: one of them may wait for a provider that accepts no connections. */
 const MAX_WAIT_MS = 1_000;
 
 export function createTurns(maxWaitMs: number = MAX_WAIT_MS): Turns {
@@ -63,10 +61,7 @@ const PREPARE_MS = 25;
 const SHORT_SLEEP_MS = 30;
 
 interface WhileTaking {
-  /**
-   * Called when the ask has been sent to the limiter: the next pass may ask then, since the limiter answers in the order of
-   * asking.
-   */
+  /** Called when the ask was sent. The next pass may ask then, since the limiter answers in the order of asking. */
   readonly onAsked: () => void;
   /** Called a little before the slot. Called again if the quota tokens that it took have expired. */
   readonly prepare: () => Promise<Prepared>;
@@ -233,10 +228,7 @@ function waits(context: Context): boolean {
   return context.progress.asks > 0 || mayWait(context);
 }
 
-/**
- * With which other notifications this one waits. After an admission it joins no digest: it may have alerted, or have parts
- * already.
- */
+/** Which notifications it waits with. After an admission it joins no digest: it may have alerted, or have parts already. */
 function joinOf({ notification, firstEnqueuedAt, progress }: Context, asks: number): Join | undefined {
   const { onThrottle, collapseId, digest, category = '', expiresAt: expires } = notification;
   if (onThrottle === 'latest' && collapseId !== undefined) {
@@ -298,7 +290,7 @@ export async function giveBack<P extends Ended['progress']>(
 
 /**
  * To be called when BullMQ has stored the end of a notification that the limiter ended, or that was a digest. If Redis does not
- * answer, the limiter forgets it later.
+ * answer, the limiter itself forgets it later.
  */
 export async function forget(ended: Ended, parts: GiveBackParts): Promise<void> {
   const ending = endingOf(ended, parts);

@@ -8,17 +8,11 @@ export interface Recording {
   readonly history: Pick<History, 'write'>;
   /** Names this worker in the passes: `web-1:4711`. */
   readonly worker: string;
-  /**
-   * The due time (epoch ms) to which the job was moved, by an operator or because another notification ended. Undefined if it
-   * was not.
-   */
+  /** The due time (epoch ms) to which an operator, or the end of another notification, moved the job. Undefined if none did. */
   readonly movedTo: (context: Pick<Context, 'jobId' | 'notification'>) => Promise<number | undefined>;
 }
 
-/**
- * Records each pass in the job's progress, and writes the story of a notification that has ended to the history, by one
- * command.
- */
+/** Records each pass in the job's progress. When a notification has ended, writes its story to the history by one command. */
 export function createRecorder(recording: Recording): Watcher {
   const { history, worker } = recording;
   const lateMs = new WeakMap<Context, Promise<number | undefined>>();
@@ -39,7 +33,9 @@ export function createRecorder(recording: Recording): Watcher {
 /** If a job is late by less than this, Redis is not asked whether the job was moved. */
 const MOVED_MS = 1_000;
 
-/** How long after its due time a job came back. `dueAt`: as in its progress, which does not know if the job was moved since. */
+/**
+ * How long after its due time a job came back. `dueAt`: from the progress, which does not show whether the job was moved since.
+ */
 export async function wokenLateMs(
   context: Context,
   dueAt: number | undefined,
@@ -85,10 +81,7 @@ export function waitMsOf(result: Result): number | undefined {
   return result.kind === 'requeued' ? result.waitMs : putBackMs(result);
 }
 
-/**
- * The slot in which the notification was sent, and how long after it the first request was handed over. Undefined if no request
- * left.
- */
+/** The slot that was used, and how long after the slot the first request was handed over. Undefined if no request left. */
 export function usedSlot({ slot, tried }: Context): { readonly at: number; readonly lateMs: number } | undefined {
   if (slot === undefined || tried.every(({ reply }) => reply.unsent === true)) return undefined;
   const handedOverAt = Math.min(...tried.map((each) => each.handedOverAt));

@@ -67,10 +67,7 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
     );
   }
 
-  /**
-   * Both the limiter and the stand-in may have a slot of this id: Redis may have done what a call wanted, but answered too
-   * late.
-   */
+  /** Limiter and stand-in may both have a slot of this id: Redis may have done what a call wanted, but answered too late. */
   async function giveBack(change: (holder: Pick<Limiter, 'refund' | 'cancel'>) => Promise<boolean>): Promise<boolean> {
     const wasHere = await change(standIn);
     const wasThere = await gate.run(
@@ -168,10 +165,7 @@ export function createOutageGate({ pauseMs, onChange }: OutageGateOptions): Outa
 
 /** Answers in place of the limiter during an outage. */
 interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'cancel' | 'moveUp' | 'reset'> {
-  /**
-   * The admission that this stand-in gave to the id of this ask. Undefined if there is none, or if it went unused (the ask has
-   * `renew`).
-   */
+  /** The admission that this stand-in gave to this id. Undefined if there is none, or if it went unused (`renew`). */
   given(ask: Ask): Promise<Admission | undefined>;
   /** The limiter has answered this ask, so the slot that the id has in this stand-in is given back. */
   handOver(ask: Ask): Promise<void>;

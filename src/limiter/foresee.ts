@@ -4,7 +4,7 @@ import type { Block, Moved } from './limiter.ts';
 import { limitsOf, type LaterLimits } from './pace.ts';
 import { laterOf, movesOf, replan, type RecipientState, type Scope } from './recipient-state.ts';
 
-/** What an operator may do to one recipient: the arguments of the limiter's calls of the same names. */
+/** An operator's action on one recipient, with the arguments of the limiter's call of the same name. */
 export type Action =
   | ({ readonly kind: 'block' } & Block)
   | { readonly kind: 'unblock' }
@@ -15,7 +15,7 @@ export type Action =
   | { readonly kind: 'unquiet' }
   | { readonly kind: 'reset' };
 
-/** What is tried on one recipient: an operator's action, or a change that comes about in another way. */
+/** What is tried on one recipient: an operator's action, or another change. */
 export type Change =
   | Action
   /** These reservations are given back, and those behind them move up. `entries`: as they are stored. */
@@ -103,9 +103,7 @@ function limited(state: RecipientState, policy: Policy, later?: LaterLimits): Re
   return { ...state, policy, scopes: [{ ...overall, limits: limitsOf(policy, undefined), later }, ...others] };
 }
 
-/**
- * The state if the limiter had this policy. A policy that is stored for the recipient stays in force, unless `replacesStored`.
- */
+/** The state if the limiter had this policy. A policy that is stored for the recipient stays, unless `replacesStored`. */
 function underGeneral(state: RecipientState, policy: Policy, replacesStored: boolean): RecipientState {
   const { stored } = state;
   return stored === undefined || replacesStored

@@ -40,10 +40,7 @@ export interface Ask extends SlotId {
    * reservation that is due now. Only for a caller that knows that nothing was sent.
    */
   readonly renew?: boolean;
-  /**
-   * An id that comes back is not sent before now plus this, for a caller that was late and needs this time. Milliseconds,
-   * default 0.
-   */
+  /** An id that comes back is not sent before now plus this (ms), for a caller that was late. Default: 0. */
   readonly leadMs?: number;
   /** Adds `rules` to the answer: what every rule has left. Takes Redis a little longer. */
   readonly everyRule?: boolean;
@@ -272,17 +269,11 @@ export interface Oversight {
   block(recipientId: string, block: Block, follow?: Follow): Promise<void>;
   /** Ends the block. True if there was one. */
   unblock(recipientId: string, follow?: Follow): Promise<boolean>;
-  /**
-   * Stores quiet hours for this recipient, in place of the limiter's own: no slot lies in them. Hours without a window mean no
-   * quiet time.
-   */
+  /** Stores quiet hours for this recipient, in place of the limiter's own. Hours without a window mean no quiet time. */
   quiet(recipientId: string, hours: QuietHours, follow?: Follow): Promise<void>;
   /** Removes the stored quiet hours: the limiter's are in force again. True if there were any. */
   unquiet(recipientId: string, follow?: Follow): Promise<boolean>;
-  /**
-   * Forgets all sent slots of a recipient: they no longer count. A stored policy, a block and the reservations stay.
-   * True if there were any.
-   */
+  /** Forgets the recipient's sent slots. A stored policy, a block and the reservations stay. True if there were sent slots. */
   reset(recipientId: string, follow?: Follow): Promise<boolean>;
   /** Everything that is stored about the recipient; writes nothing. */
   inspect(recipientId: string): Promise<Inspection>;
@@ -294,9 +285,7 @@ export interface Join {
   readonly kind: 'latest' | 'digest';
   /** Notifications of the recipient that wait under the same key wait together. */
   readonly key: string;
-  /**
-   * Since when the notification waits, in epoch milliseconds. Of two `latest` notifications, the later one is the newer one.
-   */
+  /** Since when it waits: epoch milliseconds. Of two `latest` notifications, the one with the later time is the newer one. */
   readonly at: number;
   /** When the notification expires, in epoch milliseconds. It joins no digest that expires earlier. Default: never. */
   readonly expires?: number | undefined;
@@ -372,10 +361,7 @@ export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
    * be called whenever a notification ends in another way than by an admission. It is safe to repeat.
    */
   release(ending: Ending): Promise<Released>;
-  /**
-   * The job has ended for good, so the limiter no longer needs to remember how it ended, or what its digest was made of. It is
-   * safe to repeat.
-   */
+  /** Forgets how the notification ended and what its digest was made of, since its job has ended. It is safe to repeat. */
   forget(ending: Omit<Ending, 'how'>): Promise<void>;
   /**
    * For an ask that was refused a wait of `refusedMs`: how long its id would wait if it went first and the line had moved up,

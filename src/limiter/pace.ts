@@ -25,9 +25,7 @@ export interface Pace {
 
 /** The tolerance is at most this share of the gap. */
 const LATE_SHARE = 0.9;
-/**
- * The longest tolerance. It has a bound because the ids behind a late id sleep in their workers for as long as that id is late.
- */
+/** The longest tolerance. It is bounded, since the ids behind a late id sleep in their workers until that id is sent. */
 const MAX_TOLERANCE_MS = 2_000;
 /** An id may come back at most this long before its slot. Then it sleeps in its worker until the slot. */
 export const MAX_EARLY_MS = 120;
@@ -35,10 +33,7 @@ export const MAX_EARLY_MS = 120;
 export const GRACE_MS = 2_000;
 /** A reservation that is overdue by more than this is a no-show, and forgotten: its job was removed, or its worker died. */
 export const NO_SHOW_MS = 60_000;
-/**
- * A sent slot that lies ahead of now by more than the longest window plus this is damage: the clock was set back after it was
- * written.
- */
+/** A sent slot further ahead of now than the longest window plus this is damage: the clock was set back since. */
 export const CLOCK_STEP_MS = 60_000;
 /**
  * How long before its slot an id may come back, and how far ahead a newcomer is admitted. Less than half the gap, so that no id
@@ -101,10 +96,7 @@ function workOut({ rules, minGapMs }: Policy): Pace {
   };
 }
 
-/**
- * No slot is reserved in this last moment before a quiet time: most ids come late by less than this, and in the quiet time they
- * may not be sent.
- */
+/** No slot is reserved this close before a quiet time. Most ids are late by less, and in quiet time they may not be sent. */
 export const QUIET_EDGE_MS = 150;
 
 /** The first instant, `at` or later, that is not quiet. Each window begins `edgeMs` earlier. */

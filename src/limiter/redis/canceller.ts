@@ -41,10 +41,7 @@ export interface Canceller {
   cancel(request: CancelRequest): Promise<CancelAnswer>;
   /** Removes what `cancel` stored: the job has ended. */
   forget(request: CancelRequest): Promise<void>;
-  /**
-   * Takes a cancel back, so that the notification is sent after all. False if a pass knows of the cancel already: then the job
-   * ends as canceled.
-   */
+  /** Takes a cancel back: the notification is sent. False if a pass already knows of the cancel: the job ends as canceled. */
   takeBack(request: CancelRequest): Promise<boolean>;
 }
 
@@ -118,10 +115,7 @@ export interface LineRedis {
   time(): Promise<readonly (number | string)[]>;
 }
 
-/**
- * How many ids are before this one in its line, as `before` in an answer. Undefined if it has no reservation. Needs no
- * policies.
- */
+/** How many ids are before this one in its line, as `before` in an answer. Undefined if it has no reservation. */
 export async function countBefore(
   redis: LineRedis,
   prefix: string,

@@ -30,7 +30,7 @@ local superseded -- an older notification of a `latest`, whose slot this id took
 local counted -- what the digest was made of when this id, its leader, was admitted
 local sets = { first.reserved.key, category and category.reserved.key, category and category.heldBack.key }
 if join then
-  -- The slot for which another id waits; nil if it has none, or is a no-show.
+  -- The slot of another id that waits; nil if that id has no slot, or is a no-show.
   local function slotOf(entry)
     for _, set in ipairs({ first.reserved, category and category.heldBack }) do
       local score = tonumber(redis.call('ZSCORE', set.key, entry) or nil)
@@ -46,7 +46,7 @@ if join then
     group = readGroup(field)
     isHolder = group and group.who == who
     becomesHolder = isNew or isHolder
-    -- The slot belongs to a canceled job that had the same id and was removed by a person: it is not this notification's.
+    -- The slot is not this notification's: it is left from a canceled job with the same id, which a person removed.
     local isForeign = group and not isHolder and slot and not readOwn('part:')
     if group and not isHolder and (isNew or renew or isForeign) and join.at < group.at then
       for _, scope in ipairs(scopes) do -- the id missed its slot, which is free again

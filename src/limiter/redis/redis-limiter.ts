@@ -71,10 +71,7 @@ export interface RedisLimiterOptions {
    * policies, give the longest of all their windows here, in milliseconds. Default: 0.
    */
   readonly keepMs?: number;
-  /**
-   * An ask that must wait or is refused counts as a sent slot too, so a caller that asks too often is kept waiting. Default:
-   * false.
-   */
+  /** An ask that waits or is refused counts as a sent slot, so a caller that asks too often is kept waiting. Default: false. */
   readonly countBlocked?: boolean;
   /** Stores the ids of sent slots, so that `inspect` shows them; takes about twice the memory. Default: false. */
   readonly keepIds?: boolean;
@@ -159,7 +156,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     return ask('peek', asked) as Promise<Admission>;
   }
 
-  /** Removes the id from these sets of every scope of its ask. `more`: further arguments of release.lua. */
+  /** Removes the id from these sets, in every scope. `more`: further arguments of release.lua. */
   async function release(
     slot: SlotId,
     sets: readonly ('sent' | 'reserved' | 'heldBack')[],
@@ -184,7 +181,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     if (follow.onUnslotted !== undefined) await findUnslotted(recipientId, follow.onUnslotted);
   }
 
-  /** Reads in parts, so that none blocks Redis for long. */
+  /** Reads in parts, so that no part blocks Redis for long. */
   async function findUnslotted(recipientId: string, onFound: (jobIds: readonly string[]) => Promise<void>) {
     const { waiting } = recipientKeys(prefix, recipientId);
     let cursor = '0';
@@ -316,7 +313,7 @@ const RENEWING = { admit: 'renew', peek: 'peek-renew' } as const;
 const FIELDS_A_STEP = 500;
 /** How many reservations one script call moves. */
 const MOVES_A_STEP = 500;
-/** How many rounds look for reservations that were made meanwhile, at most. */
+/** At most this many rounds look for reservations that were made meanwhile. */
 const MOST_ROUNDS = 5;
 
 /** From a field of waiting.lua: the id of a job that waits without a slot, or has ended. Empty for other fields. */
