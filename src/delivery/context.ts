@@ -64,10 +64,7 @@ interface Given {
  * more than one later step reads. Each field below names the file that sets it.
  */
 export interface Context extends Given {
-  /**
-   * What the job remembers, at first without `dueAt`. It is saved at the end of the pass. Each step replaces it, and so do
-   * watchers (story.ts, trace.ts).
-   */
+  /** What the job remembers, at first without `dueAt`. Steps and watchers replace it. Saved at the end of the pass. */
   progress: Progress;
   /** trace.ts: the span of this pass; undefined where no traces are wanted. */
   trace: PassTrace | undefined;
@@ -175,10 +172,7 @@ export interface Watcher {
   readonly ended?: (context: Context, result: Result, end: PassFacts) => Promise<void> | void;
   /** Redis did not take the result, so the job will run again, and `completing` is not called. */
   readonly notAcked?: (context: Context, error: unknown) => void;
-  /**
-   * BullMQ is about to complete the job, and waits for the promise. If this worker dies before the job is completed, another worker
-   * makes this call again.
-   */
+  /** BullMQ waits for this before it completes the job. If the worker dies before that, another worker calls this again. */
   readonly completing?: (context: Context, outcome: Outcome, endedAt: number) => Promise<void>;
 }
 

@@ -52,10 +52,7 @@ const NONE_HAS: Backoff = { backoffBaseMs: 2_000, backoffMaxMs: 60_000 };
 /** The wait after Redis did not answer. A random time of up to the same length is added. */
 const NO_ANSWER_MS = 1_000;
 
-/**
- * If devices failed for different reasons, the dead letter names the first of these: the reason that matters most to an
- * operator.
- */
+/** If devices failed for different reasons, the dead letter names the first of these, which matters most to an operator. */
 const REASONS_BY_WEIGHT: readonly DeadLetterReason[] = [
   'provider-auth',
   'attempts-exhausted',
@@ -128,10 +125,7 @@ export function expired(context: Context): Result {
   return endedEarly(context, { kind: 'expired' });
 }
 
-/**
- * How far the clocks of a worker and a producer may differ. Without this the worker might refuse an instant that the producer
- * accepted.
- */
+/** How far the clocks of a worker and a producer may differ, so that no worker refuses an instant that a producer accepted. */
 const CLOCK_SKEW_MS = 3_600_000;
 
 /**
@@ -204,10 +198,7 @@ export function notNoted(context: Pick<Context, 'progress'>, { random }: Pick<De
   return deferred(Math.round(NO_ANSWER_MS * (1 + random())), 'not-noted');
 }
 
-/**
- * The limiter, or a quota, did not answer. Nothing was sent. If the limiter gave a slot all the same, the next pass uses that
- * slot.
- */
+/** The limiter or a quota did not answer. Nothing was sent. If the limiter gave a slot anyway, the next pass uses that slot. */
 export function limiterUnavailable(context: Context, parts: DeliverParts): Result {
   return unsure(context, 'limiter-unavailable', parts);
 }

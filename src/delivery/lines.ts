@@ -96,10 +96,7 @@ interface Line {
   next: PromiseWithResolvers<undefined> | undefined;
 }
 
-/**
- * The notification gave back a slot that lay ahead, so the reservations behind it move up. If the move fails, they keep their
- * slots, which are only later than necessary.
- */
+/** Moves reservations up after a slot ahead was given back. If this fails, they keep slots that are later than necessary. */
 export async function moveUp(context: Context, parts: DeliverParts): Promise<void> {
   await moveLineUp(lineOf(context, parts), parts);
 }

@@ -24,10 +24,7 @@ import { logNewer, NEWER_EVERY_MS } from './watch.ts';
 
 /** The wait after the limiter did not answer. A random time of up to the same length is added. */
 const AGAIN_MS = 1_000;
-/**
- * The waits before a retract is tried again, while a notification is being sent. Most sends end within a second; in an outage
- * of a provider this may take hours.
- */
+/** The waits before a retract is tried again while a notification is being sent. A send may take hours in an outage. */
 const OPEN = { backoffBaseMs: 1_000, backoffMaxMs: 30_000 };
 
 export interface OrderParts {

@@ -7,10 +7,7 @@ const progressSchema = z.object({
   devices: z.record(z.string(), z.enum(['delivered', ...DEAD_LETTER_REASONS])).default({}),
   /** When the first device accepted it: epoch milliseconds. Absent if none did, or only before a replay. */
   sentAt: z.number().optional(),
-  /**
-   * For a notification that may be silenced: true if every send so far that may have reached a device was without a sound.
-   * Absent before the first such send.
-   */
+  /** Whether all sends that may have reached a device were silent. Absent before such a send, and if it is never silenced. */
   silenced: z.boolean().optional(),
   /** The tries that failed, the newest last, as a dead letter lists them. */
   attempts: z

@@ -92,10 +92,7 @@ export function record(context: Context, tried: readonly Tried[], parts: Pick<De
   return withAttempts({ ...progress, devices, ...known, trying: undefined }, failures);
 }
 
-/**
- * Whether every send that may have reached a device, before and now, was silent. Absent for a notification that is never
- * silenced.
- */
+/** Whether all sends so far that may have reached a device were silent. Absent for a notification that is never silenced. */
 function silencedBy(
   { notification: { onThrottle, onQuiet }, progress, isSilent }: Context,
   tried: readonly Tried[],

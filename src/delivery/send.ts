@@ -50,10 +50,7 @@ export async function prepareSend(
   }
 }
 
-/**
- * Takes a quota token for each device that is ready. A device that gets none stays open, and is tried when the quota has room:
- * `quotaWait`.
- */
+/** Takes a quota token for each ready device. A device without a token is tried when the quota has room (`quotaWait`). */
 async function takeTokens(
   context: Context,
   ready: readonly ReadyDevice[],

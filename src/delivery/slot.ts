@@ -288,10 +288,7 @@ export async function giveBack<P extends Ended['progress']>(
   return { progress: { ...progress, ...(digest && { digest }) }, hadSlot };
 }
 
-/**
- * To be called when BullMQ has stored the end of a notification that the limiter ended, or that was a digest. If Redis does not
- * answer, the limiter itself forgets it later.
- */
+/** Call when BullMQ has stored the end of the job. If Redis does not answer, the limiter forgets the notification later. */
 export async function forget(ended: Ended, parts: GiveBackParts): Promise<void> {
   const ending = endingOf(ended, parts);
   await ending?.limiter.forget(ending.slot).catch(() => undefined);
@@ -305,10 +302,7 @@ function endingOf({ jobId, data, firstEnqueuedAt, progress }: Ended, parts: Give
   return { limiter: limiterFor(kind, parts), slot };
 }
 
-/**
- * `giveBack` for a pass, if its notification may hold something. If a slot is free again, because of a cancel or because it
- * stays unused, the reservations behind it move up.
- */
+/** `giveBack` for a pass. If a canceled or unused slot is free again, the reservations behind it move up. */
 export async function release(context: Context, result: Result, parts: DeliverParts): Promise<void> {
   if (await refundUnused(context, result, parts)) await moveUp(context, parts);
   if (!mayHold(context, result)) return;

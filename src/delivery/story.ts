@@ -33,9 +33,7 @@ export function createRecorder(recording: Recording): Watcher {
 /** If a job is late by less than this, Redis is not asked whether the job was moved. */
 const MOVED_MS = 1_000;
 
-/**
- * How long after its due time a job came back. `dueAt`: from the progress, which does not show whether the job was moved since.
- */
+/** How long after its due time a job came back. `dueAt`: from the progress, which does not show later moves of the job. */
 export async function wokenLateMs(
   context: Context,
   dueAt: number | undefined,

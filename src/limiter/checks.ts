@@ -50,10 +50,7 @@ export function checkLimiterOptions(
   throwAll('unusable policy', policyFaults(options.policy, 'policy'));
 }
 
-/**
- * Throws InputError if the recipient or the id is missing, a field does not exist, or a bound is not usable. Every text is a
- * valid id.
- */
+/** Throws InputError if the recipient or the id is missing, a field does not exist, or a bound is not usable. */
 export function checkAsk(asked: WaitingAsk): void {
   const { maxPending, leadMs = 0 } = asked;
   const faults = [...optionFaults(asked, ASK_FIELDS), ...slotFaults(asked)];

@@ -51,10 +51,7 @@ export interface General {
   };
 }
 
-/**
- * What the change would do to every reservation. After a real action the limiters do the same: they store the action, and then
- * plan all reservations anew. Writes nothing.
- */
+/** What the change would do to every reservation: a real action plans all reservations anew in the same way. Writes nothing. */
 export function foresee(state: RecipientState, change: Change, general: General, leadMs: number): Foreseen {
   const places = replan(changed(state, change, general), leadMs);
   return { now: state.now, slots: movesOf(places, general.idOf) };

@@ -15,8 +15,7 @@ export interface SlotId {
 /** An ask for a slot: for whom, under which id and which conditions. */
 export interface Ask extends SlotId {
   /**
-   * The overall policy for this ask; default: the limiter's own. A policy that is stored for the recipient (`limit`)
-   * overrides both.
+   * The overall policy for this ask. Default: the limiter's own. A policy stored for the recipient (`limit`) overrides both.
    */
   readonly policy?: Policy;
   /**
@@ -59,10 +58,7 @@ export interface RuleStanding {
   readonly max: number;
   /** The length of the window, or of the gap, in milliseconds. */
   readonly perMs: number;
-  /**
-   * How many more slots fit now. The slot of an admission is counted; an ask that waits or is refused is not, even with
-   * `countBlocked`.
-   */
+  /** How many more slots fit now. Counts the slot of an admission, but no wait and no refusal, even with `countBlocked`. */
   readonly remaining: number;
   /** Milliseconds until the rule has room for one more than `remaining`; 0 if no slot is counted. */
   readonly resetMs: number;
@@ -320,10 +316,7 @@ export interface WaitingAsk extends Ask {
 export interface Ending extends SlotId {
   /** As `enqueuedAt` in the asks of this notification. */
   readonly enqueuedAt: number;
-  /**
-   * `dead`: it becomes a dead letter. `unseen`: it becomes one, and certainly alerted nobody, so the parts of its digest may be
-   * sent without it.
-   */
+  /** `dead`: as a dead letter. `unseen`: as a dead letter that surely alerted nobody: its digest may be sent without it. */
   readonly how: 'ended' | 'dead' | 'unseen';
 }
 

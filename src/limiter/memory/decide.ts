@@ -196,9 +196,7 @@ interface Comer {
 
 type Nth = (scope: Scope) => readonly Pick<Slot, 'at'>[];
 
-/**
- * The first instant, `from` or later, after a block and not in a quiet time, at which these slots leave room in every limit.
- */
+/** The first instant, `from` or later, after a block and not in quiet time, at which these slots leave room in every limit. */
 function firstInstant(scopes: readonly Scope[], slotsOf: Nth, moment: AskMoment, from: number = moment.now): number {
   const { blockedUntil = -Infinity, quiet, edgeMs } = moment;
   const start = Math.max(from, blockedUntil);

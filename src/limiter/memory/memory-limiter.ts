@@ -196,10 +196,7 @@ function promised<A extends unknown[], R>(run: (...args: A) => R): (...args: A) 
   return (...args) => new Promise((resolve) => resolve(run(...args)));
 }
 
-/**
- * Puts the new slots into a scope: into the overall scope all slots in line, into a category its own slots, in line and held
- * back.
- */
+/** Puts new slots into a scope: into the overall scope all slots in line, into a category its slots in line and held back. */
 function placed(scope: Scope, places: readonly Replanned[]): Scope {
   const isOverall = scope.category === undefined;
   const slotsOf = (heldBack: boolean) =>

@@ -22,7 +22,6 @@ export interface CancelRequest extends SlotId {
   readonly isResend?: boolean;
 }
 
-/** What a cancel did. */
 interface CancelAnswer {
   /** False if it is too late: the notification has been admitted, or has ended in another way. */
   readonly canceled: boolean;

@@ -126,7 +126,7 @@ export interface LimiterRedis extends ScriptRedis {
 export interface Scripts {
   /** For one scope, and for two. */
   readonly admit: readonly [Call<AdmitReply>, Call<AdmitReply>];
-  /** For one, two and three sets, each with what waits. */
+  /** For one, two and three sets, each with the hash of waiting.lua. */
   readonly release: readonly [Call<ReleaseReply>, Call<ReleaseReply>, Call<ReleaseReply>];
   readonly move: Call<readonly Numeric[]>;
   readonly settings: Call<SettingsReply>;
@@ -152,7 +152,6 @@ function define<R>(redis: ScriptRedis, script: string, numberOfKeys: number): Ca
   return defineScript(redis, `pushpacer:${script}:${numberOfKeys}`, lua, numberOfKeys);
 }
 
-/** The answer of release.lua. */
 export type ReleaseReply = readonly [hadSlot: Numeric, leader: string, slot: Numeric, count: Numeric, own: Numeric];
 
 export function readReleased([hadSlot, leader, slot, count, own]: ReleaseReply): Released {

@@ -116,7 +116,7 @@ export function toMoves(
   return [JSON.stringify(items), overtaken.length === 0 ? '' : String(Math.min(...overtaken))];
 }
 
-/** As `readNote` reads it. */
+/** The text that `readNote` reads. */
 function noteText({ goesFirst = false, times, lateMs }: OrderNote, kept: number): string {
   return JSON.stringify(goesFirst ? { first: 1, kept } : { times, lateMs, kept });
 }

@@ -309,7 +309,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
 
 const RENEWING = { admit: 'renew', peek: 'peek-renew' } as const;
 
-/** How many fields of the hash with what waits one command reads. */
+/** How many fields of the hash of waiting.lua one command reads. */
 const FIELDS_A_STEP = 500;
 /** How many reservations one script call moves. */
 const MOVES_A_STEP = 500;

@@ -1,9 +1,9 @@
--- Gives back the slot of an id; or, if its notification ends, everything that it holds.
+-- Gives back the slot of an id; or, if its notification ends, everything that the notification holds.
 --
 -- KEYS[1] what waits (waiting.lua); KEYS[2...] each set that may contain the id: the sent ones (for a refund), or the reserved and
 --         held-back ones. All keys share one hash tag.
 -- ARGV[1] the id
--- ARGV[2] '' to give back the slot alone; else the notification's name, to take it out of what it waits in too; ARGV[3] when it was
+-- ARGV[2] '' to give back the slot alone; else the notification's name, to take that out of its digest or `latest` too; ARGV[3] when it was
 --         enqueued first; ARGV[4] 'ended'; 'dead' if it becomes a dead letter; 'unseen' if it becomes one and certainly nobody was
 --         alerted: then the parts of its digest that have not ended are sent without it
 --

@@ -23,7 +23,7 @@ local function open(key, keep, entry)
   return { key = key, keep = keep, entry = entry, scores = {}, skipped = 0, lastGood = math.huge }
 end
 
--- The score of the entry with this rank from the newest, or false if there is none. Each one is looked up only once.
+-- The score of the entry with this rank from the newest, or false if there is none. Each score is looked up only once.
 local function scoreAt(set, rank)
   if set.scores[rank] == nil then
     set.scores[rank] = tonumber(redis.call('ZREVRANGE', set.key, rank, rank, 'WITHSCORES')[2]) or false
