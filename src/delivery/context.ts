@@ -157,17 +157,16 @@ export interface Tried {
 }
 
 /**
- * A part that only looks at passes: it logs, counts, traces or writes what it sees, and changes no result. Its calls come in
- * the order below; a call that it does not define costs nothing. No call may throw or reject. No watcher may need what another
- * one does, with one exception: where traces are wanted, `context.trace` is there from the end of `taken` on.
+ * Only looks at passes: logs, counts, traces or writes what it sees, and changes no result. Its calls come in the order below.
+ * No call may throw or reject. No watcher may depend on another, with one exception: where traces are wanted, `context.trace`
+ * is there after `taken`.
  */
 export interface Watcher {
   /** A pass begins. */
   readonly taken?: (context: Context) => void;
   /**
-   * The pass has a result, but BullMQ does not know it yet. When this call's promise has resolved, `context.progress` is saved
-   * with the result, so this is where a watcher writes what the next pass is to read. The watchers are called one after the
-   * other.
+   * The pass has a result, but BullMQ does not know it yet. After this call `context.progress` is saved with the result, so
+   * here a watcher writes what the next pass is to read. The watchers are called one after the other.
    */
   readonly ended?: (context: Context, result: Result, end: PassFacts) => Promise<void> | void;
   /** Redis did not take the result, so the job will run again, and `completing` is not called. */

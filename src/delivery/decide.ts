@@ -68,8 +68,8 @@ export const LOCK_LOST: Result = { kind: 'yielded' };
 
 /**
  * A job that stalled again, and at least twice in all, first waits for a random time, up to lockMs x 2^(stalls - 2). Such a job
- * may make its worker crash, and the other jobs of that worker then stall with it. After the random wait it runs beside other
- * jobs, so none of these stalls as often as the job that is the cause. Undefined: the job need not wait.
+ * may crash its worker, and then the worker's other jobs stall too. The random wait brings the job together with different jobs
+ * each time, so that it stalls more often than any of them. Undefined: the job need not wait.
  */
 export function stalledAgain(context: Context, { random }: DeliverParts): Result | undefined {
   const { stalls, progress, lock } = context;
@@ -86,9 +86,9 @@ export const NEWER_FORMAT = 'newer-format';
 const NEWER: Backoff = { backoffBaseMs: 2_000, backoffMaxMs: 300_000 };
 
 /**
- * A newer version wrote the job, or the limiter's state of its recipient. Other workers may be able to read it, so the job is
- * put back without counting an attempt, each time for longer: even with thousands of such jobs, a worker that can read none of
- * them has time for others. The job never becomes a dead letter here, because which devices were alerted would be lost.
+ * A newer version wrote the job, or the limiter's state of the recipient. Another worker may be able to read it, so the job is
+ * put back without an attempt, each time for longer: a worker that can read none of thousands of such jobs still has time for
+ * others. The job never becomes a dead letter here: the record of which devices were alerted would be lost.
  */
 export function newer(
   { passes, place }: Pick<Context, 'passes' | 'place'>,
@@ -129,9 +129,8 @@ export function expired(context: Context): Result {
 const CLOCK_SKEW_MS = 3_600_000;
 
 /**
- * Puts a notification back if its `sendAfter` lies ahead; undefined if it may be sent. pushpacer's producer delays the job
- * itself, and refuses an instant that is too far ahead, so this is for jobs of other clients, and for a producer whose clock is
- * ahead.
+ * Puts a notification back if its `sendAfter` lies ahead; undefined if it may be sent. The producer delays such a job itself,
+ * and refuses an instant too far ahead. This is for jobs of other clients, and for a producer whose clock is ahead.
  */
 export function beforeSendAfter(context: Context, { now }: DeliverParts): Result | undefined {
   const { sendAfter, expiresAt } = context.notification;

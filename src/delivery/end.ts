@@ -59,8 +59,8 @@ export type Completed = Pick<Completion, 'outcome' | 'by'>;
 
 /**
  * Reports the result of a pass to BullMQ: the job is completed, put back, or failed for good (and then goes to the dead
- * letters). BullMQ wants an error in two cases: DelayedError for a job that it is to leave as it is, UnrecoverableError for a
- * job that failed. While Redis refuses, the report is repeated as long as the lock lasts.
+ * letters). BullMQ wants an error in two cases: DelayedError to leave the job as it is, UnrecoverableError for a job that
+ * failed. While Redis refuses, the report is repeated until the lock runs out.
  *
  * @param onNotAcked called if Redis did not take the result: the job comes back when its lock has run out
  */

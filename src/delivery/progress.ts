@@ -37,8 +37,8 @@ const progressSchema = z.object({
   /** How often it was requeued: by the limiter, or by a quota. */
   requeues: z.number().default(0),
   /**
-   * While it is requeued, the longest cause of its wait: `quiet`, `block`, `gap`, `10/1m`, `fcm:600000/1m`, `sendAfter`. Or
-   * `credentials`, while it is deferred because no worker that took it has credentials for its devices.
+   * The longest cause of its wait while it is requeued: `quiet`, `block`, `gap`, `10/1m`, `fcm:600000/1m`, `sendAfter`. Or
+   * `credentials`, while it is deferred because workers lack the credentials for its devices.
    */
   rule: z.string().optional(),
   /** When the block or the quiet time ends, if `rule` is one of them; epoch milliseconds. */
@@ -71,10 +71,9 @@ const progressSchema = z.object({
 
 /**
  * What a job remembers between two passes. It is BullMQ's `progress`, so a crash does not lose it. Jobs wait for days, so
- * workers of the next version read what this one wrote, and during an upgrade workers of the last version do too. So a field is
- * never renamed, and what older workers would misread gets a new format (domain/format.ts). Three names are older than the
- * glossary: an entry of `attempts` is a try that failed, `tries` counts the attempts, and `heldSince` is the time since which
- * the job is deferred.
+ * workers of the next version read it, and during an upgrade workers of the last version do too. So no field is ever renamed,
+ * and what older workers would misread gets a new format (domain/format.ts). Three names are older than the glossary: an entry
+ * of `attempts` is a try that failed, `tries` counts the attempts, and `heldSince` is the time since which the job is deferred.
  */
 export type Progress = Readonly<z.output<typeof progressSchema>>;
 

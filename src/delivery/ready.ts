@@ -10,10 +10,10 @@ import { withAttempts } from './progress.ts';
 import { noteReply, replyText, STATE_OF } from './replies.ts';
 
 /**
- * Encodes the alert for each open device whose breaker lets it through; the answer is the devices that can be sent to. Encoding
- * takes time, so it is done before the ask for a slot. A device that can never be sent to (a payload over the limit) ends here,
- * also if only the silent form or the digest is too large: if that were found after the ask, the slot would be lost, and the
- * recipient's next alert would wait. A device for which this worker has no credentials goes to `context.lacking`.
+ * Encodes the alert for each open device whose breaker lets it through. Answers the devices that can be sent to. Encoding takes
+ * time, so it is done before the ask for a slot. A device whose payload is too large ends here, even if only the silent form or
+ * the digest is too large: after the ask, the slot would be lost, and the recipient's next alert would wait. A device for which
+ * this worker has no credentials goes to `context.lacking`.
  */
 export function encode(context: Context, parts: DeliverParts): readonly ReadyDevice[] {
   const faults = new Map<Platform, Fault | undefined>(); // measured once for each platform
@@ -25,8 +25,8 @@ export function encode(context: Context, parts: DeliverParts): readonly ReadyDev
 }
 
 /**
- * Encodes the alert of the ready devices again: without a sound, or as a digest. The streams that were set aside are kept, and
- * so are their providers: new credentials that were read meanwhile may not be used on the connections of the old ones.
+ * Encodes the alert of the ready devices again: without a sound, or as a digest. Keeps the streams that were set aside and
+ * their providers, since new credentials may not be used on connections of the old ones.
  */
 export function encodeAgain(
   context: Context,
@@ -86,8 +86,8 @@ function encodeOpen(
 }
 
 /**
- * If this worker lacks credentials for some open devices, looks for a living worker that has them for all. True: the job is for
- * that worker, and nothing is sent here. Else this worker sends to the devices that it can, and the others are deferred.
+ * True if this worker lacks credentials for some open devices, and another living worker has them for all: the job is for that
+ * worker, and nothing is sent here. Else this worker sends to the devices that it can, and the others are deferred.
  */
 export async function isForAnother(context: Context, { others }: DeliverParts): Promise<boolean> {
   const { lacking } = context;
@@ -100,9 +100,9 @@ export async function isForAnother(context: Context, { others }: DeliverParts): 
 }
 
 /**
- * Sets a stream aside at each server, before the ask for a slot: a notification that must wait for a connection then waits
- * without a slot, and does not miss one. If a server cannot be connected to, its devices count as tried and unsent. Answers the
- * other devices, without those of a server whose breaker opened while this pass waited.
+ * Sets a stream aside at each server, before the ask for a slot: a notification that waits for a connection then misses no
+ * slot. If a server cannot be reached, its devices count as tried and unsent. Answers the other devices, without those of a server
+ * whose breaker opened while this pass waited.
  *
  * Every notification asks the servers in the same order, so that no two notifications wait for each other's streams.
  */

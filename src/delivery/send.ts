@@ -13,8 +13,8 @@ import { beginRequest, endRequest } from './trace.ts';
 const WORKER_ENDED = 'its worker ended while it was being sent';
 
 /**
- * Under AT_MOST_ONCE: a device to which a worker was sending when it died may have been alerted, so it is not sent to again.
- * These devices (`trying`) were saved before the send, since a worker that dies cannot save them.
+ * Under AT_MOST_ONCE: if a worker died while it was sending, its devices (`trying`, saved before the send) may have been
+ * alerted. They are not sent to again.
  */
 export function endInterrupted(progress: Progress, at: number): Progress {
   if (progress.trying === undefined) return progress;
@@ -26,8 +26,8 @@ export function endInterrupted(progress: Progress, at: number): Progress {
 }
 
 /**
- * Everything that must be done before a send and may take time: taking quota tokens, and under AT_MOST_ONCE saving which
- * devices are to be sent to. It is done before the slot, so that the send can follow the slot at once.
+ * Takes quota tokens and, under AT_MOST_ONCE, saves which devices are to be sent to. This may take time, so it is done before
+ * the slot: the send can then follow the slot at once.
  */
 export async function prepareSend(
   context: Context,
@@ -129,8 +129,8 @@ export async function send(
   if (ready.length === 1) await sendOne(context, first, sendBy, parts);
   else await sendAll(context, ready, sendBy, parts);
   const { progress } = context;
-  // The slot is used, so the devices that are left will ask under the next id. Only if it was too late for every device, the
-  // next ask is for the same slot. `too-late`: a stream was refused, or credentials had expired, and another try would have
+  // The slot is used, so the next ask, for devices that are left, has the next id. Only if it was too late for every device,
+  // the next ask is for the same slot. `too-late`: a stream was refused or credentials had expired, and another try would have
   // left too late.
   const isTooLate = context.tried.every(({ reply }) => reply.unsent === true && reply.code === 'too-late');
   if (slot !== undefined)

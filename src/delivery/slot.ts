@@ -44,9 +44,8 @@ export type SlotAnswer =
   | { readonly kind: 'missed' };
 
 /**
- * A request leaves at most this much after its slot, or not at all: the slot of the next alert keeps the gap from this slot,
- * not from this send. A person does not notice 25 ms. The tests allow 50 ms; the other half is left for the way to the
- * provider.
+ * A request leaves at most this much after its slot, or not at all: the next alert's slot keeps the gap from this slot, not
+ * from this send. A person does not notice 25 ms. The tests allow 50 ms: 25 ms are left for the way to the provider.
  */
 const MAX_LATE_MS = 25;
 /** Where the gap is short, a request is late by at most this share of the gap. */
@@ -68,11 +67,11 @@ interface WhileTaking {
 }
 
 /**
- * Asks the limiter for a slot, and sleeps until the slot: `context.slot`. A slot that was missed while the process stood still
- * is asked for again under the same id (`renew`: nothing was sent in it), and nothing is sent before the answer. So the limiter
- * knows of every send that is late by more than `maxLateMs`, even if Redis fails at that moment. `repeated` means that an
- * earlier pass got this slot, and its worker may have sent in it before it died: that slot stays counted, and the pass asks
- * under the next id.
+ * Asks the limiter for a slot, and sleeps until the slot: `context.slot`. If the process stood still and missed the slot, the
+ * pass asks again under the same id (`renew`: nothing was sent), and sends nothing before the answer. So the limiter knows of
+ * every send that is late by more than `maxLateMs`, even if Redis fails at that moment. `repeated` means that an earlier pass
+ * got this slot, and that its worker may have sent before it died: that slot stays counted, and the pass asks under the next
+ * id.
  */
 export async function takeSlot(context: Context, parts: DeliverParts, during: WhileTaking): Promise<SlotAnswer> {
   const { signal } = context;
@@ -145,8 +144,8 @@ async function beforeOthers(context: Context, ask: WaitingAsk, answer: Answer, p
 type Answer = Awaited<ReturnType<DeliveryLimiter['admit']>>;
 
 /**
- * How long after its slot a request may be handed to the sender, in milliseconds. Where a category's gap is wider than the
- * overall one, the overall gap decides, because alerts of other categories may follow after it.
+ * How long after its slot a request may be handed to the sender, in milliseconds. If a category's gap is wider, the overall gap
+ * decides, because alerts of other categories may follow after the overall gap.
  */
 export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0): number {
   const gaps = [gapMs, overallGapMs].filter((ms) => ms > 0);
@@ -332,8 +331,8 @@ export function isKnown({ progress: { digest }, isEnded }: Context, { kind }: Re
 }
 
 /**
- * False if the notification holds nothing, which spares a call of the limiter: it was sent in its slot, or an answer of the
- * limiter ended it, or the first pass was refused a slot, which writes nothing.
+ * False if the notification holds nothing in the limiter: it was sent in its slot, or an answer of the limiter ended it, or its
+ * first pass was refused a slot, which writes nothing.
  */
 function mayHold(context: Context, { kind }: Result): boolean {
   const { passes, progress, slot, newer, notification } = context;

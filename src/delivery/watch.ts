@@ -74,7 +74,7 @@ const UNPRIORITISED =
   'a job was added without a priority: BullMQ takes such jobs before all that are due, so alerts that are due may be late; workers ' +
   'give a priority to those that wait, one command for each; add jobs with priority 10 (2 for urgent ones)';
 
-/** A job of a newer version may come back many times, and there may be many such jobs, so they are logged at most this often. */
+/** Jobs of a newer version are logged at most this often: there may be many, and each may come back many times. */
 export const NEWER_EVERY_MS = 60_000;
 
 /** Whether a pass put its job back for a worker of a newer version. */

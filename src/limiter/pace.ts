@@ -15,8 +15,8 @@ export interface Pace {
   readonly limits: readonly Limit[];
   /**
    * The tolerance: how long after its slot an id may be sent without losing the slot. It is most of the gap (of the shortest
-   * window if there is no gap): no other id comes back in that time, so nothing is lost by sending late. If it were the whole
-   * gap or more, all ids that wake at the same instant would be sent, and each would make the line later by a gap.
+   * window if there is no gap): no other id comes back in that time, so a late send loses nothing. With the whole gap or more,
+   * all ids that wake at the same instant would be sent, and each would make the line later by a gap.
    */
   readonly toleranceMs: number;
   /** The longest window or gap, in milliseconds: older sent slots do not count any more. */
@@ -29,7 +29,7 @@ const LATE_SHARE = 0.9;
 const MAX_TOLERANCE_MS = 2_000;
 /** An id may come back at most this long before its slot. Then it sleeps in its worker until the slot. */
 export const MAX_EARLY_MS = 120;
-/** For this long an overdue reservation still makes newcomers wait behind it. It is as long as the longest tolerance. */
+/** Newcomers wait behind an overdue reservation for this long, which is the longest tolerance. */
 export const GRACE_MS = 2_000;
 /** A reservation that is overdue by more than this is a no-show, and forgotten: its job was removed, or its worker died. */
 export const NO_SHOW_MS = 60_000;

@@ -46,8 +46,8 @@ export interface SlotBefore {
 }
 
 /**
- * A window, block or quiet time that ends within this much of a slot, before or after it, counts as the reason of the slot. The
- * two instants need not be equal: a send may be late by some milliseconds, and the reservations behind it keep their slots.
+ * A window, block or quiet time that ends this close to a slot counts as the reason of the slot. The instants may differ, since
+ * a send may be late by some milliseconds while the reservations behind it keep their slots.
  */
 const NEAR_MS = 1_000;
 

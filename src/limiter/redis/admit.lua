@@ -16,8 +16,8 @@
 --         maxPending   refuse a new id if so many wait already, and write nothing
 --         countBlocked 1: an ask that must wait counts as a sent slot too
 --         lead         an id that comes back is not sent before now + lead (ms)
---         join         the notification waits together with others: {kind: 'latest' or 'digest', key, at: since when, expires, max: the
---                      most notifications in one digest}
+--         join         the notification waits together with others: {kind: 'latest' or 'digest', key, at: since when, expires,
+--                      max: the most notifications in one digest}
 --         born, name   when the notification was enqueued first, 0 if absent; its job's id, if ARGV[1] does not begin with that
 --         untilAwake   1: if it is refused in a quiet time, it waits for the end of the quiet time
 --         first        1: if it must wait, note that it goes first (waiting.lua)

@@ -13,8 +13,8 @@ interface Generation {
 /**
  * Estimates the distance between the limiter's clock and this process's `performance.now()`. Every reply contains the limiter's
  * `now`, which Redis read between the call and the reply. The estimate takes that `now` as the instant of the reply, so it is
- * wrong by the time that the reply travelled. So the fastest of the recent replies has the smallest error, and is used. A reply
- * that this process read late because it was stalled does not change the estimate.
+ * wrong by the time that the reply travelled. The fastest of the recent replies is used, since its error is smallest. A reply
+ * that a stalled process read late changes nothing.
  */
 export interface Clock {
   /** Adds a reply: asked at `askedAt`, read at `heardAt` (both `performance.now()`), with `remoteNow` (whole epoch ms) in it. */

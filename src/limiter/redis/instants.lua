@@ -35,8 +35,8 @@ end
 
 local standsFrom = now - (options.behindOverdue and NO_SHOW_MS or GRACE_MS)
 
--- How many reservations of a set come before a newcomer, or before `at`: those ahead of now, or overdue by at most GRACE_MS.
--- For an ask with behindOverdue, those that are not forgotten yet.
+-- How many reservations of a set come before a newcomer, or before `at`. Reservations count until they are overdue by more than
+-- GRACE_MS; for an ask with behindOverdue, until they are forgotten.
 local function queued(set, at)
   local last = stored(set, 1)
   if set.queued == 0 or not last or last < standsFrom then return 0 end
@@ -71,9 +71,9 @@ local function tails(withHeldBack)
   return line, category and tail(category, withHeldBack) or line
 end
 
--- The slot of a newcomer, and whether it is held back. If its category makes it wait longer than the overall line does, or
--- holds back others already, it is reserved in the category alone, so that no id in the overall line has to wait for it. An
--- urgent id is always reserved in its category alone.
+-- The slot of a newcomer, and whether it is held back: reserved in its category alone, so that no id in the overall line has to
+-- wait for it. A newcomer is held back if its category makes it wait longer than the overall line does, or already holds back
+-- others, or if it is urgent.
 local function asNewcomer(line, own)
   if isUrgent then return math.max(line, own), true end
   if category and (queued(category.heldBack) > 0 or own > line) then return own, true end

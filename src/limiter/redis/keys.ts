@@ -32,7 +32,7 @@ const READABLE = /^[!-"$-z|~]{1,128}$/;
 /**
  * `('pushpacer', 'teacher-42')` → `pushpacer:{teacher-42}` for the sent slots, `…:reserved` and `…:settings`. Most recipients
  * have only the first key, so its name is short: Redis stores names of up to 30 characters in 32 bytes. Braces in the prefix
- * are removed, because the hash tag must be the recipient: otherwise a cluster would keep all recipients on one node.
+ * are removed: as the hash tag, the prefix would keep all recipients on one node of a cluster.
  */
 export function recipientKeys(prefix: string, recipientId: string): RecipientKeys {
   const stem = `${prefix.replaceAll(/[{}]/g, '')}:{${readable(recipientId)}}`;

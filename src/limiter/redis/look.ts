@@ -59,7 +59,7 @@ function readNote(text: string | null | undefined): OrderNote | undefined {
 type Sets = Omit<RecipientState, 'notes' | 'overtaking'>;
 
 /**
- * Reads in parts, so that no part blocks Redis for long. An entry that changes meanwhile may be seen as it was before or after.
+ * Reads in parts, so that no part blocks Redis for long. If an entry changes meanwhile, its old or its new state is read.
  * `part` leaves out the first `leaveOut` entries of each set, and reads at most the next `most`.
  */
 async function lookAt(

@@ -194,9 +194,9 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
   }
 
   /**
-   * Repeats while new reservations appear: an id that asked meanwhile was placed behind the old slots, and so later than
-   * needed. Also while others move the same reservations, or use the first slots: then a part of the plan was not carried out, or
-   * `onMoved` may have been called last with an older slot.
+   * Repeats while new reservations appear: an id that asked meanwhile has a slot behind the old slots, so later than needed.
+   * Also repeats while others move or use the same slots: then part of the plan was not carried out, or `onMoved` may have
+   * reported an older slot last.
    */
   async function moveSlots(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
     const { waiting } = recipientKeys(prefix, recipientId);

@@ -3,9 +3,10 @@
 -- KEYS[1] what waits (waiting.lua); KEYS[2...] each set that may contain the id: the sent ones (for a refund), or the reserved and
 --         held-back ones. All keys share one hash tag.
 -- ARGV[1] the id
--- ARGV[2] '' to give back the slot alone; else the notification's name, to take that out of its digest or `latest` too; ARGV[3] when it was
---         enqueued first; ARGV[4] 'ended'; 'dead' if it becomes a dead letter; 'unseen' if it becomes one and certainly nobody was
---         alerted: then the parts of its digest that have not ended are sent without it
+-- ARGV[2] '' to give back the slot alone; else the notification's name, to take it out of its digest or `latest` too
+-- ARGV[3] when it was enqueued first
+-- ARGV[4] 'ended'; 'dead' if it becomes a dead letter; 'unseen' if it becomes one and certainly nobody was alerted: then the
+--         parts of its digest that have not ended are sent without it
 --
 -- Answers {1 if there was a slot, else 0; the id that leads its digest from now on and the slot of that id, '' and 0 if there
 -- is none; what its digest is made of if no other id leads it: count and own, 0 and 0 for none}.
@@ -22,8 +23,8 @@ local waitingKey, id, name, born, how = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV
 
 local entry, slot, digest
 
--- Parts that were merged into this digest, but whose jobs do not know it yet, wait again: as a digest of their own, which may
--- go at once.
+-- Parts that were merged into this digest, but whose jobs have not learned that yet, wait again, in a new digest that may go at
+-- once.
 local function handBack(sets)
   local left = {}
   for _, part in ipairs(digest.parts or {}) do

@@ -6,8 +6,8 @@
 
 local GRACE_MS = 2000 -- newcomers are placed behind an overdue reservation for this long
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
--- Redis's clock may be set back, for example at a failover. A sent slot lies only a little ahead of now, so one that lies
--- further ahead than the longest window plus this was written before the clock was set back: it is damage, and so are the
+-- Redis's clock may be set back, for example at a failover. A sent slot lies only a little ahead of now. If it lies further
+-- ahead than the longest window plus this, it was written before the clock was set back: it is damage, and so are the
 -- reservations in the same scope. All damage is dropped.
 local CLOCK_STEP_MS = 60000
 
@@ -63,8 +63,8 @@ local function skipBeyond(set, score)
   if top and top > score then set.skipped = redis.call('ZCOUNT', set.key, beyond(score), '+inf') end
 end
 
--- How long entries of the set are kept. Sent slots are kept for the longest window of all asks so far: no field stores that
--- time, but it is the distance between the newest entry and the key's expiry.
+-- How long entries of the set are kept. Sent slots are kept for the longest window of all asks so far: that time is not stored,
+-- but is the distance from the newest entry to the key's expiry.
 local function keepOf(set)
   if set.isSent then
     set.isSent = nil
@@ -88,8 +88,7 @@ local function limitsOf(policy)
   return limits
 end
 
--- A policy that is stored for this recipient overrides the policy of the call, until the stored one ends. `later`: the limits that
--- hold from then on.
+-- A policy that is stored for this recipient overrides the policy of the call until it ends. `later`: the limits after that.
 local later
 local storedPolicy, policyUntil, blockedUntil, storedQuiet, format =
   unpack(redis.call('HMGET', KEYS[1], 'policy', 'policyUntil', 'blockedUntil', 'quiet', 'format'))

@@ -10,8 +10,8 @@
 --                  of the notification that took its slot, or of the digest; name: of its own job; told: 1 if a pass knows that
 --                  it was canceled. If how is 'sent', it was sent without a slot, so it is too late to cancel it
 --   latest:<key>   of the notifications that wait under a collapse id only the newest is sent. who, name, entry: that
---                  notification, and its id, which has the slot; at: since when it waits; sent: {name, at, who} of the newest that was
---                  admitted. If the newest was admitted, entry is ''
+--                  notification, and its id, which has the slot; at: since when it waits; sent: {name, at, who} of the
+--                  newest that was admitted. If the newest was admitted, entry is ''
 --   digest:<key>   the digest that waits. who, name, entry: its leader, and the leader's id, which has the slot; parts: the
 --                  other notifications, each {who, when it expires or 0, its id, its name if the id does not begin with that};
 --                  count: of how many notifications it is made; own: 0 if the leader's text was canceled, but the digest is
