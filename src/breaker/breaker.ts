@@ -12,14 +12,11 @@ export interface OpenBreaker {
   readonly code: string;
   /** When the breaker opened, on the clock of the worker that met the trouble. */
   readonly since: number;
-  /** On this machine's clock. After it the breaker is half open, until a trial has been answered. */
+  /** The end of the open time, on this machine's clock. Then the breaker is half open until a trial has been answered. */
   readonly until: number;
 }
 
-/**
- * Lets one notification through a breaker that is not closed, to try the provider. Ends by `report` or `release`, or after 20
- * s.
- */
+/** A trial lets one notification through a breaker that is not closed. It ends by `report` or `release`, or after 20 s. */
 export interface Trial {
   readonly service: Service;
   readonly id: string;
@@ -38,7 +35,7 @@ export interface Evidence {
   readonly code: string;
   /** Trouble that is certain, and the same for all workers: `auth`, `configuration`, `quota` (of the project). */
   readonly trouble?: Trouble | undefined;
-  /** Trouble that only many such answers together would show: `outage`, `quota` (a device's), `configuration` (a bad token). */
+  /** Trouble that many such answers together would prove: `outage`, `quota` (a device's), `configuration` (a bad token). */
   readonly suspect?: Trouble | undefined;
   /** The provider's Retry-After. */
   readonly retryAfterMs?: number | undefined;
@@ -59,16 +56,16 @@ export interface Breakers {
   hasAnsweredWell(service: Service): boolean;
   /** Asks whether this recipient's notification may be sent. Call it if `current` is not undefined. Takes a second at most. */
   enter(service: Service, recipientId: string): Promise<BreakerAnswer>;
-  /** To be called with every answer, also good ones, and with the trial if the send was one. Returns at once. */
+  /** Call it with every answer, good ones too, and with the trial if the send was a trial. Returns at once. */
   report(evidence: Evidence, trial?: Trial): void;
-  /** To be called if nothing was sent on the trial: another notification may have it then. */
+  /** Call it if nothing was sent on the trial: another notification may then be the trial. */
   release(trial: Trial): void;
   /**
-   * When a deferred notification comes back, epoch ms: first one that may be the trial, then the others roughly in the order of
-   * enqueuing.
+   * When a deferred notification comes back (epoch milliseconds): first a notification that may be the trial, then the others
+   * roughly in the order of enqueuing.
    */
   deferUntil(service: Service, deferred: Deferred): number;
-  /** Writes released trials to Redis and then stops asking it. The connection stays open. */
+  /** Writes released trials to Redis, and then asks Redis nothing more. The connection stays open. */
   close(): Promise<void>;
 }
 

@@ -37,9 +37,9 @@ type State = OpenBreaker & z.infer<typeof STATE>;
 const TRIAL_MS = 20_000;
 /** A worker that did not get the trial claims it again after this time: the trial has most likely been answered by then. */
 const AGAIN_MS = 1_000;
-/** The first notification comes back this long after the breaker is half open here: in Redis it is half open a round trip later. */
+/** The first notification comes back this long after the breaker is half open here, since Redis is a round trip behind. */
 const FIRST_AFTER_MS = 100;
-/** For this long, recipients that have not failed may have the trial before those that failed. */
+/** For this long after the open time, only recipients that have not failed may get the trial. */
 const STAND_BACK_MS = 2_000;
 /**
  * If the trouble is only suspected, a notification to a recipient that has not failed is let through as an early trial, one in
@@ -49,25 +49,22 @@ const STAND_BACK_MS = 2_000;
 const EARLY = 'early';
 const EARLY_EVERY_MS = 125;
 /**
- * Deferred notifications that may be early trials come back this far apart, the others when the breaker is half open. A good
- * notification may be behind some whose devices are bad but have not failed yet: it is still to be sent within a second or two.
+ * Deferred notifications that may be early trials come back this far apart; all others come back when the breaker is half open.
+ * A good notification behind some that will fail should still be sent within a second or two.
  */
 const EARLY_LINE_MS = 250;
 const EARLY_AHEAD_MS = 12 * EARLY_LINE_MS;
-/** The latest recipients that failed are remembered, at most this many, and shared with the other workers. */
+/** At most this many of the latest failed recipients are remembered and shared with the other workers. */
 const MAX_FAILED = 100;
-/** A new Retry-After keeps the breaker open for longer only if it ends more than this after the one that is known already. */
+/** A new Retry-After prolongs the open time only if it ends more than this after the known open time. */
 const SLACK_MS = 1_000;
-/**
- * Deferred notifications come back in the order of enqueuing, 20 times as fast: what was enqueued in an hour comes in three
- * minutes.
- */
+/** Deferred notifications come back in the order of enqueuing, 20 times as fast: those of an hour within three minutes. */
 const ENQUEUED_PER_MS = 20;
-/** With AGAIN_MS it is less than KEPT_MS of breaker.lua: else the state could expire first, and they would come without a trial. */
+/** With AGAIN_MS this is less than KEPT_MS of breaker.lua, so deferred notifications come back before the state expires. */
 const MAX_PLACE_MS = 590_000;
 /** The open time if a provider asks for fewer sends and names no time. FCM's documentation asks for a minute. */
 const QUOTA_MS = 60_000;
-/** The same if the quota is only suspected, whatever time the last answer named: it may be about one subscription alone. */
+/** The longest open time if the quota is only suspected: the time in the answer may be about one subscription alone. */
 const MAX_SUSPECTED_MS = 600_000;
 
 /** The breaker of one service. @param ask resolves to Redis's answer, or to undefined if none came in time */
@@ -86,12 +83,12 @@ export function createCircuit(
   let earlyAgainAt = 0;
   let earlyLineEnd = 0;
   /**
-   * How many deferred notifications may still come back first, to be the trial: of recipients that have not failed, and of
-   * those that have.
+   * How many deferred notifications may still come back first, to be the trial: for recipients that have not failed (`firsts`),
+   * and for recipients that have failed.
    */
   let firsts = 0;
   let failedFirsts = 0;
-  /** The earliest `enqueuedAt` of those that were deferred since the breaker opened, or since its last trial failed. */
+  /** The earliest `enqueuedAt` of all notifications deferred since the breaker opened, or since its last trial failed. */
   let earliest = Infinity;
 
   function become(next: State | undefined, closed: Pick<BreakerChange, 'byTrial'> = {}): void {
@@ -126,7 +123,7 @@ export function createCircuit(
     void askRedis(question);
   }
 
-  /** An answer that only makes a quota suspected names no trouble, also as the answer to a trial. */
+  /** How long the breaker is to stay open. If a quota is only suspected, `evidence.trouble` is absent, also after a trial. */
   function openMs(evidence: Evidence, trouble: Trouble, step: number): number {
     if (trouble !== 'quota') return doubledMs(baseMs, maxMs, step);
     const { retryAfterMs = QUOTA_MS } = evidence;
@@ -147,7 +144,7 @@ export function createCircuit(
     change(next, ['open', trialId, JSON.stringify(state), forMs, trouble === 'quota' ? forMs : 0]);
   }
 
-  /** Opens the breaker for trouble that no trial found. If it is already open for this trouble, only a longer quota prolongs it. */
+  /** Opens the breaker for trouble that no trial found. If the breaker is already open, only a longer quota prolongs it. */
   function find(evidence: Evidence, trouble: Trouble, isSuspected: boolean): void {
     const until = trouble === 'quota' ? now() + openMs(evidence, trouble, 0) : 0;
     if (known === undefined || (known.trouble === 'outage' && trouble !== 'outage'))
@@ -245,7 +242,7 @@ function latestOf(recipientIds: readonly string[]): Set<string> {
 
 /** How many answers are looked at. If half of the answers fail by chance, 80 failures among 100 practically never occur. */
 const ANSWERS = 100;
-/** On a busy provider, only the answers of this time count. */
+/** On a busy provider, only answers within this time count. */
 const WINDOW_MS = 10_000;
 /** A provider that fails in less than this share of its answers is not stopped: retries with backoff get through. */
 const OUTAGE_SHARE = 0.8;
@@ -265,11 +262,11 @@ type Answer = Weighed & { readonly at: number };
 /** Trouble that many answers together show. */
 export interface Found {
   readonly trouble: Trouble;
-  /** Whose notifications failed. */
+  /** The recipients whose notifications failed. */
   readonly recipientIds: readonly string[];
 }
 
-/** Finds trouble in the latest answers of one service to one worker, for trouble that no single answer proves. */
+/** Finds trouble that no single answer proves, in the latest answers of one service to this worker. */
 export function createSuspicion() {
   let answers: Answer[] = [];
   let lastGoodAt = -Infinity;

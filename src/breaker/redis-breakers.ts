@@ -62,7 +62,7 @@ export function createBreakers({ redis, prefix, ...options }: BreakersOptions): 
     for (const account of used) if (!ofAccounts.has(account)) ofAccounts.set(account, create(account));
   }
 
-  /** The breaker of a service that has answered; if a server has none yet, it is made. */
+  /** The breaker of a service that has answered. If a server has no breaker yet, one is made. */
   function answered(service: Service): Circuit | undefined {
     const account = accountIn(service);
     if (account === service || !ofAccounts.has(account)) return ofAccounts.get(service);
@@ -75,8 +75,7 @@ export function createBreakers({ redis, prefix, ...options }: BreakersOptions): 
   }
 
   /**
-   * One call reads all breakers that are closed here, however many there are. Only those that are not closed, here or in Redis,
-   * are read alone.
+   * One call reads all breakers that are closed in this worker. A breaker that is not closed, here or in Redis, is read alone.
    */
   async function sync(): Promise<void> {
     const quiet = all().filter(([, circuit]) => circuit.isQuiet());

@@ -16,12 +16,12 @@ const READERS: ReadonlyMap<string, Reader> = new Map(
   DEVICE_KINDS.map((kind) => [kind.schema.shape.platform.value, kind] as const),
 );
 
-/** By what a provider knows a device: its token or installation id, or the endpoint of a web push subscription. It is secret. */
+/** What a provider knows a device by: a token, an installation id or the endpoint of a web push subscription. It is secret. */
 export function tokenOf(device: Device): string {
   return READERS.get(device.platform)?.tokenOf(device as never) ?? '';
 }
 
-/** The service whose circuit breaker decides for this device: its app on its platform; for web push, its app at the push service. */
+/** The service whose breaker decides for this device: its app on its platform; for web push, its app at one push service. */
 export function serviceOfDevice(device: Device): Service {
   return serviceOf(accountOf(device), READERS.get(device.platform)?.hostOf?.(device as never));
 }
@@ -40,7 +40,7 @@ export const SEVERAL_APPS = 'several apps';
 const MOST_DEVICES = 20;
 const LONGEST_APP = 64;
 
-/** The devices in any job's data, as they are written there; a channel stands for one on APNs. Undefined: there is no list. */
+/** The unchecked `devices` of any job's data. A channel counts as one device on APNs. Undefined: the data has neither. */
 export function devicesIn(data: unknown): readonly unknown[] | undefined {
   if (!isObject(data)) return undefined;
   const { channel, devices } = data;
@@ -48,7 +48,7 @@ export function devicesIn(data: unknown): readonly unknown[] | undefined {
   return isObject(channel) ? [{ platform: 'apns', app: channel['app'] }] : undefined;
 }
 
-/** The target of a notification, or of whatever was enqueued in place of one. */
+/** The target of any job's data, even if it is not a valid notification. */
 export function targetOf(data: unknown): Target {
   const devices = (devicesIn(data) ?? []).slice(0, MOST_DEVICES).filter(isOfPlatform);
   const [first] = devices;
@@ -73,7 +73,7 @@ function appOf({ app }: { readonly app?: unknown }): string | undefined {
   return typeof app === 'string' ? app.slice(0, LONGEST_APP) : undefined;
 }
 
-/** What of a device an answer with this meaning calls invalid: mostly its token. */
+/** The part of a device that an answer with this meaning calls invalid: mostly the token. */
 export function invalidOf(device: Device, meaning: 'gone' | 'bad-token'): InvalidPart {
   return READERS.get(device.platform)?.invalidOf?.(device as never, meaning) ?? { token: tokenOf(device) };
 }
@@ -104,8 +104,8 @@ export function accountOf({ platform, app }: { platform: Platform; app?: string 
 }
 
 /**
- * What has a circuit breaker of its own: an account, or on a platform whose devices name their servers (web push), one server
- * of an account: `webpush@fcm.googleapis.com`. Neither an account nor a host contains an `@`.
+ * A service has its own circuit breaker. It is an account; for web push, where devices name their servers, it is one server of
+ * an account: `webpush@fcm.googleapis.com`. Neither an account nor a host contains an `@`.
  */
 export type Service = Account | `${Account}@${string}`;
 
@@ -156,9 +156,7 @@ const NAMESPACE = Buffer.from('5f1c7a0e9b5d4e0c8d3a6c2f7be41d90', 'hex');
 
 /**
  * The push id: the same UUID for every attempt at one device of a notification, even after a crash: `pushId('msg-8841', 0)`. It
- * is a UUID of version 5 (RFC 9562, section 5.5). A notification's id contains no `#`, so no two pairs hash the same name.
- *
- * @param deviceIndex the index of the device in the notification's `devices`
+ * is a UUID of version 5 (RFC 9562, section 5.5). No id contains a `#`, so each notification and device hash a different name.
  */
 export function pushId(notificationId: string, deviceIndex: number): string {
   const sha1 = hash('sha1', Buffer.concat([NAMESPACE, Buffer.from(`${notificationId}#${deviceIndex}`)]), 'hex');
@@ -166,7 +164,7 @@ export function pushId(notificationId: string, deviceIndex: number): string {
   return `${sha1.slice(0, 8)}-${sha1.slice(8, 12)}-5${sha1.slice(13, 16)}-${variant}${sha1.slice(17, 20)}-${sha1.slice(20, 32)}`;
 }
 
-/** The tags under which these devices of a notification show it: by such a tag an app finds the alert on the screen. */
+/** The tags under which these devices show the notification. An app finds an alert on the screen by its tag. */
 export function tagsOf(notification: Notification, deviceIndexes: readonly number[]): string[] {
   const tags = deviceIndexes.flatMap((index) => {
     const platform = notification.devices[index]?.platform ?? '';

@@ -25,11 +25,10 @@ export type ParsedNotification =
   | {
       /** The value is not a valid notification. */
       readonly ok: false;
-      /** One fault or more; after 20 the others are only counted, in a last fault. */
+      /** At least one fault. After 20 faults, a last fault says how many more there are. */
       readonly faults: readonly Fault[];
     };
 
-/** A list of faults is cut after this many; the others are only counted. */
 const MAX_FAULTS = 20;
 
 /** Checks any value against the schema. Reports every fault at once; no fault shows a token or a text of the alert. */
@@ -67,9 +66,9 @@ function hasProto(raw: unknown): boolean {
 }
 
 /**
- * Values that no fault, log line or error may repeat: tokens, the texts of the alert, and the data for the app. A malformed job
- * may have them in the wrong place, so these are private too: data that is plain text, a token in place of a device, a token in
- * place of its platform.
+ * Values that no fault, log line or error may repeat: tokens, the texts of the alert, and the data for the app. In a malformed
+ * job such a value may be in the wrong place, for example a token in place of a device or of its platform. So the values at
+ * such places are private too.
  */
 function isPrivate([field, inner, ...rest]: readonly PropertyKey[], value: unknown): boolean {
   switch (field) {
@@ -109,12 +108,12 @@ const FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
 ]);
 
 /**
- * The field that the producer probably meant by an unknown one: the same name at another place (`channelId` →
+ * For an unknown field, the field that the producer probably meant: the same name at another place (`channelId` →
  * `android.channelId`), otherwise a similar name at the same place (`treadId` in `apns` → `threadId`).
  */
 function meantField(place: readonly PropertyKey[], name: string): string | undefined {
   const here = place.filter((part) => typeof part !== 'number').join('.');
-  // The fields of a device are those of all platforms, so the unknown name may be a field of another platform.
+  // The place `devices` has the fields of all platforms, so `name` may be a field of another platform.
   const others = (FIELDS.get(here) ?? []).filter((field) => field !== name);
   const near = nearest(name, others);
   if (near?.toLowerCase() === name.toLowerCase()) return near;
@@ -145,7 +144,7 @@ export type CancelTarget =
 
 /** The result of a cancel. */
 export interface Canceled {
-  /** How many notifications are canceled: they will not be sent. Those that were canceled before are counted again. */
+  /** How many notifications will not be sent, including those that were canceled before. */
   readonly canceled: number;
   /** How many cannot be canceled any more: they are being sent, may have alerted a device, or have ended. */
   readonly tooLate: number;
@@ -157,15 +156,15 @@ export type RetractTarget = CancelTarget & {
   readonly badge?: number | undefined;
 };
 
-/** The result of a retract: by an id, one of the counts is 1. */
+/** The result of a retract. For a target with an `id`, one of the counts is 1. */
 export interface Retracted {
-  /** How many waited: they will not be sent. Those that were canceled before are counted again. */
+  /** How many waited and will not be sent, including those that were canceled before. */
   readonly canceled: number;
-  /** How many have alerted devices, or are being sent: they are taken from those devices. */
+  /** How many have alerted devices or are being sent: they are taken back from those devices. */
   readonly retracting: number;
-  /** How many have ended without alerting a device, or only as a part of a digest: nothing is taken back. */
+  /** How many have ended without alerting a device, or only as a part of a digest: they are not taken back. */
   readonly ended: number;
-  /** 1 if no notification has the id. If it is enqueued within the next hour, it is not sent. */
+  /** 1 if no notification has the id. A notification that is enqueued with this id within the next hour is not sent. */
   readonly unknown: number;
 }
 

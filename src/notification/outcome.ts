@@ -31,7 +31,7 @@ export const DEAD_LETTER_REASONS = [
 /** Why a notification became a dead letter: one of `DEAD_LETTER_REASONS`. */
 export type DeadLetterReason = (typeof DEAD_LETTER_REASONS)[number];
 
-/** How a notification ended. Final: a pass that only defers or retries has no outcome. */
+/** How a notification ended. A pass that only defers or retries has no outcome. */
 export const OUTCOMES = [
   'delivered',
   'retracted',
@@ -73,9 +73,9 @@ export type Result =
   /** `by`: the id of the newer notification, or of the notification that is sent as the digest. */
   | { readonly kind: 'superseded' | 'merged'; readonly by: string }
   /**
-   * `waitMs`: until its slot. `delayMs`: until a worker takes the job again, which is a little before the slot. `rule`: the
-   * longest cause of the wait; `ruleUntil`: when the block or the quiet time ends, epoch milliseconds; `before`: how many
-   * notifications are before it in its line.
+   * `waitMs`: until the slot. `delayMs`: until a worker takes the job again, a little before the slot. `rule`: the cause of the
+   * wait that lasts longest. `ruleUntil`: when the block or the quiet time ends, in epoch milliseconds. `before`: how many
+   * notifications of the recipient wait before this one.
    */
   | ({ readonly kind: 'requeued'; readonly delayMs: number } & Waited)
   | { readonly kind: 'deferred'; readonly waitMs: number; readonly code: string }
@@ -106,15 +106,15 @@ export interface FailedAttempt {
   readonly error: string;
 }
 
-/** What a digest that became a dead letter is made of. */
+/** The notifications in a digest that became a dead letter. */
 export interface DeadDigest {
-  /** How many notifications it stands for; all of them but one have ended as `merged`. */
+  /** How many notifications are in the digest. All but one have ended as `merged`. */
   readonly count: number;
-  /** Whether the text of the leader itself is one of them: false only if it was canceled under an earlier version. */
+  /** Whether the leader (its job sends the digest) is counted. False only if an earlier version canceled the leader. */
   readonly own: boolean;
 }
 
-/** Whether a digest stands for other notifications too. One of only its own notification is sent as a normal alert. */
+/** Whether a digest stands for other notifications too. A digest of its leader alone is sent as a normal alert. */
 export function hasOthers(digest: DeadDigest | undefined): digest is DeadDigest {
   return digest !== undefined && !(digest.own && digest.count === 1);
 }
@@ -124,13 +124,13 @@ export interface DeadLetter {
   /** The notification exactly as the producer enqueued it, even if it was invalid. */
   readonly notification: unknown;
   /**
-   * The name of its job, if that was no notification, but an order about some: `notification` is the job's data then. Absent
-   * for notifications, and if an earlier version wrote the dead letter.
+   * The job's name, if the job was an order and not a notification: `notification` then has the data of that job. Absent for
+   * notifications, and in dead letters that an earlier version wrote.
    */
   readonly order?: 'cancel' | 'retract';
   /** Why it cannot be delivered. */
   readonly reason: DeadLetterReason;
-  /** What went wrong, for people to read; after each `<` stands the cause of what is before. Never contains a token. */
+  /** What went wrong, for people to read. `a < b` means that b caused a. Never contains a token. */
   readonly message: string;
   /** The newest 100 failed attempts, the newest last. */
   readonly attempts: readonly FailedAttempt[];
@@ -140,11 +140,11 @@ export interface DeadLetter {
   readonly enqueuedAt?: number;
   /** How often it was replayed before. */
   readonly generation: number;
-  /** What it is made of, if it is a digest that was tried: a replay sends it for all of these. Absent for a notification alone. */
+  /** For a digest that was tried: its notifications. A replay sends the digest for all of them. Absent otherwise. */
   readonly digest?: DeadDigest;
-  /** The devices that were alerted before the rest failed (`apns#0`): a replay skips them. Absent if none was. */
+  /** The devices that were alerted before the others failed, such as `apns#0`. A replay skips them. Absent if none was. */
   readonly delivered?: readonly string[];
-  /** Its story so far; absent if no pass was recorded, and it is not known who enqueued it or in which trace. */
+  /** The story so far. Absent if no pass was recorded, and neither who enqueued it nor its trace is known. */
   readonly story?: LetterStory;
 }
 
@@ -158,11 +158,11 @@ export interface Completion {
   readonly by?: string;
   /** Delivered without sound, vibration or banner, because its producer chose that for a blocked notification. Absent otherwise. */
   readonly silenced?: true;
-  /** When the first device accepted it: epoch milliseconds. Absent if none did. */
+  /** When the provider accepted the notification for the first device: epoch milliseconds. Absent if no device accepted it. */
   readonly sentAt?: number;
   /** How each device ended, by label, such as `apns#0`; a device that did not end is absent. */
   readonly devices: Readonly<Record<string, DeviceState>>;
-  /** How many attempts there were, with the one that ended the notification. Absent if an older worker wrote it. */
+  /** How many attempts there were, including the one that ended the notification. Absent if an older worker wrote this. */
   readonly attempts?: number;
 }
 
@@ -177,18 +177,15 @@ export interface Outcome extends Target, Omit<Completion, 'outcome' | 'attempts'
   readonly reason?: DeadLetterReason;
   /** How often it was replayed before. */
   readonly generation: number;
-  /** Of a `retracted` one: the ids of the notifications that it took back. Absent otherwise. */
+  /** For a `retracted` outcome: the ids of the notifications that were taken back. Absent otherwise. */
   readonly retracted?: readonly string[];
   /** Epoch milliseconds: when its job was added. */
   readonly enqueuedAt: number;
-  /** From `enqueuedAt`, or from a later `sendAfter`, to `sentAt`, or to the end if it was not sent; milliseconds. */
+  /** Milliseconds from `enqueuedAt`, or from a later `sendAfter`, until `sentAt`, or until the end if nothing was sent. */
   readonly waitMs: number;
 }
 
-/**
- * Milliseconds from enqueuing to the first alert, or to the end without one. Never below 0, although the clocks of machines
- * differ.
- */
+/** Milliseconds from enqueuing to the first alert, or to the end without an alert. Never negative, although clocks differ. */
 export function waitOf(enqueuedAt: number, sentAt: number | undefined, endedAt: number): number {
   return Math.max(0, (sentAt ?? endedAt) - enqueuedAt);
 }
@@ -220,14 +217,14 @@ export function readOutcome(fields: readonly string[]): Readonly<Record<string, 
   return Object.fromEntries(values) as Record<string, unknown>;
 }
 
-/** Whether some device may have been alerted, judged by what the job remembers. */
+/** Whether some device may have been alerted, according to the job's progress. */
 export function mayBeSeen(seen: Seen): boolean {
   const { devices = {}, trying = [] } = seen;
   const isSeen = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
   return isSeen || isLeftOpen(seen) || trying.length > 0;
 }
 
-/** Whether a reply left open whether it alerted. An older worker notes only those without an answer (`ambiguous`). */
+/** Whether some send may or may not have alerted a device. Older workers note only missing answers (`ambiguous`). */
 export function isLeftOpen({ ambiguous = 0, maybe = false }: Seen): boolean {
   return maybe || ambiguous > 0;
 }

@@ -13,9 +13,9 @@ const TOKEN_LIKE = /[A-Za-z0-9_.~+/:=-]{60,}|[0-9a-fA-F]{32,}/g;
 const REDACTED = '[redacted]';
 
 /**
- * A message about a notification (from a provider, from Redis, of an unexpected error) without the notification's tokens and
- * without the texts of its alert and data. Finds them whole or in part, in upper or lower case, and encoded as JSON, URL,
- * base64 or hexadecimal digits. The notification may be malformed: every text in the private fields is taken out.
+ * A message without the notification's tokens, alert texts and data texts. They are found whole or in part, in upper or lower
+ * case, and encoded as JSON, URL, base64 or hexadecimal digits. The notification may be malformed, so every text in its private
+ * fields is taken out.
  */
 export function redact(text: string, notification: unknown): string {
   if (isOversized(notification)) return REDACTED; // it is too large to look for each of its texts
@@ -62,7 +62,7 @@ const PRIVATE_FIELDS = [...LARGE_FIELDS, 'imageUrl'];
 /** Words of the schema that private fields contain too, such as `apns` or `update`: they are not secret. */
 const PUBLIC_WORDS: ReadonlySet<string> = new Set([...PLATFORMS, ...LIVE_ACTIVITY_EVENTS]);
 
-/** The forms are kept for each notification, because each of its devices that is refused has a message of its own. */
+/** The forms of each notification are kept, because every refused device of the notification has a message of its own. */
 const KNOWN_FORMS = new WeakMap<object, readonly string[]>();
 
 function privateForms(notification: unknown): readonly string[] {

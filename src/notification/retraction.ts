@@ -14,10 +14,10 @@ export interface Retraction {
   readonly badge?: number;
 }
 
-/** The collapse id of retractions: a newer one replaces an older one. Also their cancellation key, by which they are found. */
+/** The collapse id of retractions: a newer one replaces an older one. It is also the cancellation key of retractions. */
 export const RETRACTION = 'pushpacer-retract';
 
-/** Reads the retraction from the data of any job. Undefined if the data are not a retraction, such as those of an alert. */
+/** Reads the retraction from any job's data. Undefined if the data are something else, such as an alert. */
 export function retractionOf(notification: unknown): Retraction | undefined {
   const isBackground = valueAt(notification, 'pushType') === 'background';
   return isBackground ? readRetraction(valueAt(notification, 'data.pushpacer')) : undefined;

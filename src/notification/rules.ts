@@ -10,8 +10,8 @@ import type { Notification, Platform } from './types.ts';
 import { instantOf } from '../domain/time.ts';
 
 /**
- * The faults that no single field shows: fields that need or exclude each other. They are read from the raw value, so that they
- * are reported together with the faults of single fields.
+ * The faults of fields that need or exclude each other. The raw value is read, so that these faults are reported together with
+ * the faults of single fields.
  */
 export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
@@ -59,7 +59,7 @@ function targetFaults({ channel, devices, liveActivity, pushType, recipientId }:
   return faults;
 }
 
-/** The faults of a notification that is to wait together with others. */
+/** The faults of a notification that waits together with others (`latest` or `digest`). */
 function waitingFaults({ onThrottle, onQuiet, collapseId, digest }: Record<string, unknown>): Fault[] {
   const faults: Fault[] = [];
   if (onThrottle === 'latest' && collapseId === undefined) {
@@ -70,8 +70,7 @@ function waitingFaults({ onThrottle, onQuiet, collapseId, digest }: Record<strin
   }
   const isTogether = onThrottle === 'latest' || onThrottle === 'digest';
   if (isTogether && onQuiet !== undefined && onQuiet !== 'delay') {
-    // If one notification of a digest were sent silently or dropped, the others of the digest, or an older `latest`, would be
-    // left behind.
+    // If one notification were sent silently or dropped, the notifications that wait with it would be left behind.
     faults.push(faultOf('onQuiet', `"delay" beside onThrottle "${onThrottle}"`, onQuiet));
   }
   if (digest !== undefined && onThrottle !== 'digest') {
@@ -83,7 +82,7 @@ function waitingFaults({ onThrottle, onQuiet, collapseId, digest }: Record<strin
   return faults;
 }
 
-/** A fault for each field that is there and may not be. */
+/** A fault for each of these fields that is present. */
 function presentFaults(raw: object, paths: readonly string[], expected: string): Fault[] {
   return paths.filter((path) => valueAt(raw, path) !== undefined).map((path) => ({ path, expected, found: 'one' }));
 }
@@ -116,7 +115,7 @@ export const NOT_IN_BACKGROUND = [
 export const MUST_SHOW = platformsWhere((kind) => kind.mustShow === true);
 /** The platforms whose devices have Live Activities. */
 export const LIVE_ACTIVITY_PLATFORMS = platformsWhere((kind) => kind.takesLiveActivities === true);
-/** By platform: the field of a device that only Live Activities have, and need. */
+/** For each platform with such a field: the field of a device that Live Activities need and no other push may have. */
 export const LIVE_ACTIVITY_FIELDS: ReadonlyMap<string, string> = new Map(
   DEVICE_KINDS.flatMap(({ schema, liveActivityField }: DeviceKind) =>
     liveActivityField === undefined ? [] : [[schema.shape.platform.value, liveActivityField]],
@@ -162,7 +161,7 @@ function backgroundFaults(raw: Record<string, unknown>): Fault[] {
 }
 
 /**
- * With `android.dataOnly` the app draws the notification. So these fields may not be there: Android would show them, or the
+ * With `android.dataOnly` the app draws the notification. These fields are not allowed, because Android would show them, or the
  * digest's count.
  */
 export const NOT_IN_DATA_ONLY = [
@@ -183,7 +182,7 @@ function dataOnlyFaults(raw: Record<string, unknown>): Fault[] {
   return faults;
 }
 
-/** The fault if only one of `declarative` and `navigate` is there: a declarative push needs it, and no other push has it. */
+/** The fault if only one of `declarative` and `navigate` is there: each needs the other. */
 function declarativeFaults(raw: Record<string, unknown>): Fault[] {
   const [declarative, navigate] = [valueAt(raw, 'webpush.declarative'), valueAt(raw, 'webpush.navigate')];
   if (declarative === true && navigate === undefined) {
@@ -201,7 +200,7 @@ function locArgsFaults(alert: Record<string, unknown>): Fault[] {
   });
 }
 
-/** The faults of keys without texts: a key names a text of an app. A website has none, and a browser would show "undefined". */
+/** The fault if a browser would get only keys of texts: a website has no such texts, and the browser would show "undefined". */
 function keysAloneFaults(raw: Record<string, unknown>, alert: Record<string, unknown>): Fault[] {
   const hasKey = alert['titleLocKey'] !== undefined || alert['bodyLocKey'] !== undefined;
   if (!hasKey || hasText(alert['title']) || hasText(alert['body'])) return [];
@@ -212,13 +211,13 @@ function keysAloneFaults(raw: Record<string, unknown>, alert: Record<string, unk
 
 /** A form in which a notification may be sent. */
 interface Form {
-  /** A name for the fault's text, after the platform; empty for the form that is sent if nothing blocks the notification. */
+  /** Stands after the platform in the text of the fault. Empty for the form that is sent if nothing blocks the notification. */
   readonly name: string;
   readonly notification: Notification;
   readonly silent: boolean;
 }
 
-/** The forms that are sent if the limits or quiet hours block it. A digest is never silent, and a background push always is. */
+/** The forms that may be sent if limits or quiet hours block it. A digest is never silent, and a background push always is. */
 function otherForms(notification: Notification): Form[] {
   const { digest, onQuiet, onThrottle, pushType } = notification;
   const forms: Form[] = [];
@@ -233,8 +232,8 @@ function otherForms(notification: Notification): Form[] {
 }
 
 /**
- * A fault for each platform whose payload would be too large: as the notification is, as a digest, or silenced. It is checked
- * before the notification is enqueued, since a worker would find it only when it sends.
+ * A fault for each platform whose payload would be too large: unchanged, as a digest, or silenced. This is checked before the
+ * notification is enqueued, since a worker would find the fault only when it sends.
  */
 export function payloadFaults(notification: Notification): Fault[] {
   const forms = [{ name: '', notification, silent: false }, ...otherForms(notification)];
@@ -263,7 +262,7 @@ function tooLarge({ devices }: Notification, platform: Platform, forms: readonly
 
 /** The places where patches write Apple's keys. */
 const APS_PLACES = ['apns.payload.aps', 'fcm.message.apns.payload.aps'];
-/** Keys that have a rule of their own (`NOT_IN_BACKGROUND`), which is in the JSON Schema too. */
+/** `NOT_IN_BACKGROUND` and the JSON Schema already have a rule for these keys. */
 const LISTED = new Set(['alert', 'sound', 'badge']);
 const HEADERS_PLACE = 'fcm.message.apns.headers';
 const PRIORITY_PLACE = 'fcm.message.android.priority';
@@ -277,7 +276,7 @@ function patchFaults(raw: unknown): Fault[] {
   return [...APS_PLACES.flatMap((place) => apsFaults(raw, place)), ...headerFaults(raw), ...priorityFaults(raw)];
 }
 
-/** The faults of an alert whose patch makes it a background push: it would keep its sound and its priority. */
+/** The faults of an alert whose patch makes it a background push: that push would keep the alert's sound and priority. */
 function disguisedFaults(raw: unknown): Fault[] {
   return headersOf(raw)
     .filter(([name, value]) => name.toLowerCase() === 'apns-push-type' && value === 'background')
@@ -326,10 +325,7 @@ function headerFaults(raw: unknown): Fault[] {
   return [...placeFaults(raw, HEADERS_PLACE), ...faults];
 }
 
-/**
- * The fault of a background push with a high priority: Google lowers the messages of an app that uses `high` for what is not
- * shown.
- */
+/** The fault of a background push with high priority: Google lowers the priority of apps that use `high` and show nothing. */
 function priorityFaults(raw: unknown): Fault[] {
   const priority = valueAt(raw, PRIORITY_PLACE);
   const isNormal = typeof priority === 'string' && priority.toLowerCase() === 'normal';
@@ -380,7 +376,7 @@ function liveActivityFaults(raw: Record<string, unknown>): Fault[] {
   ];
 }
 
-/** The faults of devices that lack the token of a Live Activity, or have one and get another push. */
+/** A fault for each device without the token that a Live Activity needs, or with such a token but another push type. */
 function activityTokenFaults({ devices, pushType }: Record<string, unknown>): Fault[] {
   const faults: Fault[] = [];
   if (!Array.isArray(devices)) return faults;
@@ -420,7 +416,7 @@ function eventFaults(raw: Record<string, unknown>): Fault[] {
     : missing;
 }
 
-/** The faults of `silence` for a Live Activity: to silence it is to leave out its alert. */
+/** The faults of `silence` for a Live Activity. Silencing leaves out the alert, so there must be one that may be left out. */
 function silenceFaults({ alert, liveActivity, onThrottle, onQuiet }: Record<string, unknown>): Fault[] {
   const isStart = isObject(liveActivity) && liveActivity['event'] === 'start';
   const why = isStart ? 'a start must alert' : 'without an alert it is silent already';

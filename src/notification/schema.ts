@@ -35,7 +35,7 @@ function isShown({ title = '', body = '', titleLocKey, bodyLocKey }: z.output<ty
   return title + body !== '' || titleLocKey !== undefined || bodyLocKey !== undefined;
 }
 
-/** A number below this is in Unix seconds by mistake: as seconds, this number would lie 31,000 years ahead. */
+/** A smaller number is in seconds by mistake. This number itself, read as seconds, lies 31,000 years ahead. */
 const EARLIEST_MS = Date.UTC(2001, 0, 1);
 const epochMs = z
   .int()
@@ -62,7 +62,7 @@ export const liveActivitySchema = z.strictObject({
   attributes: jsonObject(() => []).optional(),
 });
 
-/** How many notifications may be in one digest, and how many may be in it if the producer gives no `maxSize`. */
+/** The largest `maxSize` of a digest, and the default. */
 export const MAX_DIGEST = 1_000;
 export const DEFAULT_DIGEST = 100;
 
@@ -176,7 +176,7 @@ function listed(names: readonly string[]): string {
   return names.join(', ').replace(/, ([^,]*)$/, ' and $1');
 }
 
-/** The notification with the texts that devices show for a digest of `count`. Everything else stays as in the notification. */
+/** The notification with the alert of a digest of `count` notifications. Everything else stays the same. */
 export function asDigest(notification: Notification, count: number): Notification {
   const { digest } = notification;
   if (digest === undefined) return notification;

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 
 /**
- * The story of a notification: its passes, as workers write them if HISTORY_MAX is set. While the notification waits, they are
- * in its job; later in its dead letter or in the history. They contain only ids, codes and instants, never a token or a text of
- * an alert.
+ * The story of a notification lists its passes. Workers write it if HISTORY_MAX is set: into the job while the notification
+ * waits, later into the dead letter or the history. It contains only ids, codes and instants, never a token or a text of an
+ * alert.
  */
 
-/** This many of the newest passes of a story are kept; older ones are only counted. */
+/** A story keeps this many of the newest passes. Older passes are only counted. */
 export const MOST_PASSES = 20;
 /** The longest text in a story. */
 export const MOST_TEXT = 300;
@@ -29,20 +29,17 @@ const passSchema = z.object({
   at: z.number(),
   /** `web-1:4711`: the host and the process id of the worker. */
   worker: z.string().optional(),
-  /**
-   * How the pass ended: the kind of a `Result`. `replayed` is not a pass: the notification was a dead letter since `deadAt`,
-   * and was replayed.
-   */
+  /** How the pass ended: the kind of a `Result`. An entry `replayed` is not a pass: it says that a dead letter was replayed. */
   result: z.string(),
   /** What the notification waits for: `gap`, `10/1m`, `quiet`, `block`, `sendAfter`, a quota. */
   rule: z.string().optional(),
   /** When the block or the quiet time ends. */
   ruleUntil: z.number().optional(),
-  /** How many notifications were before it in its line. */
+  /** How many notifications of the recipient waited before this one. */
   before: z.number().optional(),
-  /** Until when it was put back: until its slot, or until the next try. */
+  /** When the notification was due again: at its slot, or at the next try. */
   until: z.number().optional(),
-  /** Why it was deferred or is to be tried again. */
+  /** Why the notification was deferred, or why it is to be tried again. */
   code: z.string().optional(),
   /** For `superseded` and `merged`: the id of the notification that is sent in its place. */
   by: z.string().optional(),
@@ -58,7 +55,7 @@ const passSchema = z.object({
   lateMs: z.number().optional(),
   /** How long after its due time a worker took it. */
   wokenLateMs: z.number().optional(),
-  /** How often the job had stalled by then: its workers died, or stood still. */
+  /** How often the job had stalled by then, because its worker died or stood still. */
   stalls: z.number().optional(),
   /** Sent without sound, vibration or banner. */
   silenced: z.literal(true).optional(),
@@ -106,7 +103,7 @@ export interface Origin {
   readonly firstEnqueuedAt?: number;
   /** The span in which it was enqueued, as W3C Trace Context; absent if its producer is not traced. */
   readonly traceparent?: string;
-  /** The state of the tracing systems on the way, which belongs to `traceparent`. */
+  /** The `tracestate` of W3C Trace Context that belongs to `traceparent`. */
   readonly tracestate?: string;
 }
 
@@ -138,6 +135,6 @@ export const ENQUEUED_BY_FORMAT = 'a name of 1 to 100 letters, digits, spaces an
 
 /** The story of a dead letter. */
 export interface LetterStory extends Passes, Origin {
-  /** When it was enqueued first, before any replay: epoch milliseconds. */
+  /** When the notification was enqueued first, before any replay: epoch milliseconds. */
   readonly firstEnqueuedAt: number;
 }

@@ -522,7 +522,7 @@ export interface Notification extends Omit<
   NotificationInput,
   'devices' | 'pushType' | 'liveActivity' | 'priority' | 'sendAfter' | 'expiresAt' | 'onThrottle' | 'onQuiet'
 > {
-  /** To what it is sent. For a `channel` this is one entry on APNs, whose token is the channel's id. */
+  /** The devices to which it is sent. For a `channel`: one entry on APNs, whose token is the channel's id. */
   devices: Device[];
   /** Whether it is shown, `alert` if nothing was given. */
   pushType: 'alert' | 'background' | 'liveactivity';

@@ -17,14 +17,14 @@ export interface Credential {
 export interface CredentialOptions {
   /** Signs in once. Rejects if that fails. */
   readonly signIn: () => Promise<SignedIn>;
-  /** The reply to a send that needed a sign-in that failed. Nothing was sent. */
+  /** The reply to a send whose sign-in failed. Nothing was sent. */
   readonly failureReply: (error: unknown) => Reply;
   /**
    * The server that a failed sign-in could not reach, and why; undefined if the server refused. Absent: the sign-in needs no
    * network.
    */
   readonly unreachedBy?: (error: unknown) => Unreached | undefined;
-  /** A new sign-in begins when the present one is valid for less than this; the present one is used until then. Milliseconds. */
+  /** A new sign-in begins when the header is valid for less than this (milliseconds). Until then sends use that header. */
   readonly renewBelowMs: number;
   /** The shortest time between two renewals, even if the provider says that the credentials have expired. Milliseconds. */
   readonly leastRenewalMs: number;
@@ -51,9 +51,9 @@ export interface Unreached {
 
 /** If the header is valid for less than this, a send waits for the new sign-in. */
 const USE_ABOVE_MS = 30_000;
-/** If the clock was set back by more than this since the sign-in, nobody knows when it ends, so it is renewed. */
+/** If the clock was set back by more than this, the end of the sign-in is unknown, so the sign-in is renewed. */
 const MAX_SET_BACK_MS = 60_000;
-/** The wait before the next sign-in after a failed one, doubled each time. */
+/** The wait after a failed sign-in, doubled with each failure. */
 const BACKOFF = { firstMs: 1_000, lastMs: 60_000 };
 
 export function createCredential(options: CredentialOptions): Credential {

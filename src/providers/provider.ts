@@ -22,7 +22,7 @@ export interface Provider {
    * servers only from the devices connects with the first `reserve` or `send`.
    */
   connect(): Promise<void>;
-  /** Whether each server can be reached that was tried and is still in use. Sends nothing. */
+  /** For each server that was tried and is still in use: whether it can be reached. Sends nothing. */
   reach(): readonly Reach[];
   /** Ends all sends that wait or are under way, with the code `cancelled` or `aborted`. */
   abort(): void;
@@ -42,7 +42,7 @@ export interface Push {
 
 /** What a provider's answer means for the device. */
 export type Meaning =
-  /** The provider took it. */
+  /** The provider accepted the push. */
   | 'accepted'
   /** The token is no longer valid: it is reported to the producer, and never tried again. */
   | 'gone'
@@ -62,7 +62,7 @@ export interface Reply {
   readonly alerted: 'yes' | 'no' | 'maybe';
   /** Do not try again sooner than this, in milliseconds: Retry-After, or the shortest wait for this kind of reply. */
   readonly retryAfterMs?: number;
-  /** It is not known whether the provider processed it (a timeout, a reset): at most two more attempts. */
+  /** It is not known whether the provider processed the push (a timeout, a reset): at most two more attempts. */
   readonly ambiguous?: boolean;
   /** The request certainly did not reach the provider. It costs no attempt. */
   readonly unsent?: boolean;
@@ -134,7 +134,7 @@ export interface SendOptions {
 export interface Reach {
   /** Host and port: `api.push.apple.com:443`. */
   readonly host: string;
-  /** On a platform whose devices name their servers (web push): which server this is, as in the name of its circuit breaker. */
+  /** For web push, whose devices name their servers: this server, as the name of its circuit breaker contains it. */
   readonly server?: string;
   /** True for the server of a sign-in: without the sign-in nothing can be sent. */
   readonly isSignIn?: true;
@@ -189,7 +189,7 @@ interface ProviderSettings<Options> {
   readonly quota: {
     readonly variable: string;
     readonly meaning: string;
-    /** For a platform whose devices name their servers: true if rules may be for one of these alone. */
+    /** True if a rule may be for a single server. Only for a platform whose devices name their servers. */
     readonly hasServers?: true;
   };
   /**

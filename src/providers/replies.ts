@@ -10,17 +10,14 @@ export const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
  * another app: the wrong topic, project or key, or development tokens in production.
  */
 export const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: 'configuration' };
-/** The credentials are refused, so all devices would be. */
+/** The provider refuses the credentials, so it would refuse every push. */
 export const AUTH: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'auth' };
 export const CONFIGURATION: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'configuration' };
 /** Refused without a known reason: one answer about one device does not prove that all would be refused. */
 export const FORBIDDEN: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, suspect: 'configuration' };
-/** This device got too many. If the answer names no time to wait, it is a minute, which this project has chosen. */
+/** This device got too many pushes. Without a Retry-After the wait is a minute, which this project has chosen. */
 export const TOO_MANY: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000 };
-/**
- * FCM's documentation asks to wait at least ten seconds. `maybe`: messages that were answered with 503 have been seen to
- * arrive.
- */
+/** FCM's documentation asks for at least ten seconds. `maybe`: some messages arrived although the answer was 503. */
 export const SERVER_ERROR: ReplyRow = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000, suspect: 'outage' };
 /** The server did not process the request. */
 export const NOT_PROCESSED: ReplyRow = { meaning: 'later', alerted: 'no', suspect: 'outage' };
@@ -53,10 +50,7 @@ export function findRow(table: ReplyTable, key: string | number | undefined): Re
   return key !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
 }
 
-/**
- * Those statuses from 400 to 499 that say that the request was not processed this time (RFC 9110, 15.5.9 and 15.5.20; RFC 8470,
- * 5.2).
- */
+/** Statuses which say that the request was not processed this time (RFC 9110, 15.5.9 and 15.5.20; RFC 8470, 5.2). */
 const NOT_PROCESSED_STATUSES: readonly number[] = [408, 421, 425];
 
 /** What a status means at any server. Every other status from 400 to 499 says that the request itself is wrong. */
@@ -65,7 +59,7 @@ function anyStatus(status: number): ReplyRow | undefined {
   return status >= 400 && status < 500 ? REJECTED : undefined;
 }
 
-/** A Retry-After that is longer than this counts as an error of the server, and is cut to this. */
+/** A longer Retry-After counts as an error of the server, and is cut to this. */
 const MAX_RETRY_AFTER_MS = 86_400_000;
 
 /**
@@ -83,7 +77,7 @@ const NO_CONNECTION: ReplyRow = { ...UNSENT, suspect: 'outage' };
 const UNKNOWN: ReplyRow = { meaning: 'later', alerted: 'maybe', ambiguous: true };
 const NO_ANSWER: ReplyRow = { ...UNKNOWN, suspect: 'outage' };
 
-/** What it means if there was no answer; sender/result.ts explains most of these codes. */
+/** What a missing answer means. sender/result.ts explains most of these codes. */
 export const TRANSPORT_REPLIES = {
   'connection-refused': NO_CONNECTION,
   'host-not-found': NO_CONNECTION,
@@ -114,10 +108,7 @@ export function lostReply({ code, detail }: Unsent | Unknown, push: Push | undef
   return transportReply(code, detail === undefined ? undefined : redact(detail, push?.notification));
 }
 
-/**
- * The reply to a send for which this process could not sign a token. Signing needs no network, so that is a bug of this
- * project.
- */
+/** The reply if this process could not sign a token. Signing needs no network, so this is a bug of this project. */
 export function signFailure(): Reply {
   return { meaning: 'later', alerted: 'no', unsent: true, trouble: 'auth', code: 'sign-in-failed' };
 }

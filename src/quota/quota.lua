@@ -6,21 +6,21 @@
 -- KEYS[1] the last token batch of this client    KEYS[2] the tail: the last promise, `instant tier`
 -- then for each tier: its taken tokens, its promised tokens. All keys share one hash tag.
 -- ARGV[1] the number of this client's call, which grows by one with each call; with '0' the script only reads
--- ARGV[2] how many tokens of the call before were not used
+-- ARGV[2] how many tokens of the previous call were not used
 -- ARGV[3] how many newcomers ask
 -- ARGV[4] how many extra tokens to take for later, if there are plenty
 -- then for each tier: its max, the width of a bucket (ms), its span and its slack (in buckets, see Tier in quota.ts)
 -- then the promised instants of the asks that come back
 --
--- Answers {now, more, {at, tier, at, tier, ...}, {used, ...}}. more: how many extra tokens were taken. at, tier: for each ask,
--- first for those that come back, the promised instant and the number of the tier that makes it wait, or 0 and 0 if a token was
--- taken. used: how many tokens count in each tier.
+-- Answers {now, more, {at, tier, at, tier, ...}, {used, ...}}. more: how many extra tokens were taken. at, tier: a pair for
+-- each ask, first for the asks that come back: the promised instant and the number of the tier that makes the ask wait, or 0
+-- and 0 if a token was taken. used: how many tokens count in each tier.
 --
 -- Why it is exact: a token is taken in bucket j only if fewer than max were taken in the buckets after j - span. A token of
 -- bucket j - span or before was used before (j - span + 1) * width + leaseMs <= j * width - per, so no window that reaches into
 -- bucket j contains it. Promises are only plans: an ask that comes back is checked against what was really taken.
 
-local GRACE_MS = 1000 -- for so long newcomers leave the room of an overdue promise to the ask that has the promise
+local GRACE_MS = 1000 -- an overdue promise keeps its room for so long; then newcomers may take it
 local NO_SHOW_MS = 60000 -- an ask that comes back later than this is a newcomer
 local BATCH_KEPT_MS = 60000 -- how long unused tokens of a batch can be given back
 local BATCH_PART = 4 -- one client takes at most a quarter of the free room for later
@@ -82,8 +82,8 @@ local function bucketOf(tier, at)
   return math.floor(at / tier.width)
 end
 
--- Redis's clock may be set back. Taken tokens ahead of now still count, unless they lie further ahead than a token ever counts:
--- those are damage. Then all promises are dropped too.
+-- Redis's clock may be set back, so taken tokens may lie ahead of now. They still count, unless they lie more than a span
+-- ahead. Such tokens are damage: they are dropped, and all promises too.
 local tiers, isDamaged = {}, false
 for index = 1, (#KEYS - 2) / 2 do
   local arg = 1 + 4 * index
@@ -125,8 +125,8 @@ if not isDamaged then
   end
 end
 
--- Gives back the tokens that the call before did not use. If this call is a resend, its first answer never arrived, so all its
--- tokens go back. A call that arrives after a later one (after a reconnect) is refused, because no caller waits for it any more.
+-- Gives back the tokens that the previous call did not use. The first answer to a call that is resent never arrived, so all its
+-- tokens go back. A call that arrives after a later one (after a reconnect) is refused: no caller waits for it any more.
 local lastCall = redis.call('GET', KEYS[1])
 if lastCall and number > 0 then
   local numberThen, at, granted = string.match(lastCall, '^(%d+):(%d+):(%d+)$')
@@ -151,7 +151,7 @@ local function take(count)
   end
 end
 
--- The smallest room of all tiers, if usedIn(tier) tokens are used in each; and the number of the tier that has it.
+-- The smallest room of all tiers, and the number of the tier that has it. usedIn(tier): how many tokens are used in a tier.
 local function tightest(usedIn)
   local room, number = math.huge, 0
   for index, tier in ipairs(tiers) do

@@ -94,7 +94,7 @@ export interface CheckedTerms {
 const MAX_TOKENS = 1_000_000_000;
 /** Buckets in a window. Counting by buckets loses up to 1/100 of a window, and Redis stores 128 entries compactly. */
 const BUCKETS = 100;
-/** At most GRACE_MS of quota.lua: for so long newcomers leave the room of an overdue promise to the ask that has the promise. */
+/** At most GRACE_MS of quota.lua, the time for which an overdue promise keeps its room. */
 const MAX_LEASE_MS = 1_000;
 const NAME = /^[\w.~-]{1,128}$/;
 

@@ -68,7 +68,7 @@ export function createRedisQuota(options: RedisQuotaOptions): Quota {
   };
 }
 
-/** Defines the script's command. Its number of keys is fixed then, so there is one command for each number of tiers. */
+/** Defines the script's command. A command has a fixed number of keys, so there is one for each number of tiers. */
 function define(redis: ScriptRedis, tiers: number): Call<TakeReply> {
   const lua = readScript('quota.lua', import.meta.url);
   return defineScript(redis, `pushpacer:quota:${tiers}`, lua, 2 + 2 * tiers);
@@ -96,7 +96,7 @@ export function quotaKeys(prefix: string, name: string, client: string, tiers: r
 
 /** What one call to Redis asks for. */
 export interface BatchAsk {
-  /** How many tokens of the call before were not used; Infinity if its answer never came. */
+  /** How many tokens of the previous call were not used. Infinity if the answer to that call never came. */
   readonly unused: number;
   /** The promised instants of the asks that come back. */
   readonly promises: readonly number[];

@@ -1,21 +1,18 @@
 import { z } from 'zod';
 import type { Notification } from '../types.ts';
 
-/**
- * How a notification names a device of one provider. Producers use this too, and load no provider, so this file may import only
- * zod.
- */
+/** How a notification names a device of one provider. Producers load this file and no provider, so it may import only zod. */
 export interface DeviceKind<P extends string = string, Fields extends z.ZodRawShape = z.ZodRawShape> {
   /**
    * Checks one entry of a notification's `devices`; its faults never repeat a secret. Every field but the platform and the app
    * is secret.
    */
   readonly schema: z.ZodObject<{ platform: z.ZodLiteral<P>; app: z.ZodOptional<z.ZodString> } & Fields, z.core.$strict>;
-  /** By what the provider knows the device: its token, or what the device has in place of one. */
+  /** The device's token, or what the device has in place of a token. */
   tokenOf(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
-  /** A text that only entries for the same device have. Absent: what `tokenOf` gives. */
+  /** Equal for two entries if and only if they name the same device. Absent: `tokenOf` is used. */
   identityOf?(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
-  /** What an answer calls invalid. Absent: what `tokenOf` gives. */
+  /** The part of the device that an answer with this meaning calls invalid. Absent: `tokenOf` is used. */
   invalidOf?(
     device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>,
     meaning: 'gone' | 'bad-token',
@@ -25,7 +22,7 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
    * server.
    */
   hostOf?(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
-  /** The tags under which a device shows an alert: several if it is not known what kind of device it is. */
+  /** The tags under which a device shows an alert. Several if the kind of device is not known. */
   tagsOf(notification: Notification, pushId: string): readonly string[];
   /** Keys of `data` that the provider reserves. A `*` at the end stands for every key that begins like this. */
   readonly reservedDataKeys: readonly string[];
@@ -38,18 +35,18 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
   /** How large a payload may be; a larger one is refused when it is enqueued. Absent: only the worker checks it. */
   readonly payload?: {
     readonly maxBytes: number;
-    /** For a notification that may have another size. Absent: all have the same. */
+    /** The limit for this notification. Absent: `maxBytes` for all. */
     maxBytesOf?(notification: Notification): number;
     /** The number of bytes that count. */
     bytesOf(notification: Notification, silent: boolean): number;
   };
 }
 
-/** What of a device a provider does not take. */
+/** The part of a device that a provider does not accept. */
 export interface InvalidPart {
   /** The token, or what the device has in its place. */
   readonly token: string;
-  /** What it is, if it is not the device's token or endpoint: a Firebase installation id, or the token of a Live Activity. */
+  /** What `token` is. Absent: the device's own token or endpoint. */
   readonly kind?: 'fid' | 'liveActivityToken';
 }
 

@@ -98,9 +98,9 @@ const RENEW_BELOW_MS = 15 * 60_000;
 const LEAST_RENEWAL_MS = 20 * 60_000;
 
 /**
- * The credentials of this process by key, team and key id, for each clock. Apple counts the new tokens of a key, whatever else
- * differs. So the providers of several apps share one token, and so do an app's providers before and after a change of its
- * topic. `usedAt`: when it was used last, by `now`.
+ * The credentials of this process by team, key id and key, for each clock. Apple counts the new tokens of a key. So providers
+ * with the same key share one token, even if their apps or topics differ. `usedAt`: when the credential was used last, by
+ * `now`.
  */
 const SHARED = new WeakMap<() => number, Map<string, { readonly credential: Credential; usedAt: number }>>();
 

@@ -13,15 +13,15 @@ import { createApnsCredential, type ApnsOptions } from './apns.ts';
 /** Whether a channel keeps the newest push for phones that are offline. It cannot be changed later. */
 export type ChannelStorage = 'none' | 'most-recent';
 
-/** How Apple writes it. */
+/** Apple's number for each `ChannelStorage`. */
 const POLICIES = { none: 0, 'most-recent': 1 } as const satisfies Record<ChannelStorage, number>;
 
 /** An answer: what was asked for, or why there is none. */
 export type ChannelAnswer<T> =
   | { readonly kind: 'done'; readonly value: T }
-  /** APNs refused it. `reason`: Apple's word, `http-500` without one. */
+  /** APNs refused the request. `reason`: Apple's word, or the status (`http-500`) if there is no word. */
   | { readonly kind: 'refused'; readonly status: number; readonly reason: string }
-  /** No answer came. `isUnknown`: APNs may have done it all the same. `detail` has nothing private. */
+  /** No usable answer came. `isUnknown`: APNs may have done it all the same. `detail` contains nothing private. */
   | { readonly kind: 'failed'; readonly code: string; readonly detail?: string; readonly isUnknown: boolean };
 
 /** The channels of one app at APNs. Nothing throws: each failure is an answer. */
@@ -36,12 +36,12 @@ export interface ChannelManager {
   read(id: string): Promise<ChannelAnswer<ChannelStorage>>;
   /** The ids of all channels. */
   list(): Promise<ChannelAnswer<readonly string[]>>;
-  /** Deletes it for good: no other channel ever has its id. */
+  /** Deletes the channel for good: no other channel ever gets this id. */
   delete(id: string): Promise<ChannelAnswer<undefined>>;
   close(): Promise<void>;
 }
 
-/** Where channels are managed, by the host to which pushes are sent, whichever port that has. */
+/** Where channels are managed, for each host to which pushes are sent, whatever its port. */
 const ENDPOINTS: Readonly<Record<string, string>> = {
   'api.push.apple.com': 'https://api-manage-broadcast.push.apple.com:2196',
   'api.sandbox.push.apple.com': 'https://api-manage-broadcast.sandbox.push.apple.com:2195',
@@ -53,7 +53,7 @@ const MAX_LIST_BYTES = 2 ** 20;
 
 /**
  * @param now epoch milliseconds
- * @throws InputError if it is not known where the channels are managed, or the key is not usable; it shows neither.
+ * @throws InputError if the channels' endpoint is unknown, or if it or the key is not usable; the error shows neither.
  */
 export function createChannelManager(options: ApnsOptions, now: () => number = Date.now): ChannelManager {
   const given = options.channelsEndpoint ?? ENDPOINTS[new URL(options.endpoint).hostname];
@@ -111,7 +111,7 @@ export function createChannelManager(options: ApnsOptions, now: () => number = D
   };
 }
 
-/** @param read what the answer says; undefined if it does not say what Apple documents */
+/** @param read reads the value from the answer; gives undefined if the answer is not what Apple documents */
 function answerOf<T>(
   result: SendResult,
   expected: number,

@@ -18,10 +18,10 @@ import type { Answered } from '../sender/result.ts';
 
 /** This device's quota or the project's is used up: the answer does not say which. */
 const QUOTA: ReplyRow = { ...TOO_MANY, suspect: 'quota' };
-/** INVALID_ARGUMENT, if its details or its message name the token, or the installation id in its place. */
+/** INVALID_ARGUMENT whose details or message name the registration token or the installation id. */
 const INVALID_TOKEN = 'INVALID_ARGUMENT (message.token)';
 const INVALID_FID = 'INVALID_ARGUMENT (message.fid)';
-/** INVALID_ARGUMENT, if APNs refused the token that an iPhone has there. */
+/** INVALID_ARGUMENT if APNs refused the iPhone's token. */
 const GONE_AT_APNS = 'INVALID_ARGUMENT (ApnsError: gone)';
 const BAD_AT_APNS = 'INVALID_ARGUMENT (ApnsError: bad token)';
 /** QUOTA_EXCEEDED or RESOURCE_EXHAUSTED, if its details name the project. */
@@ -109,8 +109,8 @@ function rowKey(word: string | undefined, error: RpcStatus, notification: Push['
 }
 
 /**
- * What APNs said of the token, as FCM passes it on for an iPhone. If the token is that of a Live Activity, it counts as gone,
- * since a `bad-token` would be reported against the device's registration token.
+ * The answer of APNs about an iPhone's token, which FCM passes on. A bad token of a Live Activity counts as gone, since
+ * `bad-token` would be reported for the device's registration token.
  */
 function refusedByApns({ details, message }: RpcStatus, { pushType }: Push['notification']): string | undefined {
   const ofApns = details.find((detail) => String(detail['@type']).endsWith('ApnsError'));
@@ -121,7 +121,7 @@ function refusedByApns({ details, message }: RpcStatus, { pushType }: Push['noti
   return pushType === 'liveactivity' ? GONE_AT_APNS : BAD_AT_APNS;
 }
 
-/** By the names of the fields; an answer without them is read by its sentence. */
+/** Which target is invalid, by the names of the fields. An answer without field names is read by its sentence. */
 function invalidTarget({ details, message }: RpcStatus): string | undefined {
   const fields = details.flatMap(({ fieldViolations }) => listOf(fieldViolations)).map(({ field }) => field);
   const names = (field: string, sentence: RegExp): boolean =>

@@ -14,10 +14,7 @@ import { FCM_MAX_PAYLOAD_BYTES, fcmMessage, fcmPayloadBytes } from '../../notifi
 
 export interface FcmOptions extends SenderTuning {
   readonly projectId: string;
-  /**
-   * A service account's JSON. Without it Google's application default credentials are used. Not used if another endpoint is
-   * set.
-   */
+  /** A service account's JSON. Default: Google's application default credentials. Not used with another endpoint. */
   readonly credentials?: unknown;
   /** `https://fcm.googleapis.com`, or another server, at which no sign-in happens. */
   readonly endpoint: string;
@@ -127,7 +124,7 @@ const STATIC_CREDENTIAL: Credential = {
   replace: () => Promise.resolve(false),
 };
 
-/** The parts of the account that the library needs. firebase-admin finds missing parts, and whether the key is a key. */
+/** The parts of the account that the library needs. firebase-admin checks that they are there and that the key is a key. */
 function checked(serviceAccount: unknown): Pick<JWTOptions, 'email' | 'key'> {
   try {
     // `cert` would read a string as a file name, and it changes the object that it is given.
@@ -144,7 +141,7 @@ function checked(serviceAccount: unknown): Pick<JWTOptions, 'email' | 'key'> {
   }
 }
 
-/** Where a service account signs in; and what a fault names instead of a host if the error contains none. */
+/** What a fault names if the error contains no host: for a service account, and for default credentials. */
 const TOKEN_HOST = 'oauth2.googleapis.com';
 const DEFAULT_SIGN_IN = 'the sign-in of the application default credentials';
 
@@ -173,7 +170,7 @@ function signInUnreached(error: unknown, defaultHost: string): Unreached | undef
   return { host: url === undefined ? defaultHost : new URL(url).host, cause, detail: detailOf(error) };
 }
 
-/** The message of Google's library if it found no credentials, which is also so while the metadata server does not answer. */
+/** Google's library says this if it found no credentials, and also if the metadata server does not answer. */
 const NO_CREDENTIALS = /^Could not load the default credentials/;
 
 /**
@@ -192,7 +189,7 @@ function detailOf(error: unknown): string {
   return withoutCredentials(errorChain(error)).slice(0, 300);
 }
 
-/** The error, its cause, the cause of that, and so on. */
+/** The error and its causes, the outermost first. */
 function linksOf(error: unknown): ErrorLike[] {
   const links: ErrorLike[] = [];
   for (let link = error; isErrorLike(link) && links.length < 10; link = link.cause) links.push(link);

@@ -37,8 +37,8 @@ const PING_TIMEOUT_MS = 5_000;
 /** How often the socket is checked for a reset that Node does not report. */
 const LOOK_MS = 250;
 /**
- * After this many looks in a row with an answer due and no request ended, a PING is sent: a second, four times the 99th
- * percentile of answers.
+ * A PING is sent after this many looks in a row at which an answer was due and no request had ended: after one second, four
+ * times the 99th percentile of answers.
  */
 const SILENT_LOOKS = 4;
 
@@ -47,7 +47,7 @@ export interface ConnectionEvents {
   onOpen(): void;
   /** A stream was given back, or the server allows more streams. */
   onFree(): void;
-  /** The connection takes no more requests; those under way may still be answered. `failure` is given if it never opened. */
+  /** The connection takes no more requests; requests under way may still be answered. `failure`: why it never opened. */
   onEnd(failure?: Unsent): void;
 }
 
@@ -70,7 +70,7 @@ export class Connection {
   #isPinging = false;
   /** At the last look: how many bytes had been written, and whether frames waited to be written. */
   #seen = { written: NaN, waits: false };
-  /** At how many looks in a row an answer was due. The PING is sent once for each such row, since servers do not like many. */
+  /** At how many looks in a row an answer was due. Each such row gets one PING, since servers do not like many PINGs. */
   #silentLooks = 0;
 
   constructor(options: ConnectionOptions, events: ConnectionEvents) {
@@ -165,8 +165,8 @@ export class Connection {
   }
 
   /**
-   * Whether the server certainly did not process this stream: it got no number, was refused, or is above the last one of the
-   * GOAWAY.
+   * Whether the server certainly did not process this stream: the stream has no number, was refused, or is above the last
+   * stream of the GOAWAY.
    */
   isUnseen({ id, rstCode }: ClientHttp2Stream): boolean {
     if (id === undefined || id > this.#lastStreamId) return true;
@@ -247,11 +247,11 @@ export interface SendRequest {
   /** The headers, with `:method` and `:path`. */
   readonly headers: OutgoingHttpHeaders;
   readonly body: string | Buffer;
-  /** What is beyond this of the answer's body is dropped. Default: `MAX_BODY_BYTES`. Over HTTP/2 only. */
+  /** The answer's body is cut off after this many bytes. Default: `MAX_BODY_BYTES`. HTTP/1.1 ignores this option. */
   readonly maxBodyBytes?: number;
 }
 
-/** Otherwise Node ends the stream of a GET and of a DELETE by itself, and `exchange` could not end it. */
+/** Without this, Node itself ends the stream of a GET or a DELETE, and `exchange` could not end it. */
 const BODY_FOLLOWS = { endStream: false } as const;
 
 /** One request that was handed to a connection. */
@@ -261,7 +261,7 @@ export interface Exchange {
   abort(): void;
 }
 
-/** Providers answer with some hundred bytes; what is beyond this is dropped. */
+/** Providers answer with some hundred bytes. A longer body is cut off after this many bytes. */
 export const MAX_BODY_BYTES = 65_536;
 
 /**

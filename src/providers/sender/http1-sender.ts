@@ -23,7 +23,7 @@ export function createNegotiatedSender(options: SenderOptions): Sender {
   const http2 = createSender({ ...options, offersHttp1: true });
   let http1: Sender | undefined;
   let isClosed = false;
-  /** Resolves when the HTTP/2 sender is closed. It is closed at once, since its pool would try to connect again and again. */
+  /** The closing of the HTTP/2 sender. It is closed at once, since its pool would try to connect again and again. */
   const closing: Promise<void>[] = [];
 
   function fallBack(): Sender {
@@ -62,15 +62,12 @@ export function createNegotiatedSender(options: SenderOptions): Sender {
   };
 }
 
-/**
- * An idle connection is closed after this. It is shorter than what servers allow, so a request rarely meets a connection that
- * the server has closed.
- */
+/** An idle connection is closed after this. Servers keep it for longer, so a request rarely meets a closed connection. */
 const IDLE_MS = 4_000;
 
 /**
- * A sender for a server without HTTP/2: one request at a time on each connection, at most `maxConnections` at once. A permit is a
- * connection that is open already, so that no request has to wait for one after its slot.
+ * A sender for a server without HTTP/2: one request at a time on each connection, at most `maxConnections` at once. A permit is
+ * a connection that is already open, so that no request waits for a connection after its slot.
  */
 export function createHttp1Sender(options: SenderOptions): Sender {
   const { endpoint, secureContext, requestTimeoutMs = 10_000, connectTimeoutMs = 5_000, maxConnections = 16 } = options;
@@ -87,7 +84,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
     fresh.delete(socket);
     return socket;
   };
-  /** By the end of each connection that is being opened. */
+  /** Each function ends one connection that is being opened. */
   const opening = new Set<() => void>();
   const underWay = new Map<Promise<SendResult>, () => void>();
   /** Connections whose handshake is done. */
@@ -116,7 +113,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
     return failure;
   }
 
-  /** Opens one more connection. Answers why there is none. */
+  /** Opens one more connection. Resolves to the failure, or to undefined if the connection is open. */
   function openConnection(): Promise<Unsent | undefined> {
     const { promise, resolve } = Promise.withResolvers<Unsent | undefined>();
     const beganAt = performance.now();

@@ -10,7 +10,7 @@ export interface PoolOptions extends ConnectionOptions {
 
 /** The wait before the next try to connect: doubled with each failure, then multiplied by a random 0.5 to 1. */
 const BACKOFF = { firstMs: 250, lastMs: 15_000 };
-/** If there is no connection at all, asking for a stream starts a new try at once, but not more often than this. */
+/** If there is no connection, asking for a stream starts a new try at once, but not sooner than this after the last try. */
 const RETRY_MS = 500;
 /** A connection that ends sooner than this, without any answer, counts as a failure to connect. */
 const SHORT_LIVED_MS = 10_000;
@@ -153,7 +153,7 @@ export function createPool(options: PoolOptions) {
   };
 }
 
-/** Room for one request. `Place`: on what the request is sent; it also takes the room back. */
+/** Room for one request on a `Place`, which also takes the room back. */
 export class PlacePermit<Place extends { giveBack(): void }> {
   #place: Place | undefined;
 
@@ -168,7 +168,6 @@ export class PlacePermit<Place extends { giveBack(): void }> {
     return place;
   }
 
-  /** Gives the room back. */
   release(): void {
     this.use()?.giveBack();
   }
@@ -202,7 +201,7 @@ export class Waiting<Found> {
     });
   }
 
-  /** Gives permits to the sends that wait, the first one first, until `take` has none. */
+  /** Gives permits to the waiting sends, the first one first, until `take` has no more. */
   serve(take: () => Found | undefined): void {
     for (const resolve of this.#all) {
       const found = take();

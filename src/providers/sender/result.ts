@@ -167,8 +167,8 @@ export function parseEndpoint(text: string, path: string): Endpoint {
 }
 
 /**
- * TLS settings that trust one more CA. They are kept, because reading 150 certificates for each connection takes longer than
- * the handshake. `undefined` if there is no CA to add.
+ * TLS settings that trust one more CA. The latest ones are kept, because reading 150 certificates for each connection takes
+ * longer than the handshake. `undefined` if there is no CA to add.
  */
 export function trustBeside(ca: string | undefined): SecureContext | undefined {
   if (ca === undefined) return undefined;
@@ -176,5 +176,4 @@ export function trustBeside(ca: string | undefined): SecureContext | undefined {
   return latest.context;
 }
 
-/** The latest settings are kept for others, since many apps trust the same CA. */
 let latest: { readonly ca: string; readonly context: SecureContext } | undefined;

@@ -161,7 +161,7 @@ export interface SenderTuning {
   readonly random?: (() => number) | undefined;
 }
 
-/** How often a request that the server refused without processing it is sent again, on another stream. */
+/** A request that the server refused without processing it is sent again on another stream, at most this often. */
 const MAX_REFUSALS = 3;
 
 export function createSender({

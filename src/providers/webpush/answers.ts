@@ -5,9 +5,9 @@ import { BAD_TOKEN, FORBIDDEN, GONE, REJECTED, SERVER_ERROR, tableReply, TOO_MAN
 import type { Answered } from '../sender/result.ts';
 
 /**
- * The push service takes no more from this sender for now. Chrome's does so for days with a website that people find disruptive:
- * it then takes 1,000 a minute, or more (developer.chrome.com/blog/web-push-rate-limits, of 2026-01-06, read on 2026-11-26). One
- * answer may be about one subscription (RFC 8030), so the breaker opens only if 20 recipients get it.
+ * The push service takes no more pushes from this sender for now. Chrome's does this for days to a website that people find
+ * disruptive, and then takes 1,000 a minute or more (developer.chrome.com/blog/web-push-rate-limits, of 2026-01-06, read on
+ * 2026-11-26). One answer may be about one subscription (RFC 8030), so the breaker opens only if 20 recipients get it.
  */
 const LIMIT: ReplyRow = { ...TOO_MANY, suspect: 'quota', isLimit: true };
 
@@ -24,14 +24,14 @@ export const WEBPUSH_ANSWERS: AnswerTables = {
   statuses: {
     400: REJECTED,
     /**
-     * The VAPID token is refused. One such answer does not prove that all would be: anybody can make up a subscription whose
+     * The VAPID token is refused. One such answer proves nothing about other pushes: anybody can make up a subscription whose
      * server answers so. The breaker of this push service opens only if 20 different recipients in a row get this answer.
      */
     401: FORBIDDEN,
     403: FORBIDDEN,
     404: GONE,
     405: REJECTED,
-    /** Microsoft's status for what is 429 elsewhere. */
+    /** Microsoft answers 406 where others answer 429. */
     406: LIMIT,
     410: GONE,
     413: REJECTED,
@@ -41,7 +41,7 @@ export const WEBPUSH_ANSWERS: AnswerTables = {
     503: SERVER_ERROR,
     504: SERVER_ERROR,
   },
-  /** For a redirect too, which is never followed. */
+  /** Also for redirects, which are never followed. */
   unknown: SERVER_ERROR,
   signIn: {}, // the token is made locally, so there is no sign-in that could be refused
 };

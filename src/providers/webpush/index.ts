@@ -90,7 +90,7 @@ function read(env: Environment, report: Report): WebpushOptions | undefined {
   };
 }
 
-/** The hosts in the quota that no subscription may have, such as a misspelt one: its rule would bound nothing. */
+/** The hosts in the quota that no subscription may have, such as misspelt ones: their rules would limit nothing. */
 function unknownServers(quota: string | undefined, origins: readonly string[]): string[] {
   const { data: rules = [] } = serverRules(QUOTA, LARGEST_QUOTA).safeParse(quota ?? '');
   const allowed = createAllowed(origins);

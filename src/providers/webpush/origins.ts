@@ -7,13 +7,13 @@ interface Open {
 }
 
 /**
- * Keeps a provider for each push service, which is created when the first push needs it.
+ * Keeps a provider for each push service. It is created when the first push needs it.
  *
- * @param max how many are open at once at most
+ * @param max the most providers that are open at once
  * @param idleMs a provider that sent nothing for so long is closed
  */
 export function createOrigins(create: (origin: string) => Provider, max: number, idleMs: number) {
-  /** In the order of their last use: the first one was not used for the longest time. */
+  /** In the order of their last use: the provider that was not used for the longest time comes first. */
   const open = new Map<string, Open>();
   const closing = new Set<Promise<void>>();
 
@@ -74,7 +74,7 @@ export function createOrigins(create: (origin: string) => Provider, max: number,
  * The push services that browsers use, by their hosts. A subscription comes from a browser: without this list, an
  * attacker could subscribe with the address of an internal server and have the worker send requests to it.
  *
- * - Google, for Chrome, Opera, Brave, Samsung Internet: fcm.googleapis.com; android.googleapis.com for subscriptions of before 2019
+ * - Google, for Chrome, Opera, Brave, Samsung Internet: fcm.googleapis.com; android.googleapis.com for subscriptions before 2019
  * - Mozilla, for Firefox: updates.push.services.mozilla.com
  *   (mozilla-services.github.io/autopush-rs)
  * - Apple, for Safari and web apps on the home screen: any host below push.apple.com
@@ -84,8 +84,8 @@ export function createOrigins(create: (origin: string) => Provider, max: number,
  *
  * github.com/web-push-libs/web-push/issues/801 has the same list.
  *
- * The protocol is negotiated with every connection: RFC 8030 is about HTTP/2, and Apple documents both, but
- * Mozilla and Microsoft document neither. What is certain is HTTP/1.1, which the library `web-push` uses for all four.
+ * The protocol is negotiated with every connection: RFC 8030 is about HTTP/2, Apple documents both protocols, Mozilla and
+ * Microsoft document neither. Only HTTP/1.1 is certain, since the library `web-push` uses it for all four.
  */
 const HOSTS: readonly string[] = [
   'fcm.googleapis.com',

@@ -67,7 +67,7 @@ export function createWebpushProvider(options: WebpushOptions): Provider {
     });
   }
 
-  /** If a host name does not exist, it was made up for this subscription, so the failure counts as an attempt. */
+  /** If a host below a known one does not exist, it was made up for this subscription, so the failure counts as an attempt. */
   function ofOrigin(reply: Reply, origin: string): Reply {
     if (reply.code !== 'host-not-found' || allowed(origin) !== 'below') return withHost(reply, origin);
     const { meaning, code, alerted, detail } = reply;
@@ -191,10 +191,7 @@ function headersOf({ notification, silent }: Push, nowMs: number): Record<string
   };
 }
 
-/**
- * At most 32 characters of base64url: the beginning of a hash of the collapse id, so that no push service can read the collapse
- * id.
- */
+/** 32 characters of base64url, from a hash of the collapse id, so that no push service can read the collapse id. */
 export function topicOf(collapseId: string): string {
   return createHash('sha256').update(collapseId).digest('base64url').slice(0, 32);
 }

@@ -3,7 +3,7 @@ import { isObject, jsonObject, printable } from '../../../domain/json.ts';
 import { appNameSchema } from '../device-kind.ts';
 
 /**
- * The fields of a notification for Apple's devices: iPhones on APNs, and iPhones to which FCM passes it on through APNs.
+ * The fields of a notification for Apple's devices, on APNs or through FCM.
  * developer.apple.com/documentation/usernotifications/generating-a-remote-notification ("Payload key reference") has the keys,
  * their types and the ranges. It gives no lengths of texts, so 256 characters are this project's bound.
  */
@@ -37,8 +37,7 @@ export const apnsFieldsSchema = z.strictObject({
 
 /**
  * A broadcast channel (developer.apple.com/documentation/usernotifications/sending-channel-management-requests-to-apns). Apple
- * says that the id is base64, and that nothing is to be assumed of its size; 256 characters are this project's bound, that of
- * the recipient's id.
+ * says that the id is base64 of any size. 256 characters are this project's bound, as for the recipient's id.
  */
 export const channelSchema = z.strictObject({
   id: z.string().regex(/^[A-Za-z0-9+/_-]{1,254}={0,2}$/, { error: "a channel's id: 1 to 256 characters of base64" }),

@@ -20,8 +20,8 @@ export function apnsMaxBytes({ channel }: Notification): number {
 }
 
 /**
- * The payload: Apple's keys in `aps`, the data beside it, and `apns.payload` merged into it. A service extension finds the
- * image at `fcm_options.image`: FCM writes it there too, and Firebase's extension helper reads it there.
+ * The payload: Apple's keys in `aps`, the data beside `aps`, and `apns.payload` merged into both. The image is at
+ * `fcm_options.image`, where FCM writes it too and Firebase's extension helper reads it.
  *
  * @param nowMs epoch milliseconds, for the `timestamp` of a Live Activity
  */
@@ -72,7 +72,7 @@ function apsAlert(alert: Alert): JsonObject {
   return written;
 }
 
-/** Apple's dictionary is only for critical alerts and volumes; otherwise the name alone is written as a text. */
+/** Apple has a dictionary for critical alerts and volumes. Any other sound is written as its name alone. */
 function apsSound({ name, critical = false, volume }: ApnsSound): JsonValue {
   if (!critical && volume === undefined) return name;
   return { name, critical: critical ? 1 : 0, ...(volume !== undefined && { volume }) };
@@ -127,7 +127,7 @@ function priorityOf(notification: Notification, silent: boolean): 1 | 5 | 10 {
   return silent && asked > 5 ? 5 : asked;
 }
 
-/** A header cannot carry every character of a collapse id. If it contains others, its hash is sent, which is equally stable. */
+/** A header cannot carry every character. An id with other characters is replaced by its hash, which is always the same. */
 function headerSafe(collapseId: string): string {
   return /^[\x21-\x7e]+$/.test(collapseId) ? collapseId : hash('sha256', collapseId, 'base64url');
 }
@@ -182,8 +182,8 @@ export function channelRequest(
 }
 
 /**
- * Pushes with 5 cost nothing of the budget that a device has for updates, so 5 is the default for pushes that show nothing
- * loud. Apple delivers 10 at once: it is for alerts, and for `priority: "high"`.
+ * Priority 5 does not use up the device's budget for updates, so it is the default for pushes without an alert. Apple delivers
+ * priority 10 at once: it is for alerts, and for `priority: "high"`.
  */
 function liveActivityPriority({ alert, apns, priority }: Notification, silent: boolean): 5 | 10 {
   if (silent || apns?.priority === 5) return 5;

@@ -73,8 +73,8 @@ function misplacedIn(message: JsonObject): Misplaced[] {
 const inner = ({ android }: JsonObject): JsonValue | undefined => (isObject(android) ? android['data'] : undefined);
 
 /**
- * Finds names in camel case. Google reads `channelId` as well as `channel_id`, but refuses a message with both, as a merge
- * would make it.
+ * Finds names in camel case. Google reads `channelId` as well as `channel_id`, but refuses a message with both, and a merge
+ * would write both.
  */
 function misnamed(value: JsonValue, path: readonly PropertyKey[]): Misplaced[] {
   if (Array.isArray(value)) return value.flatMap((each, index) => misnamed(each, [...path, index]));

@@ -30,8 +30,8 @@ export interface FcmMessageOptions {
 
 /**
  * The message to one registration token or installation id, with the field names of the HTTP API
- * (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). Neither shows what kind of device it is, so every message has a part for Android and one for iPhones; each device gets only its own part. `fcm.message` is merged at the
- * end.
+ * (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). The kind of device is not known, so every message has a
+ * part for Android and a part for iPhones; each device gets only its own part. `fcm.message` is merged at the end.
  *
  * With `android.dataOnly` there is no `notification`, because Android would show it: the alert is in the part for iPhones.
  */
@@ -52,7 +52,7 @@ export function fcmMessage(notification: Notification, options: FcmMessageOption
   return isDataOnly(notification) ? markedSilent(silenced) : silenced;
 }
 
-/** The target of a message, which is one of the two. */
+/** The target of a message: a token or an installation id. */
 function targetOf({ token, fid = '' }: FcmMessageOptions['device']): JsonObject {
   return token === undefined ? { fid } : { token };
 }
@@ -72,16 +72,16 @@ function liveActivityMessage(
   return { ...targetOf(device), apns: { live_activity_token: device.liveActivityToken ?? '', headers, payload } };
 }
 
-/** What `android.notification` has and a remote notification has not. */
+/** The fields of `android.notification` that a remote notification does not have. */
 const ONLY_IN_V1 = ['bypass_proxy_notification', 'proxy'];
 
 /**
- * The message with `android_v2` in place of `android` (firebase.google.com/docs/cloud-messaging/send/v2-api), if Android shows a
- * notification. Google delivers it without delay also to a sleeping device, whatever the priority, and translates it for apps with
- * an older SDK. Data for an app that draws for itself, and what a patch has only in `android`, stays there. Google refuses a message
- * with both.
+ * The message with `android_v2` in place of `android` (firebase.google.com/docs/cloud-messaging/send/v2-api). Google delivers
+ * such a message without delay even to a sleeping device, whatever the priority, and translates it for apps with an older SDK.
+ * `android` stays if the app itself draws, or if a patch sets fields that only `android` has: Google refuses both parts in one
+ * message.
  *
- * The texts of all devices are repeated, because Google does not say that a remote notification takes them.
+ * The texts for all devices are repeated, because Google does not say that a remote notification takes them.
  */
 function asRemoteNotification(message: JsonObject): JsonObject {
   const { android, ...rest } = message;
@@ -103,8 +103,8 @@ function isDataOnly({ android }: Notification): boolean {
 }
 
 /**
- * The patch with Apple's headers in small letters, as they are in the message: a header's name is the same in capital letters,
- * and Apple refuses a header that comes twice.
+ * The patch with Apple's header names in lower case, as in the message. Otherwise one header could be there twice, in capital
+ * and in small letters, and Apple would refuse it.
  */
 function withSmallHeaders(patch: JsonObject): JsonObject {
   const apns = objectOr(patch['apns']);
@@ -113,10 +113,7 @@ function withSmallHeaders(patch: JsonObject): JsonObject {
   return { ...patch, apns: { ...apns, headers: Object.fromEntries(small) } };
 }
 
-/**
- * The patched message, corrected if the patch has removed the texts: then nothing empty is shown, and nothing is called an
- * alert.
- */
+/** The patched message. If the patch has removed the texts, nothing empty is shown, and nothing is called an alert. */
 function mendPatched(message: JsonObject, patch: JsonObject, notification: Notification): JsonObject {
   const merged = withoutEmpty(mergePatch(message, patch));
   const isAlert = notification.pushType === 'alert';
@@ -138,10 +135,7 @@ function typed(apns: JsonObject, { notification }: JsonObject, patch: JsonObject
   return { ...apns, headers: Object.fromEntries(left) };
 }
 
-/**
- * The message without the part that says how Android shows a text, if a patch has removed the text: Android would show an empty
- * one.
- */
+/** If a patch has removed the texts: the message without `android.notification`, because Android would show an empty text. */
 function withoutEmpty(message: JsonObject): JsonObject {
   const { android, notification } = message;
   if (!isObject(android) || hasText(android['notification']) || hasText(notification)) return message;
@@ -157,7 +151,7 @@ function hasText(shown: JsonValue | undefined): boolean {
   );
 }
 
-/** What both kinds of devices show; undefined if there are only keys of texts. */
+/** What Android and iPhones both show. Undefined if there are only keys of texts. */
 function shownOf({ alert = {}, imageUrl }: Notification): JsonObject | undefined {
   const { title, body } = alert;
   if (title === undefined && body === undefined && imageUrl === undefined) return undefined;
@@ -224,9 +218,9 @@ function addLooks(shown: JsonObject, { channelId, icon, color, clickAction, visi
 }
 
 /**
- * The part of a message for an iPhone (`ApnsConfig`): what FCM cannot know. FCM itself adds the title and the body of
- * `notification`, and `data`. The alert is written here, and then completely, only if it has a subtitle or keys of texts, if a
- * patch adds to it, or if there is no `notification` (`android.dataOnly`).
+ * The part of a message for an iPhone (`ApnsConfig`). FCM itself adds `data`, and the title and the body of `notification`. The
+ * whole alert is written here only if it has a subtitle or keys of texts, if a patch adds to it, or if there is no
+ * `notification` (`android.dataOnly`).
  */
 function apnsConfig(
   notification: Notification,
@@ -354,8 +348,8 @@ function silencedApns(apns: JsonObject, isShown: boolean): JsonObject {
 
 /**
  * The bytes that count for the payload limit. For Android: names and values of the data, the alert, and how to show it. For an
- * iPhone: its part of the message as JSON. FCM counts only the part for the device, but which part that is, is not known here,
- * so the larger one counts. A remote notification has the texts of all devices in it.
+ * iPhone: its part of the message as JSON. FCM counts only the part for the device. The kind of device is not known here, so
+ * the larger part counts. A remote notification already contains the texts for all devices.
  */
 export function fcmPayloadBytes({ data, notification, android, android_v2: v2, apns }: JsonObject): number {
   const { data: androidData, notification: shown } = objectOr(v2 === undefined ? android : v2);
@@ -398,7 +392,7 @@ const fid = z
 
 const liveActivityToken = appleToken('the token of a Live Activity').optional();
 
-/** Also if other fields of the device have faults, so that all are reported at once. */
+/** Runs a check even if other fields of the device have faults, so that all faults are reported at once. */
 const when = ({ value }: { readonly value: unknown }): boolean => isObject(value);
 
 export const fcmDevice: DeviceKind<
@@ -437,8 +431,8 @@ export const fcmDevice: DeviceKind<
 };
 
 /**
- * FCM does not say whether the token of a Live Activity is gone, or the registration token beside it. In both cases the activity
- * cannot be reached any more. So its own token is the one that is reported: an alert to the device finds out about the other.
+ * FCM does not say which token is gone: the token of the Live Activity, or the registration token beside it. In both cases the
+ * activity cannot be reached, so the activity's token is reported. The next alert shows whether the device can be reached.
  */
 function invalidOf(
   { token: registrationToken, fid: installationId, liveActivityToken: activity }: Omit<FcmDevice, 'platform'>,
@@ -448,5 +442,5 @@ function invalidOf(
   return registrationToken === undefined ? { token: installationId ?? '', kind: 'fid' } : { token: registrationToken };
 }
 
-/** A push id as long as a real one. The target and the time that is left do not count. */
+/** For measuring: a push id as long as a real one. The target and the `ttl` do not count. */
 const MEASURED = { device: {}, pushId: '0'.repeat(36), nowMs: 0 };

@@ -18,13 +18,12 @@ export interface WebpushMessageOptions {
  * What the website's service worker gets (`event.data.json()`), and shows. docs/webpush.md has the service worker.
  *
  * - `tag`: the collapse id, otherwise the push id, so that a second copy (a retry after a timeout) replaces the first one.
- * - `silent`: without sound and vibration, and without a badge. It is still shown, since a browser must show something for
- *   every push.
+ * - `silent`: without sound, vibration and badge. The alert is still shown, since a browser must show something for every push.
  * - A retraction has no texts, and may have a badge. It is `silent` too, so that a service worker that does not know
  *   retractions makes no sound when it shows one.
  * - `sound` is left out: browsers play their own.
  * - `badge` is the number on the app's icon, so the URL of the small image is called `badgeUrl`.
- * - `renotify` and `requireInteraction` are left out of a silent one: they would make it loud, or keep it on the screen.
+ * - `renotify` and `requireInteraction` would make a silent alert loud, or keep it on the screen, so it has neither.
  */
 export function webpushMessage(notification: Notification, { pushId, silent }: WebpushMessageOptions): object {
   const { id, alert, badge, collapseId, data, imageUrl, pushType, webpush = {} } = notification;
@@ -47,13 +46,13 @@ export function webpushMessage(notification: Notification, { pushId, silent }: W
 }
 
 /**
- * What makes the message a declarative push message too (w3.org/TR/push-api, "Declarative push message"): a browser that knows
- * these shows it by itself, and all other browsers hand the whole message to the service worker as before. It has what such
- * browsers read, each of which takes room twice: Safari's fields, and Firefox's `requireInteraction`.
+ * The fields that make the message a declarative push message too (w3.org/TR/push-api, "Declarative push message"). A browser
+ * that knows such messages shows them by itself. All other browsers hand the whole message to the service worker as before.
+ * Only fields that Safari or Firefox (`requireInteraction`) reads are added, because each takes room twice.
  *
- * - A title is needed, so a body alone becomes the title, as the service worker of docs/webpush.md does it.
+ * - A title is needed, so a body alone becomes the title, as in the service worker of docs/webpush.md.
  * - Safari drops the whole message if a URL is not absolute.
- * - `app_badge` stands at two places: the standard's, and that of Safari 18.4 and 18.5.
+ * - `app_badge` stands at two places: one is the standard's, the other is read by Safari 18.4 and 18.5.
  * - `mutable` is left out: with it, the service worker would get an event without data.
  */
 function declarativeParts(notification: Notification, { pushId, silent }: WebpushMessageOptions): object {
