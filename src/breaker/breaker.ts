@@ -44,7 +44,7 @@ export interface Evidence {
 /** The circuit breakers of a worker, one for each service. If Redis does not answer, nothing here throws or waits for long. */
 export interface Breakers {
   /**
-   * Sets which accounts exist from now on, in addition to those of the environment's app. The breakers of other accounts count
+   * Sets the accounts from now on, in addition to the accounts of the environment's app. Breakers of all other accounts count
    * as closed.
    */
   use(accounts: Iterable<Account>): void;
@@ -76,16 +76,16 @@ export interface Deferred {
   readonly enqueuedAt: number;
 }
 
-/** A breaker that opened, stays open after a failed trial, or closed (`open` is undefined), as this worker learned it. */
+/** A change of a breaker as this worker sees it: opened, still open after a failed trial, or closed (`open` is undefined). */
 export interface BreakerChange {
   readonly service: Service;
   readonly open: OpenBreaker | undefined;
   readonly before: OpenBreaker | undefined;
-  /** A trial of this worker closed it. Absent if another worker did, or if the state is gone from Redis. */
+  /** A trial of this worker closed the breaker. Absent if another worker closed it, or if the state is gone from Redis. */
   readonly byTrial?: true;
 }
 
-/** What became of a trial of this worker. `unused`: nothing was sent on it. */
+/** How a trial of this worker ended. `unused`: nothing was sent on the trial. */
 export interface TrialEnd {
   readonly service: Service;
   readonly result: 'success' | 'failure' | 'unused';

@@ -35,7 +35,7 @@ type State = OpenBreaker & z.infer<typeof STATE>;
 
 /** Longer than any send takes. A worker that is killed during its trial blocks other trials for this long at most. */
 const TRIAL_MS = 20_000;
-/** A worker that did not get the trial claims it again after this time: the trial has most likely been answered by then. */
+/** A worker that did not get the trial asks for it again after this: by then the trial has most likely been answered. */
 const AGAIN_MS = 1_000;
 /** The first notification comes back this long after the breaker is half open here, since Redis is a round trip behind. */
 const FIRST_AFTER_MS = 100;
@@ -229,7 +229,7 @@ export function createCircuit(
       const place = Math.floor((enqueuedAt - earliest) / ENQUEUED_PER_MS);
       return freeAt + AGAIN_MS + Math.min(place, MAX_PLACE_MS);
     },
-    /** Closed, and Redis has confirmed that: so if Redis has a state, another worker found it. */
+    /** Whether the breaker is closed and Redis has confirmed that. If Redis then has a state, it is from another worker. */
     isQuiet: () => known === undefined && unconfirmed === undefined,
     /** Reads the state from Redis, or repeats a change that could not be written. */
     sync: () => askRedis(unconfirmed ?? ['read', '']),
@@ -246,7 +246,7 @@ const ANSWERS = 100;
 const WINDOW_MS = 10_000;
 /** A provider that fails in less than this share of its answers is not stopped: retries with backoff get through. */
 const OUTAGE_SHARE = 0.8;
-/** How many different recipients must fail on a busy provider: this many bad devices hardly ever fail in the same ten seconds. */
+/** How many different recipients must fail on a busy provider: so many bad devices hardly ever fail within ten seconds. */
 const MANY = 20;
 /**
  * If fewer than MANY recipients failed, or if the suspect is `configuration`, trouble is certain only if no answer was good for
@@ -286,7 +286,7 @@ export function createSuspicion() {
   }
 
   return {
-    /** The trouble, if this answer makes it certain. @param at epoch milliseconds */
+    /** The trouble that this answer makes certain, if any. @param at epoch milliseconds */
     add({ recipientId, trouble, suspect }: Weighed, at: number): Found | undefined {
       answers.push({ recipientId, trouble, suspect, at });
       if (answers.length > ANSWERS) answers.shift();

@@ -13,19 +13,18 @@ export interface BreakerRedis {
 export interface BreakersOptions extends CircuitOptions {
   /** A client that the caller opens and closes. It must not be in subscriber mode. */
   readonly redis: BreakerRedis;
-  /** The first part of all keys. If the prefix has no hash tag, it is put into braces. */
+  /** The first part of all keys. A prefix without a hash tag is put into braces. */
   readonly prefix: string;
 }
 
 const SCRIPT = readScript('breaker.lua', import.meta.url);
-/** Reads the states of many breakers in one call. */
 const READ_ALL = "return redis.call('MGET', unpack(KEYS))";
 /** `unpack` takes at most this many keys in one call. */
 const MAX_KEYS = 1_000;
 /** How often a worker reads what other workers found. */
 const SYNC_EVERY_MS = 1_000;
 const ANSWER_MS = 1_000;
-/** Only few push services exist. But hosts that clients made up, or many hosts of one browser vendor, must not fill the memory. */
+/** Only few push services exist, but hosts that clients made up, or many hosts of one vendor, must not fill the memory. */
 const MAX_SERVERS = 256;
 
 /**
@@ -46,7 +45,7 @@ type Circuit = ReturnType<typeof createCircuit>;
  */
 export function createBreakers({ redis, prefix, ...options }: BreakersOptions): Breakers {
   const ofAccounts = new Map<Service, Circuit>();
-  /** In the order of their latest answers. */
+  /** The breakers of single servers, in the order of the servers' latest answers. */
   const ofServers = new Map<Service, Circuit>();
   const all = (): [Service, Circuit][] => [...ofAccounts, ...ofServers];
   const circuitOf = (service: Service): Circuit | undefined => ofAccounts.get(service) ?? ofServers.get(service);

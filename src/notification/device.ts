@@ -4,7 +4,7 @@ import { DEVICE_KINDS } from './devices/devices.ts';
 import { isObject } from '../domain/json.ts';
 import type { Device, Notification, Platform } from './types.ts';
 
-/** The readers of a platform's devices. `never`: each reader takes only devices of its own platform. */
+/** How to read a platform's devices. `never`: each reader takes only devices of its own platform. */
 interface Reader {
   tokenOf(device: never): string;
   identityOf?(device: never): string;
@@ -93,8 +93,8 @@ export const SECRET_DEVICE_FIELDS: readonly string[] = [
 ].filter((field) => field !== 'platform' && field !== 'app');
 
 /**
- * An app on a platform: it has credentials, a quota and circuit breakers of its own. `apns` is the app of the environment,
- * `apns~teacher` another one. It is a part of Redis keys; neither a platform nor an app's name contains a `~`.
+ * An app on a platform: it has its own credentials, quota and circuit breakers. `apns` is the app of the environment,
+ * `apns~teacher` another app. An account is a part of Redis keys. Neither a platform nor an app's name contains a `~`.
  */
 export type Account = Platform | `${Platform}~${string}`;
 
@@ -138,8 +138,8 @@ export function accountIn(service: Service): Account {
 }
 
 /**
- * The name of a service's quota in Redis, which has no `@` and no `:`: `webpush~~fcm.googleapis.com`. An app's name is not empty,
- * so no account has two `~` in a row. A host of a quota has no `_`.
+ * The name of a service's quota in Redis, which contains no `@` and no `:`: `webpush~~fcm.googleapis.com`. An app's name is not
+ * empty, so no account has two `~` in a row. A host with a quota has no `_`.
  */
 export function quotaNameOf(service: Service): string {
   return service.replace('@', '~~').replace(':', '_');

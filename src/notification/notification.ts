@@ -129,7 +129,7 @@ function elsewhere(name: string, here: string): string | undefined {
   return undefined;
 }
 
-/** Which notifications to cancel: one by its id, or all that wait for a recipient under a cancellation key. */
+/** Which notifications to cancel: one by its id, or all waiting notifications of a recipient with one cancellation key. */
 export type CancelTarget =
   | {
       /** The id with which the notification was enqueued. */
@@ -150,7 +150,7 @@ export interface Canceled {
   readonly tooLate: number;
 }
 
-/** Which notifications to take back, and the number that the app's icon gets on their devices. */
+/** Which notifications to take back, and the new number on the app's icon. */
 export type RetractTarget = CancelTarget & {
   /** From 0 to 2,147,483,647. Default: the icons stay as they are. */
   readonly badge?: number | undefined;

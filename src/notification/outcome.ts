@@ -3,9 +3,9 @@ import { parseJson } from '../domain/json.ts';
 import type { LetterStory } from './story.ts';
 
 /**
- * What is wrong with a provider as a whole, worst first:
- * `auth`: it refuses the credentials; `configuration`: it refuses the app, or all of the app's tokens;
- * `quota`: it asks all workers to slow down; `outage`: it cannot be reached, or only answers with errors.
+ * What is wrong with a provider as a whole, worst first: `auth`: the provider refuses the credentials; `configuration`: the
+ * provider refuses the app, or all of the app's tokens; `quota`: the provider asks all workers to slow down; `outage`: the
+ * provider cannot be reached, or only answers with errors.
  */
 export const TROUBLES = ['auth', 'configuration', 'quota', 'outage'] as const;
 export type Trouble = (typeof TROUBLES)[number];
@@ -55,8 +55,8 @@ export type OutcomeName = (typeof OUTCOMES)[number];
  * | expired     | completed                      | —        |
  * | dropped     | completed                      | —        |
  * | canceled    | completed                      | —        |
- * | superseded  | completed: a newer one is sent in its slot | — |
- * | merged      | completed: it is a part of a digest that was sent | — |
+ * | superseded  | completed: a newer notification is sent in its slot | — |
+ * | merged      | completed: the notification was sent as a part of a digest | — |
  * | requeued    | delayed until its slot         | +0       |
  * | deferred    | delayed until the cause may be gone; logged and counted as `held` | +0 |
  * | retried     | delayed by the backoff         | +1       |
@@ -102,7 +102,7 @@ export interface FailedAttempt {
   readonly at: number;
   /** `apns#0` is the first of `devices`, on APNs. Absent if no device was tried. */
   readonly device?: string;
-  /** What went wrong: the provider's own name for it (`InternalServerError`), or a text. */
+  /** What went wrong: the provider's code (`InternalServerError`), or a text. */
   readonly error: string;
 }
 
@@ -128,7 +128,7 @@ export interface DeadLetter {
    * notifications, and in dead letters that an earlier version wrote.
    */
   readonly order?: 'cancel' | 'retract';
-  /** Why it cannot be delivered. */
+  /** Why the notification cannot be delivered. */
   readonly reason: DeadLetterReason;
   /** What went wrong, for people to read. `a < b` means that b caused a. Never contains a token. */
   readonly message: string;
@@ -136,9 +136,9 @@ export interface DeadLetter {
   readonly attempts: readonly FailedAttempt[];
   /** Epoch milliseconds. */
   readonly deadAt: number;
-  /** When the notification was enqueued, before any replay: epoch milliseconds. Absent if an earlier version wrote the dead letter. */
+  /** When the notification was enqueued, before any replay: epoch milliseconds. Absent if an earlier version wrote this. */
   readonly enqueuedAt?: number;
-  /** How often it was replayed before. */
+  /** How often the notification was replayed before. */
   readonly generation: number;
   /** For a digest that was tried: its notifications. A replay sends the digest for all of them. Absent otherwise. */
   readonly digest?: DeadDigest;
@@ -156,7 +156,7 @@ export interface Completion {
   readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
   /** For `superseded` and `merged`: the id of the notification that is sent in its place. */
   readonly by?: string;
-  /** Delivered without sound, vibration or banner, because its producer chose that for a blocked notification. Absent otherwise. */
+  /** Delivered without sound, vibration or banner, as the producer chose for a blocked notification. Absent otherwise. */
   readonly silenced?: true;
   /** When the provider accepted the notification for the first device: epoch milliseconds. Absent if no device accepted it. */
   readonly sentAt?: number;
@@ -173,13 +173,13 @@ export interface Outcome extends Target, Omit<Completion, 'outcome' | 'attempts'
   readonly recipientId?: string;
   readonly category?: string;
   readonly outcome: OutcomeName;
-  /** Why it is a dead letter; absent for the other outcomes. */
+  /** Why the notification is a dead letter; absent for the other outcomes. */
   readonly reason?: DeadLetterReason;
-  /** How often it was replayed before. */
+  /** How often the notification was replayed before. */
   readonly generation: number;
   /** For a `retracted` outcome: the ids of the notifications that were taken back. Absent otherwise. */
   readonly retracted?: readonly string[];
-  /** Epoch milliseconds: when its job was added. */
+  /** When the job was added: epoch milliseconds. */
   readonly enqueuedAt: number;
   /** Milliseconds from `enqueuedAt`, or from a later `sendAfter`, until `sentAt`, or until the end if nothing was sent. */
   readonly waitMs: number;

@@ -149,7 +149,7 @@ interface Match {
   readonly place: number;
 }
 
-/** Marks everything around this place that is the same in the words and in the form, if it is long enough. */
+/** Marks the run around this place that is the same in the words and in the form, if it has at least `RUN` characters. */
 function markAround(marks: Uint8Array, { words, at, form, place }: Match): void {
   let before = 0;
   while (before < at && before < place && words[at - before - 1] === form[place - before - 1]) before += 1;
@@ -182,8 +182,8 @@ interface ErrorLike {
 
 /**
  * The messages of an error and of its causes, outermost first: `write failed < socket hang up < read ECONNRESET`. An
- * `AggregateError` shows all its errors: `(connect ECONNREFUSED ::1:443; connect ETIMEDOUT 17.188.143.34:443)`. A message
- * that an outer one already contains is left out. Nothing is redacted here: the caller knows the notification, and redacts.
+ * `AggregateError` shows all its errors: `(connect ECONNREFUSED ::1:443; connect ETIMEDOUT 17.188.143.34:443)`. A message that
+ * an outer message already contains is left out. The caller must redact, because only the caller knows the notification.
  */
 export function errorChain(error: unknown): string {
   return linksOf(error, MAX_DEPTH)
@@ -207,7 +207,7 @@ function causeOf(like: ErrorLike, depth: number): string[] {
   return cause === undefined || cause === null ? [] : linksOf(cause, depth - 1);
 }
 
-/** The message, with the code if the message does not contain it. The name if there is neither. */
+/** The message, followed by the code if the message lacks it. Without a message: the code, or else the name. */
 function wordsOf({ name, message, code }: ErrorLike): string {
   const [words, short] = [textOf(message).trim(), textOf(code)];
   if (words !== '') return short === '' || words.includes(short) ? words : `${words} (${short})`;

@@ -2,8 +2,8 @@ import { isObject, valueAt } from '../domain/json.ts';
 import type { DeviceState } from './outcome.ts';
 
 /**
- * A retraction: a background push that tells apps to take alerts from the screen. To the schema it is a notification like any
- * other. Apps know it by `data.pushpacer`, which has this shape; docs/retract.md says what they do with it.
+ * A retraction: a background push that tells apps to take alerts from the screen. The schema treats it like any notification.
+ * Apps recognize it by `data.pushpacer`, which has this shape. docs/retract.md says what apps do then.
  */
 export interface Retraction {
   /** The ids of the notifications that are taken back, the newest first. */
@@ -23,7 +23,7 @@ export function retractionOf(notification: unknown): Retraction | undefined {
   return isBackground ? readRetraction(valueAt(notification, 'data.pushpacer')) : undefined;
 }
 
-/** Reads the retraction that an app finds at `pushpacer` in its data. Undefined if something else is there. */
+/** Reads what an app finds at `pushpacer` in its data. Undefined if that is not a retraction. */
 export function readRetraction(found: unknown): Retraction | undefined {
   if (!isObject(found)) return undefined;
   const { retract, tags, badge } = found;

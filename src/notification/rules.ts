@@ -268,8 +268,8 @@ const HEADERS_PLACE = 'fcm.message.apns.headers';
 const PRIORITY_PLACE = 'fcm.message.android.priority';
 
 /**
- * The faults of `apns.payload` and `fcm.message` for a background push. They may not change what Apple would refuse or show:
- * `aps` has only `content-available`, the push type is `background` (`alert` with a badge), and the priority is 5
+ * The faults of `apns.payload` and `fcm.message` in a background push. Such a patch may add nothing that Apple refuses or
+ * shows: `aps` has only `content-available`, the push type is `background` (`alert` with a badge), and the priority is 5
  * (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app).
  */
 function patchFaults(raw: unknown): Fault[] {

@@ -152,7 +152,7 @@ const fields = z.strictObject({
  */
 export const notificationSchema = fields.overwrite((given) => wellFormed(withTarget(withoutNulls(given))));
 
-/** A channel is one target at APNs, so it is sent to as one device, whose token is the channel's id. */
+/** A channel is one target at APNs, so it is treated as one device, whose token is the channel's id. */
 function withTarget(given: z.output<typeof fields>): z.output<typeof fields> {
   const { channel } = given;
   if (channel === undefined) return given;

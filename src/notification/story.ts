@@ -19,7 +19,7 @@ const sendSchema = z.object({
   code: z.string(),
   /** From the hand-over to the answer, milliseconds. */
   tookMs: z.number(),
-  /** True if the provider took it; else absent. */
+  /** True if the provider accepted the push; otherwise absent. */
   accepted: z.literal(true).optional(),
 });
 
@@ -49,17 +49,17 @@ const passSchema = z.object({
   message: z.string().optional(),
   /** For `replayed`: since when the notification was a dead letter. */
   deadAt: z.number().optional(),
-  /** The slot in which it was sent. */
+  /** The slot in which the notification was sent. */
   slot: z.number().optional(),
-  /** How long after its slot it was handed over to be sent. */
+  /** How long after the slot the first request was handed over. */
   lateMs: z.number().optional(),
-  /** How long after its due time a worker took it. */
+  /** How long after the due time a worker took the job. */
   wokenLateMs: z.number().optional(),
   /** How often the job had stalled by then, because its worker died or stood still. */
   stalls: z.number().optional(),
   /** Sent without sound, vibration or banner. */
   silenced: z.literal(true).optional(),
-  /** At most one for each device; the failed ones first. */
+  /** At most one send for each device, failed sends first. */
   sends: z.array(sendSchema).readonly().optional(),
 });
 
@@ -99,9 +99,9 @@ export function withPass({ passes = [], passesLeftOut = 0 }: Passes, pass: Story
 export interface Origin {
   /** The name of a token of the HTTP API, `pushpacer enqueue`, or a name that a producer gave. */
   readonly enqueuedBy?: string;
-  /** Epoch milliseconds; absent if it was not replayed. */
+  /** Epoch milliseconds. Absent if the notification was not replayed. */
   readonly firstEnqueuedAt?: number;
-  /** The span in which it was enqueued, as W3C Trace Context; absent if its producer is not traced. */
+  /** The span in which the notification was enqueued, as W3C Trace Context. Absent if its producer is not traced. */
   readonly traceparent?: string;
   /** The `tracestate` of W3C Trace Context that belongs to `traceparent`. */
   readonly tracestate?: string;

@@ -4,9 +4,9 @@ import type { Reach, Reply } from './provider.ts';
 
 /** The `authorization` header of a provider. All sends share one sign-in, which is renewed before it expires. */
 export interface Credential {
-  /** The header if a valid one is there now. Starts a renewal if the header expires soon. */
+  /** The header, if it is valid now. Starts a renewal if the header expires soon. */
   current(): string | undefined;
-  /** The header, or the reply for the send that needed it. Only one sign-in runs at a time; after a failure the next one waits. */
+  /** The header, or the reply to a send that needs it. One sign-in runs at a time; after a failure the next one waits. */
   obtain(): Promise<string | Reply>;
   /** For a header that the provider calls expired. True if there is a new header now: repeat the send. */
   replace(expired: string): Promise<boolean>;
@@ -38,7 +38,7 @@ export interface CredentialOptions {
 export interface SignedIn {
   /** The value of the `authorization` header. */
   readonly authorization: string;
-  /** How long it is valid from now on, in milliseconds; Infinity if it does not expire. */
+  /** How long the header is valid from now on, in milliseconds. Infinity: it does not expire. */
   readonly lifetimeMs: number;
 }
 

@@ -56,7 +56,7 @@ export type Meaning =
 /** The answer to one send to one device. */
 export interface Reply {
   readonly meaning: Meaning;
-  /** The provider's own code (`Unregistered`, `QUOTA_EXCEEDED`), or one of replies.ts (`timeout`, `connection-refused`). */
+  /** The provider's own code (`Unregistered`, `QUOTA_EXCEEDED`), or a code of replies.ts (`timeout`, `connection-refused`). */
   readonly code: string;
   /** Whether the recipient may have been alerted. The slot is given back only for `no`. */
   readonly alerted: 'yes' | 'no' | 'maybe';
@@ -76,8 +76,8 @@ export interface Reply {
    */
   readonly setUp?: boolean;
   /**
-   * The server takes no more from this sender for now: the notification is not the cause, so the try is no attempt. Only many
-   * such answers open a breaker (`suspect`).
+   * The server takes no more pushes from this sender for now. The notification is not the cause, so the try is no attempt. Only
+   * many such answers open a breaker (`suspect`).
    */
   readonly isLimit?: boolean;
   /** When the token became invalid, in epoch milliseconds. Only APNs says this. */
@@ -148,7 +148,7 @@ export interface ReachFailure {
   readonly cause: string;
   /** The error's message, without anything that is private. */
   readonly detail?: string;
-  /** How long ago the first of the failed tries began, milliseconds. None has succeeded since. */
+  /** How long ago the first of the failed tries began, in milliseconds. No try has succeeded since. */
   readonly forMs: number;
 }
 

@@ -13,7 +13,7 @@ export const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspec
 /** The provider refuses the credentials, so it would refuse every push. */
 export const AUTH: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'auth' };
 export const CONFIGURATION: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'configuration' };
-/** Refused without a known reason: one answer about one device does not prove that all would be refused. */
+/** Refused without a known reason: one answer about one device does not prove that every push would be refused. */
 export const FORBIDDEN: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, suspect: 'configuration' };
 /** This device got too many pushes. Without a Retry-After the wait is a minute, which this project has chosen. */
 export const TOO_MANY: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000 };
@@ -63,8 +63,8 @@ function anyStatus(status: number): ReplyRow | undefined {
 const MAX_RETRY_AFTER_MS = 86_400_000;
 
 /**
- * `Retry-After` (RFC 9110, section 10.2.3), seconds or a date, in milliseconds from `nowMs`: a day at most; undefined if it
- * lies in the past.
+ * The wait that a `Retry-After` header asks for (RFC 9110, section 10.2.3: seconds or a date), in milliseconds: a day at most.
+ * Undefined if the instant lies in the past.
  */
 export function parseRetryAfter(header: unknown, nowMs: number): number | undefined {
   if (typeof header !== 'string') return undefined;

@@ -6,7 +6,7 @@ export interface Taken {
   /** Send now. */
   readonly kind: 'taken';
   /**
-   * An instant of this process's `performance.now()`. The quota is kept only if the send happens before it. After it, drop the
+   * Send before this instant of this process's `performance.now()`: only then the quota is kept. After this instant, drop the
    * token and take a new one.
    */
   readonly useBy: number;
@@ -78,7 +78,7 @@ export interface Tier {
   readonly widthMs: number;
   /** For how many buckets a token counts, including the one in which it was taken. */
   readonly span: number;
-  /** For how many more buckets a promised token is planned to count: its ask may come late by up to `leaseMs`. */
+  /** A promised token is planned to count for this many more buckets, since its ask may come up to `leaseMs` late. */
   readonly slack: number;
 }
 

@@ -105,7 +105,7 @@ export interface BatchAsk {
   readonly extra: number;
 }
 
-/** The answers, first those for the asks that come back. */
+/** The answers. Answers to asks that come back stand first. */
 export interface BatchReply {
   readonly answers: readonly ('taken' | Over)[];
   /** How many extra tokens were taken. */

@@ -32,7 +32,7 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
   readonly takesLiveActivities?: boolean;
   /** The field of a device that a push to a Live Activity needs, and that no other push may have. */
   readonly liveActivityField?: string;
-  /** How large a payload may be; a larger one is refused when it is enqueued. Absent: only the worker checks it. */
+  /** The payload limit. A larger payload is refused when it is enqueued. Absent: only the worker checks the size. */
   readonly payload?: {
     readonly maxBytes: number;
     /** The limit for this notification. Absent: `maxBytes` for all. */

@@ -28,7 +28,7 @@ export const APNS_ANSWERS = {
     DeviceTokenNotForTopic: BAD_TOKEN,
     ExpiredToken: GONE,
     Unregistered: GONE,
-    /** The channel was deleted, or is of the other environment. */
+    /** The channel was deleted, or belongs to the other environment (production or sandbox). */
     ChannelNotRegistered: GONE,
     BadChannelId: { meaning: 'bad-token', alerted: 'no' },
     MissingChannelId: REJECTED,
@@ -61,12 +61,12 @@ export const APNS_ANSWERS = {
     TopicDisallowed: CONFIGURATION,
     /** The key is not for the app in the path of a push to a channel. */
     TopicMismatch: CONFIGURATION,
-    /** Reported only if the renewed token was refused too: then this machine's clock is most likely wrong. */
+    /** Reported only if APNs refused the renewed token too. Then this machine's clock is most likely wrong. */
     ExpiredProviderToken: AUTH,
     Forbidden: AUTH,
     InvalidProviderToken: AUTH,
     MissingProviderToken: AUTH,
-    /** The answer is about this worker's connections. The token stays in use, since one more new token would make it worse. */
+    /** The answer is about this worker's connections. The token stays in use: one more new token would make matters worse. */
     TooManyProviderTokenUpdates: { ...NOT_PROCESSED, retryAfterMs: 60_000 },
     TooManyRequests: TOO_MANY,
     InternalServerError: SERVER_ERROR,

@@ -16,7 +16,7 @@ export type ChannelStorage = 'none' | 'most-recent';
 /** Apple's number for each `ChannelStorage`. */
 const POLICIES = { none: 0, 'most-recent': 1 } as const satisfies Record<ChannelStorage, number>;
 
-/** An answer: what was asked for, or why there is none. */
+/** The value that was asked for, or why there is none. */
 export type ChannelAnswer<T> =
   | { readonly kind: 'done'; readonly value: T }
   /** APNs refused the request. `reason`: Apple's word, or the status (`http-500`) if there is no word. */

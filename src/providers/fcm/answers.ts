@@ -24,7 +24,7 @@ const INVALID_FID = 'INVALID_ARGUMENT (message.fid)';
 /** INVALID_ARGUMENT if APNs refused the iPhone's token. */
 const GONE_AT_APNS = 'INVALID_ARGUMENT (ApnsError: gone)';
 const BAD_AT_APNS = 'INVALID_ARGUMENT (ApnsError: bad token)';
-/** QUOTA_EXCEEDED or RESOURCE_EXHAUSTED, if its details name the project. */
+/** QUOTA_EXCEEDED or RESOURCE_EXHAUSTED whose details name the project. */
 const QUOTA_OF_PROJECT = 'QUOTA_EXCEEDED (project)';
 
 /**
@@ -131,8 +131,8 @@ function invalidTarget({ details, message }: RpcStatus): string | undefined {
 }
 
 /**
- * Whether the quota of the whole project is used up. By its documentation FCM sends a google.rpc.QuotaFailure with the subject
- * `project:123` or `projects/123`; it was seen to send a google.rpc.ErrorInfo with a limit per project
+ * Whether the quota of the whole project is used up. FCM documents a google.rpc.QuotaFailure with the subject `project:123` or
+ * `projects/123`, but was seen to send a google.rpc.ErrorInfo with a limit per project
  * (github.com/firebase/firebase-admin-go/issues/719).
  */
 function namesProject({ details }: RpcStatus): boolean {
@@ -161,7 +161,7 @@ const WRONG_SET_UP: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 
  * changes from `rejected` to a fault in the app's settings at the provider.
  */
 export function createThirdPartyWatch(): (reply: Reply, recipientId: string, nowMs: number) => Reply {
-  /** By recipient: when the recipient got the error last. The oldest first. */
+  /** For each recipient: when the recipient got the error last. The oldest time comes first. */
   const latest = new Map<string, number>();
   return (reply, recipientId, nowMs) => {
     if (reply.code !== 'THIRD_PARTY_AUTH_ERROR') return reply;

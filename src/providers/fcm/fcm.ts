@@ -78,7 +78,7 @@ export function encodeFcm(
 const RENEW_BELOW_MS = 10 * 60_000;
 const LEAST_RENEWAL_MS = 60_000;
 
-/** The only scope that is asked for: to send messages. firebase-admin would ask for `cloud-platform` and more, without a choice. */
+/** The only scope: to send messages. firebase-admin always asks for `cloud-platform` and more. */
 const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
 
 /**
@@ -154,13 +154,13 @@ interface ErrorLike {
   readonly config?: { readonly url?: unknown };
 }
 
-/** `sign-in-refused` if Google refused, `sign-in-unreachable` if it could not be asked or is overloaded. */
+/** `sign-in-refused` if Google refused, `sign-in-unreachable` if Google could not be asked or is overloaded. */
 export function signInReply(error: unknown): Reply {
   const code = awayBy(error) === undefined ? 'sign-in-refused' : 'sign-in-unreachable';
   return { ...FCM_ANSWERS.signIn[code], code, detail: detailOf(error) };
 }
 
-/** Which host a sign-in could not reach, and why; undefined if Google refused it. */
+/** The host that a sign-in could not reach, and why. Undefined if Google refused the sign-in. */
 function signInUnreached(error: unknown, defaultHost: string): Unreached | undefined {
   const cause = awayBy(error);
   if (cause === undefined) return undefined;

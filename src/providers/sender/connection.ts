@@ -62,9 +62,9 @@ export class Connection {
   #inUse = 0;
   #maxStreams = 0;
   #hasAnswered = false;
-  /** The last stream that the server will process, after its GOAWAY. */
+  /** After a GOAWAY: the last stream that the server will process. */
   #lastStreamId = Infinity;
-  /** The GOAWAY had the code REFUSED_STREAM: then Node ends every stream with that code, also those that may be processed. */
+  /** Whether the GOAWAY's code was REFUSED_STREAM. Node then gives this code to every stream, even if it may be processed. */
   #isCodeOfAll = false;
   #pinging: NodeJS.Timeout | undefined;
   #isPinging = false;
@@ -126,7 +126,7 @@ export class Connection {
     return this.#state === 'connecting';
   }
 
-  /** A request was answered: only then `maxStreams` is what the server really allows (APNs begins with one stream). */
+  /** Whether a request was answered. Only then `maxStreams` is what the server really allows (APNs begins with one stream). */
   get hasAnswered(): boolean {
     return this.#hasAnswered;
   }
@@ -190,7 +190,7 @@ export class Connection {
     });
   }
 
-  /** Takes no more requests, ends those under way, and resolves when the connection is closed. Does not wait for the server. */
+  /** Ends all requests, takes no more, and resolves when the connection is closed. Does not wait for the server. */
   async close(): Promise<void> {
     this.#end();
     this.#destroy();
@@ -221,7 +221,7 @@ export class Connection {
     const seen = this.#seen;
     const waits = outboundQueueSize > 0;
     this.#seen = { written, waits };
-    // The peer's address is read only when frames are stuck, since Node keeps the first answer that it gets.
+    // The peer's address is read only when frames are stuck, since Node keeps the first value that was read.
     if (waits && seen.waits && seen.written === written && this.#socket.remoteAddress === undefined) {
       this.#destroy(new Error('the connection was reset'));
       return;

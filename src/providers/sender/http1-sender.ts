@@ -249,5 +249,4 @@ async function read(response: IncomingMessage): Promise<SendResult> {
   return { kind: 'answered', status: response.statusCode ?? 0, headers: response.headers, body };
 }
 
-/** Room for one request. */
 class Slot extends PlacePermit<{ giveBack(): void }> {}

@@ -31,8 +31,7 @@ export function createPool(options: PoolOptions) {
 
   /**
    * A free stream. Prefers a connection that has not answered yet, since its first answer shows how many streams the server
-   * allows. Otherwise it is the oldest connection with a free stream, because requests that share a connection share system
-   * calls.
+   * allows. Otherwise takes the oldest connection with a free stream, because requests on one connection share system calls.
    */
   function take(): StreamPermit | undefined {
     let found: Connection | undefined;
@@ -146,7 +145,6 @@ export function createPool(options: PoolOptions) {
       clearTimeout(retry);
       waiting.giveUp(unsent('closed'));
     },
-    /** Closes all connections; resolves when they are closed. */
     async close(): Promise<void> {
       await Promise.all([...connections].map((connection) => connection.close()));
     },
@@ -189,7 +187,7 @@ export class Waiting<Found> {
     return this.#all.size;
   }
 
-  /** Resolves with a permit from `serve`; unsent after `until` (`performance.now()`), or when all sends that wait are given up. */
+  /** Resolves with a permit from `serve`, or with an `Unsent`: after `until` (`performance.now()`), or from `giveUp`. */
   join(until: number): Promise<Found | Unsent> {
     return new Promise((resolve) => {
       this.#all.add(resolve);

@@ -16,7 +16,7 @@ export interface Answered {
 /** Why a request was certainly not processed. */
 export type UnsentCode =
   | 'connection-refused'
-  /** The name servers say that there is no such host. If they cannot be asked, the code is `connection-failed`. */
+  /** The name servers say that there is no such host. If no name server answers, the code is `connection-failed`. */
   | 'host-not-found'
   | 'tls-failed'
   /** The connection was not open in time. */
@@ -87,7 +87,6 @@ export function connectFailure(error: unknown): Unsent {
   return { ...unsent(tlsCode === undefined ? code : 'tls-failed', error), ...(cause !== undefined && { cause }) };
 }
 
-/** Whether an error code is about a certificate or a TLS handshake. */
 export function isTlsError(code: string): boolean {
   return TLS_ERROR.test(code);
 }
@@ -150,7 +149,6 @@ export function tlsOptions({ host, port }: Endpoint, secureContext: SecureContex
   } as const;
 }
 
-/** The error of a connection that was not open in time. */
 export function connectTimeout(afterMs: number): Error {
   return Object.assign(new Error(`no connection within ${afterMs} ms`), { code: 'ETIMEDOUT' });
 }

@@ -133,7 +133,7 @@ export interface Sender {
   reach(): Reach | undefined;
   /** Ends all requests that wait (`cancelled`) or are under way (`aborted`). */
   abort(): void;
-  /** Takes no more requests; resolves when those under way have ended and the connections are closed. */
+  /** Takes no more requests. Resolves when requests under way have ended and the connections are closed. */
   close(): Promise<void>;
 }
 

@@ -58,7 +58,6 @@ export function createOrigins(create: (origin: string) => Provider, max: number,
       found.sending += 1;
       return work(found.provider).finally(() => (found.sending -= 1));
     },
-    /** The providers that are open. */
     all: () => [...open].map(([origin, { provider }]) => [origin, provider] as const),
     abort(): void {
       for (const { provider } of open.values()) provider.abort();
@@ -74,7 +73,7 @@ export function createOrigins(create: (origin: string) => Provider, max: number,
  * The push services that browsers use, by their hosts. A subscription comes from a browser: without this list, an
  * attacker could subscribe with the address of an internal server and have the worker send requests to it.
  *
- * - Google, for Chrome, Opera, Brave, Samsung Internet: fcm.googleapis.com; android.googleapis.com for subscriptions before 2019
+ * - Google, for Chrome, Opera, Brave, Samsung Internet: fcm.googleapis.com; android.googleapis.com before 2019
  * - Mozilla, for Firefox: updates.push.services.mozilla.com
  *   (mozilla-services.github.io/autopush-rs)
  * - Apple, for Safari and web apps on the home screen: any host below push.apple.com

@@ -54,7 +54,6 @@ export function createWebpushProvider(options: WebpushOptions): Provider {
   const isAllowed = (origin: string): boolean => allowed(origin) !== undefined;
   let isClosed = false;
 
-  /** The provider for one push service. */
   function create(origin: string): Provider {
     const endpoint = parseEndpoint(origin, 'webpush.endpoint');
     return createHttp2Provider({
@@ -135,7 +134,7 @@ function withHost(reply: Reply, origin: string): Reply {
   return { ...reply, detail: detail === undefined ? host : `${host}: ${detail}` };
 }
 
-/** Four weeks, the longest that Google keeps a push. Others keep it for less, as RFC 8030 (section 5.2) allows. */
+/** Four weeks, the longest that Google keeps a push. Others keep pushes for less time, as RFC 8030 (section 5.2) allows. */
 const MAX_TTL_SECONDS = 2_419_200;
 
 /** A push as a request to its push service (RFC 8030), encrypted for the browser (RFC 8291). `nowMs`: epoch milliseconds. */
@@ -173,8 +172,8 @@ function encrypted(message: Buffer, { p256dh, auth }: WebpushDevice['keys']): Bu
 }
 
 /**
- * - `ttl`: the seconds left until `expiresAt`. 0 would mean one try and no storing, and Microsoft refuses 0 without a header
- *   of its own, so it is at least 1.
+ * - `ttl`: the seconds left until `expiresAt`, at least 1. With 0 a push service would try once and store nothing, and
+ *   Microsoft refuses 0 without a header of its own.
  * - `urgency` (RFC 8030, section 5.3): the notification's priority; `low` for a silent one.
  * - `topic` (section 5.4): only if the producer gave a collapse id. A push that waits for its browser is replaced by a later
  *   push with the same topic.

@@ -14,7 +14,6 @@ const CHANNEL_MAX_PAYLOAD_BYTES = 5_120;
 /** How long APNs keeps the newest push to a channel. */
 const CHANNEL_KEPT_S = 8 * 3_600;
 
-/** The largest payload of this notification. */
 export function apnsMaxBytes({ channel }: Notification): number {
   return channel === undefined ? APNS_MAX_PAYLOAD_BYTES : CHANNEL_MAX_PAYLOAD_BYTES;
 }
@@ -97,7 +96,7 @@ export interface ApnsDelivery {
 /**
  * developer.apple.com/documentation/usernotifications/sending-notification-requests-to-apns says what each header means.
  *
- * - `apns-push-type`: `background` only if the producer asked for it, and there is no badge: Apple takes one only in an
+ * - `apns-push-type`: `background` only if the producer asked for it and there is no badge. Apple takes a badge only in an
  *   `alert`, which shows nothing without texts. A silent alert stays an `alert`, because Apple may drop a `background` push.
  * - `apns-priority`: 10 for every alert that makes a sound or a banner. Apple may group alerts of priority 5 and deliver them
  *   in bursts, although the limiter has spaced them. So 5 is only for silent alerts, for background pushes (10 is an error
@@ -141,7 +140,7 @@ export function liveActivityTopic(topic: string): string {
   return topic.endsWith(TOPIC_SUFFIX) ? topic : `${topic}${TOPIC_SUFFIX}`;
 }
 
-/** The bundle id of an app, without the suffix that its topic has for Live Activities: APNs refuses it in a broadcast's path. */
+/** The bundle id of an app, without the suffix for Live Activities, which APNs refuses in the path of a broadcast. */
 export function bundleIdOf(topic: string): string {
   return topic.endsWith(TOPIC_SUFFIX) ? topic.slice(0, -TOPIC_SUFFIX.length) : topic;
 }
@@ -156,7 +155,7 @@ export interface ChannelRequest {
  * developer.apple.com/documentation/usernotifications/sending-broadcast-push-notification-requests-to-apns says what each header
  * means. Expiration and priority are required, and there is no topic and no collapse id.
  *
- * `apns-expiration` is 0 unless the channel keeps a push: another value is refused for a channel that keeps none.
+ * For a channel that keeps no push, `apns-expiration` is 0: APNs refuses any other value.
  *
  * @param topic the app's bundle id, or its topic for Live Activities
  * @param nowMs epoch milliseconds
@@ -229,7 +228,7 @@ function secondsOf(ms: number): number {
   return Math.floor(ms / 1_000);
 }
 
-/** A token that an app got from Apple; `what`: `an APNs device token`. */
+/** The check of a token from Apple. `what` names the token in the fault: `an APNs device token`. */
 export function appleToken(what: string): z.ZodString {
   return z.string().regex(/^[0-9a-fA-F]{2,512}$/, { error: `${what}: 2 to 512 hexadecimal digits` });
 }

@@ -10,7 +10,7 @@ const MAX_TTL_MS = 2_419_200_000;
 
 /**
  * The largest payload (firebase.google.com/docs/cloud-messaging/customize-messages/set-message-type). Google does not say how
- * it counts: it adds about 40 bytes, and 6 for each field. So FCM may still refuse a payload just below the limit.
+ * the bytes are counted: about 40 are added, and 6 for each field. So FCM may still refuse a payload just below the limit.
  */
 export const FCM_MAX_PAYLOAD_BYTES = 4_096;
 
@@ -93,7 +93,6 @@ function asRemoteNotification(message: JsonObject): JsonObject {
   return { ...rest, android_v2: { ...Object.fromEntries(kept), remote_notification: { notification: shown } } };
 }
 
-/** Whether Android itself draws a notification. */
 function isDrawnByAndroid(notification: Notification): boolean {
   return notification.pushType === 'alert' && !isDataOnly(notification);
 }
@@ -162,7 +161,7 @@ function shownOf({ alert = {}, imageUrl }: Notification): JsonObject | undefined
   };
 }
 
-/** The data as FCM takes it: only texts, so another value becomes its JSON. */
+/** The data as FCM takes them: only texts, so any other value is written as JSON. */
 function asTexts(data: Readonly<Record<string, JsonValue>>): JsonObject {
   const texts: JsonObject = {};
   for (const [key, value] of Object.entries(data)) {
@@ -173,11 +172,11 @@ function asTexts(data: Readonly<Record<string, JsonValue>>): JsonObject {
 
 /**
  * - `priority`: the notification's own. Android may delay `normal` messages while the device sleeps (but see
- *   `asRemoteNotification`). `high` is not the default, because FCM lowers an app's `high` messages if users often ignore them; a
- *   background push is never `high`, since FCM wants every `high` message to show something.
+ *   `asRemoteNotification`). `high` is not the default, because FCM lowers an app's `high` messages if users often ignore them.
+ *   A background push is never `high`, since FCM wants every `high` message to show something.
  * - `ttl`: the time left until `expiresAt`. Absent without `expiresAt`: FCM then keeps the message for 28 days.
- * - `collapse_key`: only if the producer gave a collapse id. FCM limits collapsible messages to a burst of 20 and then one in
- *   3 minutes, and a device to 4 keys.
+ * - `collapse_key`: only if the producer gave a collapse id. FCM allows a burst of 20 collapsible messages, then one in 3
+ *   minutes, and 4 keys for each device.
  */
 function androidConfig(notification: Notification, { pushId, nowMs }: FcmMessageOptions): JsonObject {
   const { collapseId, expiresAt, priority, pushType } = notification;
@@ -278,7 +277,7 @@ const SILENT_KEY = 'pushpacer_silent';
  * badge, whatever the producer gave. An app without that channel uses its default channel, with that channel's sound.
  *
  * A patch of the producer (`fcm.message`) may have removed `android` or `apns`. Such a part is added again only if the message
- * shows an alert: without the part, the device would show the alert with sound. A part for browsers is there only by a patch.
+ * shows an alert: without the part, the device would show the alert with sound. Only a patch adds a part for browsers.
  */
 function silencedMessage(message: JsonObject): JsonObject {
   const { android, apns, notification, webpush } = message;
@@ -291,11 +290,11 @@ function silencedMessage(message: JsonObject): JsonObject {
   };
 }
 
-/** The silenced message for an app that draws notifications itself: the data say what it shows. */
+/** The silenced message for an app that draws notifications itself: a key in the data tells the app to be silent. */
 function markedSilent(message: JsonObject): JsonObject {
   const { android, data } = message;
   const marked = { ...message, data: { ...objectOr(data), [SILENT_KEY]: 'true' } };
-  // Data in the part for Android replace the data for all devices, so they get the key too.
+  // Data in the part for Android replace the data for all devices, so the key is added there too.
   if (!isObject(android) || !isObject(android['data'])) return marked;
   return { ...marked, android: { ...android, data: { ...android['data'], [SILENT_KEY]: 'true' } } };
 }
@@ -322,7 +321,6 @@ function silencedWebpush(webpush: JsonObject, isShown: boolean): JsonObject {
   return { ...quiet, notification: { ...Object.fromEntries(still), silent: true } };
 }
 
-/** The silenced part for an iPhone. */
 function silencedApns(apns: JsonObject, isShown: boolean): JsonObject {
   const { headers, payload } = apns;
   const aps = objectOr(objectOr(payload)['aps']);
@@ -380,8 +378,7 @@ const token = z
 
 /**
  * 17 random bytes as base64url: the first four bits are 0111, the last four bits are left out. Firebase's SDKs make such an id
- * themselves (firebase.google.com/docs/projects/manage-installations). If the server gives an id, they check that it has this
- * form.
+ * themselves (firebase.google.com/docs/projects/manage-installations). They check this form in ids that the server gives.
  */
 const fid = z
   .string()

@@ -15,7 +15,7 @@ const imageSchema = z
   })
   .meta({ pattern: IMAGE.source });
 
-/** What a click opens: absolute, since Safari takes no path here. */
+/** The URL that a click opens. It must be absolute, since Safari takes no path here. */
 const NAVIGATE = /^https:\/\/[\x21-\x7e]{1,2040}$/;
 const navigateSchema = z
   .string()

@@ -122,5 +122,5 @@ function isPlainUrl(text: string): boolean {
   return url !== undefined && url.username === '' && url.password === '' && !text.includes('#');
 }
 
-/** A push id as long as a real one. */
+/** For measuring: a push id as long as a real one. */
 const MEASURED = { pushId: '0'.repeat(36) };
