@@ -10,17 +10,17 @@ import { type Environment, LARGEST_QUOTA, type QuotaRule, rules, serverRules } f
 import { appNameSchema } from '../notification/devices/device-kind.ts';
 import { PROVIDERS, type OptionsOf } from '../providers/registry.ts';
 
-/** The credentials of all apps: `providers` and `quotas` are those of the environment's app. */
+/** The credentials of all apps. `providers` and `quotas` belong to the environment's app. */
 export interface Credentials extends AppConfig {
   /** The apps of APPS_FILE, by name. */
   readonly apps: ReadonlyMap<string, AppConfig>;
-  /** All files from which they were read, as absolute paths. */
+  /** The files from which credentials were read, as absolute paths. */
   readonly files: readonly string[];
 }
 
 export interface CredentialsRead {
   readonly credentials: Credentials;
-  /** Whether the parts for this account had faults: then it may be missing in `credentials`, or be wrong there. */
+  /** Whether the settings of this account had faults. If so, the account may be missing or wrong in `credentials`. */
   readonly isFaulty: (account: Account) => boolean;
 }
 
@@ -50,7 +50,7 @@ export interface AccountConfig {
   readonly quota: readonly QuotaRule[] | undefined;
 }
 
-/** The accounts that have credentials, those of the environment's app first. */
+/** The accounts that have credentials; the accounts of the environment's app come first. */
 export function accountsOf({ providers, quotas, apps }: Omit<Credentials, 'files'>): Map<Account, AccountConfig> {
   const accounts = new Map<Account, AccountConfig>();
   const add = (app: string | undefined, of: AppConfig): void => {
@@ -72,14 +72,10 @@ interface AppConfig {
 }
 
 interface AppsFile {
-  /** The apps by name. */
   readonly apps: ReadonlyMap<string, AppConfig>;
   /** The file itself and the files that it names, as absolute paths. */
   readonly files: readonly string[];
-  /**
-   * Whether the account is an app's, and that app's part of the file has faults: then it may be missing in `apps`, or be wrong
-   * there.
-   */
+  /** Whether the account belongs to an app whose part of the file has faults. If so, it may be missing or wrong in `apps`. */
   readonly isFaulty: (account: Account) => boolean;
 }
 
@@ -216,7 +212,7 @@ function givenOf(block: object, fields: ReadonlyMap<string, string>, folder: str
   return given;
 }
 
-/** A text with names of fields in place of the names of variables. */
+/** Replaces the names of variables in a text by the names of their fields. */
 function inFields(text: string, fields: ReadonlyMap<string, string>): string {
   const longestFirst = [...fields].toSorted(([, a], [, b]) => b.length - a.length);
   return longestFirst.reduce((rest, [field, variable]) => rest.replaceAll(variable, field), text);
@@ -251,7 +247,7 @@ type ProviderConfigs = { readonly [P in Platform]?: OptionsOf<P> };
 /** The quota of each provider, which all workers share. A provider that is absent has no bound. */
 type QuotaConfigs = { readonly [P in Platform]?: readonly QuotaRule[] };
 
-/** The variables of all providers, in the README's order: those of each provider, then its quota. */
+/** The variables of all providers, in the README's order: for each provider its own variables, then its quota. */
 export function providerVariables(): Readonly<Record<string, z.ZodType>> {
   const variables: Record<string, z.ZodType> = {};
   for (const platform of PLATFORMS) {
@@ -300,7 +296,7 @@ function quotaSchema({ variable, hasServers }: (typeof PROVIDERS)[Platform]['set
   return schema.optional();
 }
 
-/** The rules of an account's quotas: its own, and those of single servers. */
+/** For each service of an account with a quota (the account itself, or one server): its rules. */
 export function quotasOf(account: Account, rules: readonly QuotaRule[] = []): [Service, Rule[]][] {
   const byServer = Map.groupBy(rules, ({ server }) => serviceOf(account, server));
   return [...byServer].map(([service, own]) => [service, own.map(({ max, perMs }) => ({ max, perMs }))]);

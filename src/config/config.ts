@@ -30,7 +30,7 @@ export interface RedisConfig {
 export interface Config extends Credentials {
   readonly redis: RedisConfig;
   readonly limiterRedis: RedisConfig;
-  /** How many replicas of the limiter's Redis must have a slot before a worker sends in it. `count` 0: none. */
+  /** How many replicas of the limiter's Redis must have a slot before a worker uses it. `count` 0: none. */
   readonly waitReplicas: { readonly count: number; readonly timeoutMs: number };
   readonly queue: { readonly prefix: string; readonly shards: number };
   readonly policy: Policy;
@@ -38,7 +38,7 @@ export interface Config extends Credentials {
   readonly categories: Readonly<Record<string, CategoryPolicy>>;
   /** The quiet hours of all recipients without quiet hours of their own. Absent: none. */
   readonly quietHours?: QuietHours;
-  /** The limits of what does not count against `policy`: background pushes, and Live Activities without an alert. */
+  /** The limits of pushes that do not count against `policy`: background pushes, and Live Activities without an alert. */
   readonly apartRules: Readonly<Record<CountedApart, readonly Rule[]>>;
   readonly maxWaitMs: number;
   /** How many notifications may wait for one recipient. */
@@ -51,7 +51,7 @@ export interface Config extends Credentials {
   readonly retry: { readonly attempts: number; readonly backoffBaseMs: number; readonly backoffMaxMs: number };
   /** A notification that may have alerted is never sent again. */
   readonly atMostOnce: boolean;
-  /** How long a notification waits for a worker with credentials for it, while none is alive. */
+  /** How long a notification waits while no worker with credentials for it is alive. */
   readonly credentialsWaitMs: number;
   /** How long a worker that went silent keeps its job locks (milliseconds), and how often a job may stall. */
   readonly lockMs: number;
@@ -164,7 +164,7 @@ export interface ApiConfig extends ServerConfig {
     /** If more notifications than this wait, the API takes no more. */
     readonly maxWaiting: number;
   };
-  /** How far ahead a slot that is asked for over HTTP may lie, and how many may wait for one recipient. */
+  /** For slots that are asked for over HTTP: how far ahead a slot may lie, and how many may wait for one recipient. */
   readonly admits: Pick<Config, 'maxWaitMs' | 'maxPending'>;
 }
 
@@ -212,7 +212,7 @@ function serverConfig(env: Environment, faults: Fault[]): ServerConfig {
   return { ...limiterConfig(variables, faults), logLevel: variables.LOG_LEVEL };
 }
 
-/** Reads some variables of a worker, as if no other one was set. */
+/** Reads some variables of a worker, as if no others were set. */
 function readSome(names: readonly (keyof Variables)[], env: Environment, faults: Fault[]): Variables {
   return readVariables(Object.fromEntries(names.map((name) => [name, env[name]])), faults).variables;
 }
@@ -274,7 +274,7 @@ const LIMITER_VARIABLES = [
   ...(['LIMIT_BACKGROUND_RULES', 'LIMIT_LIVE_ACTIVITY_RULES'] as const),
 ] as const;
 
-/** What bounds the slots that are asked for over HTTP. */
+/** The limits of slots that are asked for over HTTP. */
 const ADMIT_VARIABLES = ['LIMIT_MAX_WAIT', 'LIMIT_MAX_PENDING'] as const;
 
 function queueConfig(variables: Variables): Pick<Config, 'redis' | 'queue'> {
@@ -312,7 +312,7 @@ function redisConfig(urls: readonly string[], name: string | undefined, variable
 /**
  * Reads the variables that are well-formed, and reports the others as faults, so that a person sees all faults at once. An
  * empty variable counts as absent, because compose files pass an unset variable as an empty one. `given`: every well-formed
- * variable as text; the providers read theirs from it.
+ * variable as text, for the providers, which read their own variables.
  */
 function readVariables(env: Environment, faults: Fault[]): { variables: Variables; given: Environment } {
   const present = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));

@@ -17,7 +17,6 @@ const NAME = 'LIMITS_FILE';
 type Categories = Readonly<Record<string, CategoryPolicy>>;
 const NO_CATEGORIES: Categories = Object.freeze(Object.create(null) as Record<string, CategoryPolicy>);
 
-/** The content of the file. */
 export interface LimitsFile {
   /** The limits of categories. The record has no prototype, since `constructor` is a valid category. */
   readonly categories: Categories;

@@ -158,7 +158,7 @@ const observation = {
     ),
 };
 
-/** The variables of the HTTP API, in addition to those of the queue, the limits and the log. */
+/** The variables of the HTTP API. It reads the variables of the queue, the limits and the log too. */
 export const apiSchema = z.object({
   API_HOST: anyText().default('127.0.0.1').describe('where the API listens; beyond this machine use TLS'),
   API_PORT: listeningPort().default(8620).describe('`0`: any free port'),
@@ -170,7 +170,7 @@ export const apiSchema = z.object({
     .describe('if this many notifications wait, no more are taken: 429; a token may have its own number'),
 });
 
-/** The variables of the console, in addition to those of the queue, the limits and the log. Its tokens are the API's. */
+/** The variables of the console. It reads the variables of the queue, the limits and the log too. Its tokens are the API's. */
 export const consoleSchema = z.object({
   CONSOLE_HOST: anyText()
     .default('127.0.0.1')
@@ -260,7 +260,7 @@ function written(name: string, value: unknown): string | undefined {
   return Array.isArray(value) ? value.join(',') : JSON.stringify(value).replaceAll('"', '');
 }
 
-/** A variable that pushpacer does not read, and the one that was probably meant. */
+/** A variable that pushpacer does not read, and the variable that was probably meant. */
 export interface UnknownVariable {
   readonly name: string;
   readonly meant: string;
@@ -271,8 +271,8 @@ const KNOWN = [environmentSchema, apiSchema, consoleSchema].flatMap(({ shape }) 
 const SHARED = /^(REDIS|LOG|METRICS)_/;
 
 /**
- * The variables of an environment that look like a mistyped one of pushpacer's: `LIMIT_RULE` for `LIMIT_RULES`. Only names that
- * are very similar count, because most variables of an environment belong to other programs. Values are not looked at.
+ * The variables of an environment that look like mistyped variables of pushpacer: `LIMIT_RULE` for `LIMIT_RULES`. Only names
+ * that are very similar count, because most variables of an environment belong to other programs. Values are not looked at.
  */
 export function unknownVariables(given: Environment): UnknownVariable[] {
   return Object.keys(given).flatMap((name) => {
@@ -302,8 +302,8 @@ export function unknownText({ name, meant }: UnknownVariable): string {
 }
 
 /**
- * At most one mistake, or two in a long word behind the same family (`APNS_`): short words, such as METRICS_PATH and
- * METRICS_PORT, may differ by two letters on purpose.
+ * Whether `name` has at most one typing mistake, or two in a long word after the right family (`APNS_`). Short words, such as
+ * METRICS_PATH and METRICS_PORT, may differ by two letters on purpose.
  */
 function isNear(name: string, known: string): boolean {
   if (Math.abs(name.length - known.length) > 2 || name[0] !== known[0]) return false;

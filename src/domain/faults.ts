@@ -47,10 +47,9 @@ export function printable(text: string): string {
 
 type Path = readonly PropertyKey[];
 
-/** The `expected` of a fault about an unknown field, or the beginning of it. */
+/** How the `expected` of a fault about an unknown field begins. */
 const NO_SUCH_FIELD = 'no such field';
 
-/** Whether a fault is about an unknown field. */
 export function isUnknownField({ expected }: Fault): boolean {
   return expected.startsWith(NO_SUCH_FIELD);
 }
@@ -70,20 +69,20 @@ function noSuchField(path: string, meant: string | undefined): Fault {
   return { path, expected: `${NO_SUCH_FIELD}${didYouMean(meant)}`, found: 'one' };
 }
 
-/** The end of an `expected`: the known value that was probably meant. Empty if there is none. */
+/** ` (did you mean gap?)` for the end of an `expected`; empty if nothing similar is known. */
 export function didYouMean(meant: string | undefined): string {
   return meant === undefined ? '' : ` (did you mean ${meant}?)`;
 }
 
-/** The names of all options of a type: the compiler finds a missing name, and one too many. */
+/** Each option of `Options` by name: the compiler reports a missing name and an unknown one. */
 export type OptionNames<Options> = Readonly<Record<keyof Options, true>>;
 
 /**
- * A fault for each option that does not exist, since a wrong name would silently leave the default in force. TypeScript finds
- * most wrong names, but callers may be plain JavaScript. Throws InputError if `options` is not an object.
+ * A fault for each option that does not exist: otherwise a mistyped option would silently be ignored. TypeScript finds most
+ * wrong names, but callers may be plain JavaScript. Throws InputError if `options` is not an object.
  *
  * @param place where these options are, if they are within others: `sentinel`
- * @param meant names of options elsewhere, with the names that they have here: `{ uri: 'redisUrl' }`
+ * @param meant names that options have elsewhere, with their names here: `{ uri: 'redisUrl' }`
  */
 export function optionFaults(
   options: object,
@@ -107,8 +106,8 @@ export function optionFaults(
 /**
  * zod's issues as faults: where, what was expected, what was found. For a private value only its kind and size are shown.
  *
- * @param meant the known field that was probably meant by an unknown one
- * @param most makes only this many faults: if thousands of fields are unknown, the search for what was meant takes long
+ * @param meant finds the known field that was probably meant by an unknown name
+ * @param most makes at most this many faults: with thousands of unknown fields, finding what was meant takes long
  */
 export function zodFaults(
   error: z.ZodError,
@@ -131,7 +130,7 @@ export function zodFaults(
   return faults;
 }
 
-/** How many faults `zodFaults` would make of this error without a bound. */
+/** How many faults `zodFaults` would make of this error without `most`. */
 export function countZodFaults({ issues }: z.ZodError): number {
   return issues.reduce((sum, issue) => sum + (issue.code === 'unrecognized_keys' ? issue.keys.length : 1), 0);
 }
@@ -195,8 +194,8 @@ export function describeFound(value: unknown, isPrivate = false): string {
 }
 
 /**
- * The known name that `name` was probably meant to be: the one with the fewest typing mistakes, at most two, and at most one in
- * a name of up to five letters. Undefined if none is so similar. Upper and lower case count as equal.
+ * The known name that is most similar to `name`: with at most two typing mistakes, or one if a name has up to five letters.
+ * Undefined if there is none. Upper and lower case count as equal.
  */
 export function nearest(name: string, known: Iterable<string>): string | undefined {
   const given = name.toLowerCase();
@@ -210,11 +209,11 @@ export function nearest(name: string, known: Iterable<string>): string | undefin
   return best?.candidate;
 }
 
-/** A name that is shorter than this is by chance a part of many others. */
+/** Shorter names are not looked for within other names, because too many names contain them by chance. */
 const LEAST_SHARED = 3;
 
 /**
- * The known option that an unknown one was probably meant to be: a similar one, otherwise the shortest one that contains it or
+ * The known option that was probably meant by `name`: a similar option, otherwise the shortest option that contains `name` or
  * is contained in it (`url` → `redisUrl`, `queuePrefix` → `prefix`). Undefined if there is none.
  */
 export function meantOption(name: string, known: readonly string[]): string | undefined {

@@ -1,12 +1,11 @@
 import { isObject } from './json.ts';
 
 /**
- * The formats of what Redis holds, and the newest one of each that this version reads. What is stored has its format in a field
- * `format`: an integer of 2 or more. Without the field the format is 1; it is never written, so that older versions read it
- * too.
+ * For each kind of data in Redis: the newest format that this version reads. Data has its format in the field `format`, an
+ * integer of 2 or more. Data without the field has format 1, so that older versions can read it too.
  *
- * A format is raised if an older version would misread what is stored, and in this order (CONTRIBUTING.md, "Change what Redis
- * holds"): one release reads the new format, the next one writes it. The number for the limiter is in format.lua too.
+ * A format is raised if an older version would misread the data. One release reads the new format, the next release writes it
+ * (CONTRIBUTING.md, "Change what Redis holds"). The number for the limiter is in format.lua too.
  */
 export const FORMATS = {
   /** The data of a job: a notification, or what is to be canceled. */
@@ -21,17 +20,17 @@ export const FORMATS = {
 
 type Stored = keyof typeof FORMATS;
 
-/** Something stored that a newer version wrote, so that this version cannot read it. */
+/** Data in Redis that a newer version wrote, and that this version cannot read. */
 export interface Newer {
-  /** What it is: one of the names in `FORMATS`. */
+  /** The kind of data: one of the names in `FORMATS`. */
   readonly what: Stored;
-  /** Its format. */
+  /** The format of the data. */
   readonly format: number;
 }
 
 /**
- * Undefined if this version can read the value, or if the value has no usable format: then the code that reads it finds the
- * fault.
+ * The data's format if this version cannot read it. Undefined if it can, or if `format` is unusable: then the reader reports
+ * that.
  */
 export function newerThanKnown(what: Stored, value: unknown): Newer | undefined {
   if (!isObject(value)) return undefined;
@@ -46,10 +45,7 @@ export function newerText({ what, format }: Newer): string {
   return `${what} in format ${format}; this version reads ${known === 1 ? 'format 1' : `formats 1 to ${known}`}`;
 }
 
-/**
- * A newer version of pushpacer wrote what this version was to read or change. Nothing was done. Use that version, or a later
- * one.
- */
+/** A newer version of pushpacer wrote data that this version cannot read. Nothing was done. Use the newer version. */
 export class NewerFormatError extends Error {
   /** To recognise it without the class, such as across two copies of the package. */
   override readonly name = 'NewerFormatError';

@@ -26,17 +26,17 @@ function isJson(value: unknown, levels = MAX_LEVELS): value is JsonValue {
   );
 }
 
-/** Whether a JSON value, or any other, is an object and not an array. */
+/** Whether a value is an object, and neither null nor an array. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** `T` whose fields that may be undefined are left out where they are. */
+/** `T` in which each field that may be undefined is optional instead. */
 type Defined<T> = { readonly [Name in keyof T as undefined extends T[Name] ? never : Name]: T[Name] } & {
   readonly [Name in keyof T as undefined extends T[Name] ? Name : never]?: Exclude<T[Name], undefined>;
 };
 
-/** The same fields, without those that are undefined. */
+/** The fields that are not undefined. */
 export function defined<T extends object>(fields: T): Defined<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>;
 }
@@ -50,7 +50,7 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** The object of a JSON text; an empty one if the text is something else. */
+/** The object of a JSON text; an empty object for any other text. */
 export function parseObject(text: string): Readonly<Record<string, unknown>> {
   return objectOr(parseJson(text));
 }
@@ -60,16 +60,15 @@ export function valueAt(raw: unknown, path: string): unknown {
   return path.split('.').reduce<unknown>((value, name) => (isObject(value) ? value[name] : undefined), raw);
 }
 
-/** Whether an object is not a Date, a Map or of another class, which JSON would change. */
+/** Whether an object has no class: JSON would change a Date, a Map and the like. */
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === null || prototype === Object.prototype;
 }
 
 /**
- * The value with U+FFFD in place of each lone surrogate (half a character, such as a cut emoji leaves), in texts and names at
- * any depth. JSON would write a lone surrogate as an escape without a meaning, which is not valid UTF-8. The same value if it
- * has none. Only for values whose depth was checked.
+ * Replaces each lone surrogate (half of a character, for example of an emoji that was cut) by U+FFFD, in texts and names at any
+ * depth. JSON would write a lone surrogate as an escape that is not valid UTF-8. Only for values whose depth was checked.
  */
 export function wellFormed<T>(value: T): T {
   return isWellFormed(value) ? value : (repaired(value) as T);
@@ -92,10 +91,9 @@ function repaired(value: unknown): unknown {
 /** The schema with the type that its check proves, because zod cannot infer the type from the check. */
 const typed = <T>(schema: z.ZodType) => schema as z.ZodType<T, T>;
 
-/** Any JSON value. */
 export const jsonValue = () => typed<JsonValue>(z.unknown().refine((value) => isJson(value), { error: JSON_FORMAT }));
 
-/** What is wrong in an object: the path below it, and what was expected there. */
+/** One fault within an object: its path from there, and what was expected at that path. */
 export interface Misplaced {
   readonly path: readonly PropertyKey[];
   readonly expected: string;
@@ -120,7 +118,7 @@ export const jsonObject = (misplaced: (object: JsonObject) => readonly Misplaced
 
 /** Text without control characters, line breaks or lone surrogates (halves of characters). */
 const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]*$/u;
-/** The same for JSON Schema. It uses ranges, since not every language's patterns know `\p{Cc}`. */
+/** `PRINTABLE` for JSON Schema. It uses ranges, since not every language's patterns know `\p{Cc}`. */
 const PRINTABLE_IN_JSON_SCHEMA = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]+$';
 
 /** The id of a notification, or of a broadcast. */
@@ -152,7 +150,7 @@ export function mergePatch(target: JsonObject, patch: JsonObject): JsonObject {
   return merged;
 }
 
-/** The value if it is an object; otherwise an empty one. */
+/** The value if it is an object; otherwise an empty object. */
 export function objectOr(value: JsonValue | undefined): JsonObject;
 export function objectOr(value: unknown): Readonly<Record<string, unknown>>;
 export function objectOr(value: unknown): Readonly<Record<string, unknown>> {
@@ -161,7 +159,7 @@ export function objectOr(value: unknown): Readonly<Record<string, unknown>> {
 
 /** More values than the largest notification has: 20 devices, and as many numbers as fit into 5,120 bytes. */
 export const MAX_VALUES = 5_000;
-/** 20 tokens of 4,096 characters, and about as much again for the rest. */
+/** More characters than the largest notification has: 20 tokens of 4,096 characters, and about as many for everything else. */
 export const MAX_CHARACTERS = 200_000;
 
 /**

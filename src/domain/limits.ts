@@ -20,14 +20,13 @@ export interface Policy {
 
 /** A limit of the overall policy, or the quiet hours, that an urgent category may skip. */
 export type Exemption = 'gap' | 'rules' | 'quietHours';
-/** Every exemption. */
 export const EXEMPTIONS: readonly Exemption[] = ['gap', 'rules', 'quietHours'];
 
 /** The limits of one category of one recipient, in addition to the overall policy. */
 export interface CategoryPolicy extends Policy {
   /**
-   * Which overall limits do not apply to this category. With `gap` or `rules` it is urgent: it does not wait behind other
-   * notifications either. Then it needs rules or a gap of its own. Default: none.
+   * Which overall limits do not apply to this category. A category with `gap` or `rules` here is urgent: its notifications do
+   * not wait behind others, and it needs rules or a gap of its own. Default: none.
    */
   readonly exempt?: readonly Exemption[];
 }
@@ -82,7 +81,6 @@ export function parseRules(text: string, path: string, largest: Rule = LARGEST_R
 
 const RULE_FIELDS: OptionNames<Rule> = { max: true, perMs: true };
 const POLICY_FIELDS: OptionNames<Policy> = { rules: true, minGapMs: true };
-/** The names of the fields that a policy of a category may have. */
 export const CATEGORY_FIELDS: OptionNames<CategoryPolicy> = { ...POLICY_FIELDS, exempt: true };
 /** The names of a rule's fields in other limiters. */
 const MEANT_IN_RULE = {
@@ -94,10 +92,7 @@ const MEANT_IN_POLICY = Object.fromEntries(
   [...Object.keys(RULE_FIELDS), ...Object.keys(MEANT_IN_RULE), 'per'].map((name) => [name, 'rules']),
 );
 
-/**
- * Every reason why a policy is not usable, as its caller wrote it; paths begin with `path`: `path.rules[0].max`,
- * `path.minGapMs`.
- */
+/** Every fault of a policy that a caller wrote. Each fault's path begins with `path`: `path.rules[0].max`, `path.minGapMs`. */
 export function policyFaults(
   policy: Policy,
   path: string,
@@ -123,7 +118,7 @@ export function categoryFaults(policy: CategoryPolicy, path: string): Fault[] {
 }
 
 /**
- * Every reason why a list of rules is not usable, as its caller wrote it: `path[0].perMs`.
+ * Every fault of a list of rules that a caller wrote, with paths such as `path[0].perMs`.
  *
  * @param least how many rules there must be
  */
@@ -172,7 +167,7 @@ function integerMs(least: number, most: number): string {
 }
 
 /**
- * Every reason why the exemptions of a category are not usable.
+ * Every fault of the exemptions of a category.
  *
  * @param gap what the gap is called there: `minGapMs` in code, `minGap` in a file
  */
@@ -195,7 +190,7 @@ function isInteger(value: unknown, least: number, most: number): boolean {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= least && value <= most;
 }
 
-/** Against which limits a notification counts: those of alerts, or those of background pushes or Live Activities. */
+/** The limits that a notification counts against: the limits of alerts, of background pushes or of Live Activities. */
 export type CountedAs = 'alert' | CountedApart;
 /**
  * Pushes that make no sound and show no banner, so they take no slot of the alerts. Each kind has rules, slots and keys of its
@@ -205,22 +200,22 @@ export type CountedApart = (typeof COUNTED_APART)[number];
 export const COUNTED_APART = ['background', 'liveactivity'] as const;
 
 /**
- * Decided by the fields of a notification, or of any job's data. A Live Activity's push with an alert alerts like any other
- * notification, so it takes a slot of the alerts.
+ * Takes a notification, or the data of any job. A Live Activity's push with an alert takes a slot of the alerts, because it
+ * alerts like any other notification.
  */
 export function countedAs({ pushType, alert }: { readonly pushType?: unknown; readonly alert?: unknown }): CountedAs {
   if (pushType === 'background') return pushType;
   return pushType === 'liveactivity' && alert === undefined ? pushType : 'alert';
 }
 
-/** Against whose limits a notification counts, and against which. */
+/** Whose limits a notification counts against, and which of their limits. */
 export interface PlaceInLimits {
   readonly recipientId: string;
   readonly category?: string;
   readonly kind: CountedAs;
 }
 
-/** The place of any job's data, which may be invalid for this version; undefined if it names no recipient. */
+/** The place of a job's data, which may be invalid for this version; undefined if the data names no recipient. */
 export function placeOf(data: unknown): PlaceInLimits | undefined {
   const fields = objectOr(data);
   const { recipientId, category } = fields;
@@ -253,8 +248,8 @@ export interface Overtaking {
   /** No reservation is overtaken more often than this. 0: none is overtaken. */
   readonly mostTimes: number;
   /**
-   * A reservation that is later by this much, by all overtakings together, is not overtaken any more. Quiet time does not count.
-   * Milliseconds.
+   * A reservation that all overtakings together have delayed by this many milliseconds is not overtaken any more. Quiet time
+   * does not count.
    */
   readonly mostMs: number;
 }

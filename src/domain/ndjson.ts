@@ -9,15 +9,15 @@ export interface Line {
   readonly length: number;
   /** The line has more characters than allowed. */
   readonly isTooLong: boolean;
-  /** Whether the bytes of the line are UTF-8; of other bytes `text` has U+FFFD in their place. */
+  /** Whether all bytes of the line are UTF-8. `text` has U+FFFD in place of other bytes. */
   readonly isUtf8: boolean;
   /** How many bytes of the stream were read so far. */
   readonly bytes: number;
 }
 
 /**
- * The lines of a stream, in arrays: those that each chunk completes. Never more than a chunk and a line are in memory, even if
- * a line never ends. node:readline would also break lines at U+2028 and U+2029, which JSON allows inside a string.
+ * The lines of a stream: for each chunk, an array of the lines that it completes. At most one chunk and one line are in memory,
+ * even if a line never ends. node:readline would also break lines at U+2028 and U+2029, which JSON allows inside a string.
  *
  * @param most a line with more characters than this is not kept
  */
@@ -48,7 +48,6 @@ export async function* linesOf(chunks: AsyncIterable<Uint8Array>, most = Infinit
   if (dropped + rest.length > 0) yield [lineOf(rest)];
 }
 
-/** The fault of a line that is not UTF-8. */
 export function notUtf8(length: number): Fault {
   return { path: '', expected: 'UTF-8', found: `${length} characters of which some are not` };
 }

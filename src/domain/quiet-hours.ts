@@ -29,7 +29,7 @@ const DAY_MINUTES = 24 * 60;
 const WEEK_MINUTES = 7 * DAY_MINUTES;
 const BEGIN = /^(?:[01]\d|2[0-3]):[0-5]\d$/;
 
-/** Every reason why a value is not usable as quiet hours. `path` is where the value is; the paths of its fields begin with it. */
+/** Every fault of a value that should be quiet hours. The path of each fault begins with `path`. */
 export function quietFaults(value: unknown, path = ''): Fault[] {
   if (!isObject(value)) return [faultOf(path, 'an object', value)];
   const { timezone, quietHours: times } = value;
@@ -146,9 +146,9 @@ const DAY_MS = 86_400_000;
 const STEP_MS = 6 * 3_600_000;
 
 /**
- * The quiet instants between `from` and `until`: windows in their order that do not touch. An instant is quiet if the clock of
- * the time zone shows a quiet time at that instant. So when that clock is changed, a quiet time may be an hour shorter or
- * longer, as it is for a person who looks at the clock.
+ * The quiet instants between `from` and `until`, as windows in order that do not touch. An instant is quiet if the clock of the
+ * time zone then shows a quiet time. So a clock change may make a quiet time an hour shorter or longer, as for a person who
+ * looks at the clock.
  */
 export function quietWindows({ timezone, quietHours }: QuietHours, from: number, until: number): Window[] {
   if (quietHours.length === 0) return [];
@@ -161,7 +161,7 @@ export function quietWindows({ timezone, quietHours }: QuietHours, from: number,
   return joined(found);
 }
 
-/** A stretch of time in which a zone's clock is not changed: it shows UTC plus the offset. */
+/** A time in which the clock of a zone is not changed: it shows UTC plus `offsetMs`. */
 interface Stretch extends Window {
   readonly offsetMs: number;
 }
@@ -184,7 +184,7 @@ function stretches(timezone: string, from: number, until: number): Stretch[] {
   return found;
 }
 
-/** The first instant after `before`, `after` at the latest, that has another offset than `before`. */
+/** The first instant with another offset than `before`: later than `before`, at the latest `after`. */
 function firstChange(offsetAt: (at: number) => number, before: number, after: number): number {
   const offsetMs = offsetAt(before);
   let [low, high] = [before, after];
@@ -215,7 +215,7 @@ function offsets(timeZone: string): (at: number) => number {
   };
 }
 
-/** The windows of one quiet time on a clock that is never changed, cut to `shown`. */
+/** The windows of one quiet time within `shown`, on a clock that is never changed. */
 function onClock({ days = DAYS, ...time }: QuietTime, shown: Window): Window[] {
   const { first, minutes } = spanOf(time);
   const found: Window[] = [];

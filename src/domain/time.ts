@@ -93,7 +93,7 @@ const MOST_AHEAD_MS = 366 * 86_400_000;
 /**
  * The faults of instants that lie too far ahead of `now`.
  *
- * @param skewMs how much later `now` may be elsewhere: a worker must not refuse what a producer with another clock accepted
+ * @param skewMs how far another clock may be ahead: a worker must not refuse what a producer with another clock accepted
  */
 export function tooFarAhead(
   { sendAfter, expiresAt }: { readonly sendAfter?: number | undefined; readonly expiresAt?: number | undefined },
@@ -111,27 +111,24 @@ function textOf(at: number): string {
   return Math.abs(at) <= MAX_DATE_MS ? new Date(at).toISOString() : String(at);
 }
 
-/** Epoch milliseconds; undefined if the value is not an instant: the check of its field reports that. */
+/** An instant in epoch milliseconds; undefined for any other value, which the check of its field reports. */
 export function instantOf(value: unknown): number | undefined {
   const at = typeof value === 'string' ? Date.parse(value) : value;
   return typeof at === 'number' && Math.abs(at) <= MAX_DATE_MS ? at : undefined;
 }
 
 /**
- * Since when a notification waits: since it was enqueued, or since its `sendAfter` if that is later. Epoch milliseconds.
- * `data`: any job's data.
+ * The instant from which a notification waits, in epoch milliseconds: when it was enqueued, or its `sendAfter` if that is
+ * later. `data`: any job's data.
  */
 export function waitsFrom(enqueuedAt: number, data: unknown): number {
   return Math.max(enqueuedAt, (isObject(data) ? instantOf(data['sendAfter']) : undefined) ?? 0);
 }
 
-/**
- * The bounds of the histogram of late wake-ups, milliseconds. A wake-up that is later than the last bound is counted
- * separately.
- */
+/** Histogram bounds: how late a wake-up is, in milliseconds. A wake-up later than the last bound is counted separately. */
 export const LATENESS_BOUNDS_MS = [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000] as const;
 
-/** Waits. Rejects with the signal's reason, where Node's own timer rejects with an AbortError. */
+/** Waits `ms` milliseconds. On abort it rejects with the signal's reason; Node's own timer rejects with an AbortError. */
 export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return sleep(ms, undefined, { signal }).catch(() => signal.throwIfAborted());
 }
@@ -149,9 +146,9 @@ export function seldom<T>(everyMs: number, read: () => Promise<T>): () => Promis
 }
 
 /**
- * Does `work` every `everyMs` milliseconds and at each call of `now`, until it is stopped, one at a time: while Redis does not
- * answer, it waits. Work that fails is not repeated before its time; the owner of the connection logs that Redis does not
- * answer. Keeps no process alive.
+ * Runs `work` every `everyMs` milliseconds and at each call of `now`, until `stop`. Two runs never overlap, however long Redis
+ * does not answer. A failed run is not repeated early, nor logged: the owner of the connection logs that Redis does not answer.
+ * Keeps no process alive.
  */
 export function repeat(work: () => Promise<unknown>, everyMs: number) {
   let underWay: Promise<void> | undefined;

@@ -79,7 +79,7 @@ export function isPrivateKey(pem: string): boolean {
   }
 }
 
-/** The path if it looks like one: an operator may have set the variable to the key itself, or to a URL with a password. */
+/** The path, if the value looks like a path: an operator may have set the variable to a key, or to a URL with a password. */
 function pathText(path: string): string {
   const isPath = path.length <= 200 && !/[\n{]|-----BEGIN|:\/\/|^[A-Za-z0-9+/=_-]{60,}$/.test(path);
   return isPath ? JSON.stringify(path) : `a string of ${path.length} characters`;

@@ -52,7 +52,7 @@ export function httpsUrl() {
   return parsed('an https:// URL without a path and without a user', httpsOrigin);
 }
 
-/** Several such addresses, comma-separated. */
+/** Several https addresses, comma-separated. */
 export function httpsOrigins() {
   return parsed(
     'https:// URLs without a path and without a user, comma-separated',
@@ -76,9 +76,8 @@ function httpsOrigin(text: string): string | undefined {
  */
 export const LARGEST_QUOTA: Rule = { max: 1_000_000_000, perMs: 3_600_000 };
 
-/** A rule of a quota. */
 export interface QuotaRule extends Rule {
-  /** The host of the server that it is for: `fcm.googleapis.com`. Absent: all servers without a rule of their own, together. */
+  /** The host of the server that the rule is for: `fcm.googleapis.com`. Absent: all other servers together. */
   readonly server?: string;
 }
 
@@ -101,7 +100,7 @@ export function serverRules(name: string, largest?: Rule) {
   });
 }
 
-/** As devices name it: in lower case, and without the port of https. */
+/** The server's host as devices name it: in lower case, and without the port of https. */
 function hostOf(server: string): string {
   return URL.canParse(`https://${server}`) ? new URL(`https://${server}`).host : server;
 }

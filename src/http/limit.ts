@@ -5,7 +5,7 @@ import type { SlotId, Limiter, RuleStanding, Standing } from '../limiter/limiter
 
 /** How requests are limited: by which limiter, and for which client each request counts. */
 export interface HttpLimitOptions<Request> {
-  /** If it rejects with LimiterUnavailableError, the answer is 503. Its option `onUnavailable` can decide otherwise. */
+  /** If it rejects with LimiterUnavailableError, the answer is 503, unless the limiter's `onUnavailable` decides otherwise. */
   readonly limiter: Pick<Limiter, 'admit' | 'refund'>;
   /**
    * The client for which a request counts (the limiter's recipient): a string of one character or more. Use what the server has
@@ -108,7 +108,7 @@ function isUnavailable(error: unknown): boolean {
 /** The limiter gives no answer: Redis does not answer, or a newer version wrote the state of this key. */
 const UNAVAILABLE: ReadonlySet<string> = new Set(['LimiterUnavailableError', 'NewerFormatError']);
 
-/** The part of a response that shows that its client has disconnected; node:http's and HTTP/2's both have it. */
+/** The part of a response that shows that the client has disconnected. Responses of node:http and HTTP/2 have it. */
 export interface Closable {
   /** True if the connection is closed already. */
   readonly destroyed?: boolean;
@@ -144,7 +144,7 @@ type ShownRule = Omit<RuleStanding, 'perMs'> & { readonly perMs?: number };
  * `RateLimit-Policy: "10/1m";q=10;w=60, "gap";q=1;w=3` and `RateLimit: "10/1m";r=9;t=53, "gap";r=0;t=3`, as revision 11 of
  * draft-ietf-httpapi-ratelimit-headers defines them: every rule in force and what it has left, gaps last. In a refusal the rule
  * that makes the request wait comes first. No fields if no rule is in force. Seconds are rounded up, so that a client that
- * waits as long as they say stays within the limit.
+ * waits this long stays within the limit.
  */
 export function rateLimitFields(standing: Shown, isRefused: boolean): Fields {
   const all = isRefused ? decidingFirst(standing) : gapsLast(standing.rules);
@@ -157,7 +157,7 @@ function gapsLast(rules: readonly RuleStanding[] = []): readonly RuleStanding[] 
   return [...rules.filter((each) => !isGap(each)), ...rules.filter(isGap)];
 }
 
-/** The deciding rule first. If it is not in the list it is a block, whose max is 0. */
+/** The rule that decided comes first. If it is not in the list, it is a block, whose max is 0. */
 function decidingFirst({ rule, remaining, resetMs, rules = [] }: Shown): readonly ShownRule[] {
   const known = rules.find((each) => each.rule === rule) ?? { max: 0 };
   return [{ ...known, rule, remaining, resetMs }, ...gapsLast(rules.filter((each) => each.rule !== rule))];

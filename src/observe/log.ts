@@ -60,7 +60,7 @@ function batchedOutput(): DestinationStream & { flushSync(): void } {
   function openOutput() {
     return pino.destination({ dest: 1, sync: true }).on('error', ({ code = '' }: NodeJS.ErrnoException) => {
       isCut = true;
-      // What it could not write is lost, since it would keep that and all further lines in memory.
+      // The new output begins without the lines that could not be written: the old one would keep all lines in memory.
       if (DISK_FULL.includes(code)) output = openOutput();
       else isGone = true;
     });
@@ -69,7 +69,7 @@ function batchedOutput(): DestinationStream & { flushSync(): void } {
     clearTimeout(timer);
     timer = undefined;
     if (lines !== '' && !isGone) {
-      const text = isCut ? `\n${lines}` : lines; // of the last line before, perhaps only a part was written
+      const text = isCut ? `\n${lines}` : lines; // the line before may have been written only in part
       isCut = false;
       output.write(text);
     }
@@ -88,10 +88,7 @@ function batchedOutput(): DestinationStream & { flushSync(): void } {
   };
 }
 
-/**
- * Whether to log a trouble now. The answer is how often it occurred without being logged since the last line, or undefined: do
- * not log it.
- */
+/** Whether to log a trouble now: how often it occurred since it was last logged, or undefined if it must not be logged. */
 export type Sparing = (trouble: string) => number | undefined;
 
 /** Keeps a log short during an outage: each trouble is logged at most once in `everyMs` milliseconds. */

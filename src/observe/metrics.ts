@@ -16,8 +16,8 @@ import { createSlotWatch, WITHOUT_SLOT_CODES, type SlotWatch } from './without-s
 
 /**
  * What one worker counts; shared-metrics.ts has what all workers read from Redis. Labels have few possible values: never a
- * recipient, never a token. A series of an account has the label `platform`, and `app` too if it is an app of APPS_FILE; series
- * of the environment's app have no label `app`. docs/metrics.md has the list, and test/house compares it with a scrape.
+ * recipient, never a token. The series of an account have the label `platform`; for an app of APPS_FILE also the label `app`.
+ * docs/metrics.md lists all series, and test/house compares that list with a scrape.
  */
 export interface Metrics {
   readonly registry: Registry;
@@ -55,27 +55,24 @@ export interface Metrics {
 export interface Tally {
   /** Passes that ended. */
   readonly passes: number;
-  /** When the last of them ended: epoch milliseconds on this machine's clock; absent before the first. */
+  /** When the last pass ended: epoch milliseconds on this machine's clock; absent before the first pass. */
   readonly lastPassAt?: number;
   readonly delivered: number;
   readonly dead: number;
   /** Notifications that were put back until a slot. */
   readonly requeued: number;
-  /** Wake-ups by lateness: how many up to each of LATENESS_BOUNDS_MS, and how many later. */
+  /** Wake-ups by lateness: one number for each bound in LATENESS_BOUNDS_MS, and one for later wake-ups. */
   readonly late: readonly number[];
 }
 
 /** What is counted of a pass in addition to its result. */
 export interface PassEnd {
   readonly target: Target;
-  /**
-   * From enqueuing, or a later `sendAfter`, to the first acceptance, or to the end without one. Absent if the notification has
-   * not ended.
-   */
+  /** From enqueuing, or a later `sendAfter`, to the first acceptance, or to the end without one. Absent before the end. */
   readonly waitedMs?: number;
-  /** The same wait, if the notification is delivered and a device accepted it in this generation. */
+  /** `waitedMs` of a delivered notification that a device accepted in this generation. */
   readonly acceptedMs?: number;
-  /** If it had been put back until a slot: how long after this slot its send began. */
+  /** For a notification that had been put back until a slot: how long after that slot its send began. */
   readonly slotLateMs?: number;
 }
 
@@ -310,7 +307,7 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
       const several = known.length === 0 ? [] : [[SEVERAL_APPS, [...accounts].map(namesOf)] as const];
       for (const labels of firstSeries([...known, ...several])) outcomes.inc(labels, 0);
       for (const names of [...ofEnvironment, ...known.flatMap(([, ofApp]) => ofApp)]) {
-        limited.inc(names, 0); // that of a server begins with its first refusal
+        limited.inc(names, 0); // the series of a server begins with its first refusal
         for (const trouble of TROUBLES) breakersOpened.inc({ ...names, trouble }, 0);
         for (const result of TRIAL_RESULTS) breakerTrials.inc({ ...names, result }, 0);
       }
@@ -370,7 +367,7 @@ const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total',
 
 /** The value of the label `app` for an app that has no credentials here. No app's name has a space. */
 const NOT_CONFIGURED = 'not configured';
-/** The series of this many apps begin at 0; those of further apps begin with their first notification. */
+/** The series of this many apps begin at 0; the series of further apps begin with their first notification. */
 const MOST_APPS = 20;
 type SeriesLabels = Partial<Record<'outcome' | 'reason' | 'silenced' | 'platform' | 'app', string>>;
 

@@ -56,7 +56,7 @@ async function respond({ method, url }: IncomingMessage, pages: Pages, response:
     answer(response, 405, 'only GET\n');
     return;
   }
-  // The URL may be none, for example `//`.
+  // `url` may be no URL, for example `//`.
   switch (URL.parse(url ?? '/', 'http://replica')?.pathname) {
     case undefined:
       answer(response, 400, 'expected a path, such as /metrics\n');

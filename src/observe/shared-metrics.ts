@@ -2,9 +2,9 @@ import { Counter, Gauge, type Registry } from 'prom-client';
 import { namesOf, type Service } from '../notification/device.ts';
 import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../notification/outcome.ts';
 
-// What every worker reads from Redis at each scrape, and what is between Redis and the worker. All workers show the same
-// numbers, so take their maximum, not their sum. A reader answers undefined if Redis does not answer in time. Then its metrics
-// show nothing: no number is better than an old one. Of several worker processes, their parent shows the maximum too.
+// What every worker reads from Redis at each scrape, and its distance from Redis's clock. All workers show the same numbers, so
+// take their maximum, not their sum; the parent of several worker processes does so too. A reader answers undefined if Redis
+// does not answer in time. Then its metrics are missing, because old numbers would mislead.
 const SHARED = { aggregator: 'max' } as const;
 
 /** The work of all workers together. */
@@ -61,7 +61,7 @@ export interface DeadLetterFigures {
   readonly byReason: ReadonlyMap<DeadLetterReason, number>;
   /** How many dead letters were not looked at. */
   readonly notLookedAt: number;
-  /** Milliseconds since the oldest one became a dead letter; 0 if there is none. */
+  /** The age of the oldest dead letter, in milliseconds; 0 if there is none. */
   readonly oldestAgeMs: number;
 }
 
@@ -233,7 +233,7 @@ function createSharedGauges<Found>(
   return { figures };
 }
 
-/** Callers that ask while it is being read get the same answer. */
+/** Callers that ask during a read share its answer. */
 function shared<Found>(read: () => Promise<Found>): () => Promise<Found> {
   let reading: Promise<Found> | undefined;
   return () => (reading ??= read().finally(() => (reading = undefined)));

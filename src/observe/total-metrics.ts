@@ -2,7 +2,7 @@ import { AggregatorRegistry, type Registry } from 'prom-client';
 
 /** The metrics of one worker as they come from its process: prom-client's JSON, and the id of their registry. */
 export interface WorkerMetrics {
-  /** If it is not the same as before, the counters have begun at 0 again. */
+  /** A new id means that the counters have begun at 0 again. */
   readonly registryId: string;
   readonly metrics: readonly Metric[];
 }
@@ -10,7 +10,7 @@ export interface WorkerMetrics {
 interface Metric {
   readonly name: string;
   readonly type: string;
-  /** How prom-client puts several of the same name together: `sum`, `max`, … */
+  /** How prom-client combines metrics of the same name: `sum`, `max`, … */
   readonly aggregator: string;
   readonly values: readonly { readonly value: number; readonly labels: Readonly<Record<string, string | number>> }[];
 }

@@ -5,11 +5,11 @@ import { loadApi, TRACER, wantsTraces, type Api, type Warn } from './tracing.ts'
 
 /** How much time the last spans have to be exported when a program stops. */
 const FLUSH_MS = 2_000;
-/** How often it is logged at most that spans cannot be exported. */
+/** A failed export of spans is logged at most once in this time. */
 const TROUBLE_EVERY_MS = 60_000;
 /**
- * Without the detector `process`, which writes the command line to every span: the command line of `pushpacer enqueue` contains
- * tokens and the texts of alerts.
+ * The detector `process` is left out: it writes the command line to every span, and the command line of `pushpacer enqueue`
+ * contains tokens and the texts of alerts.
  */
 const DETECTORS = 'env,host,os,serviceinstance';
 
@@ -45,10 +45,10 @@ export async function startTracing(env: NodeJS.ProcessEnv, service: string, warn
   }
 }
 
-/** Users install it beside pushpacer, and most do not: so its types are not there when this is compiled. */
+/** An optional package, which users install beside pushpacer: so its types are missing when this file is compiled. */
 const SDK: string = '@opentelemetry/sdk-node';
 
-/** What is used of it. */
+/** The part of the SDK that is used. */
 interface SdkModule {
   readonly NodeSDK: new (options: {
     readonly serviceName?: string;
@@ -62,12 +62,12 @@ const NO_SDK =
   'there are none; install it beside pushpacer (npm install @opentelemetry/sdk-node), or start your own with node --import';
 
 function isRegistered({ trace }: Api): boolean {
-  // The API's own provider hands over to the registered one, if there is one.
+  // The API's own provider delegates to the registered provider, if there is one.
   const provider = trace.getTracerProvider() as { readonly getDelegateTracer?: (name: string) => unknown };
   return provider.getDelegateTracer === undefined || provider.getDelegateTracer(TRACER) !== undefined;
 }
 
-/** What the SDK reports goes into the log. Else spans that cannot be exported would be lost without a message. */
+/** Logs what the SDK reports. Otherwise spans that cannot be exported would be lost without a message. */
 function logTroubles({ diag, DiagLogLevel }: Api, warn: Warn): void {
   const sparing = createSparing(TROUBLE_EVERY_MS);
   const say = (reported: string): void => {

@@ -19,11 +19,11 @@ export type Facts = Readonly<Record<string, string | number | boolean | undefine
 
 /** Begins spans. It exists only if traces are wanted. */
 export interface Tracing {
-  /** Runs the work in a span of a producer; `carried` is to be written into the jobs. `ids`: of the notifications. */
+  /** Runs the work in a span of a producer; `carried` is to be written into the jobs. `ids`: the ids of the notifications. */
   enqueue<T>(ids: readonly string[], work: (carried: Carried) => Promise<T>): Promise<T>;
   /** Begins the span of a pass. Undefined if the sampler leaves it out. */
   pass(about: PassStart): PassTrace | undefined;
-  /** Runs the work in the caller's trace, which the headers of its request name, unless it runs in a trace already. */
+  /** Runs the work in the trace that the headers of the caller's request name, unless the work runs in a trace already. */
   continuing<T>(headers: { readonly [Name in keyof Carried]?: string | undefined }, work: () => T): T;
 }
 
@@ -43,7 +43,7 @@ export interface PassTrace {
   readonly traceId: string;
   /** The name of this span; the next pass links to it. */
   readonly traceparent: string;
-  /** A span inside this one, which ends with the work. */
+  /** A span inside this span; it ends with the work. */
   during<T>(name: string, work: Promise<T>, factsOf: (found: T) => Facts): void;
   /** Begins the span of a request to a provider. */
   request(about: RequestStart): RequestTrace;
@@ -62,7 +62,7 @@ export interface RequestTrace {
   /** Called with the HTTP status of each answer: after expired credentials there is a second answer. */
   readonly onStatus: (status: number) => void;
   /**
-   * @param host where it was sent, with the port: `api.push.apple.com:443`; undefined if there was no connection yet
+   * @param host where the request was sent, with the port: `api.push.apple.com:443`; undefined if there was no connection yet
    * @param failure the code of a reply that is not an acceptance
    */
   end(host: string | undefined, failure: string | undefined): void;
@@ -71,7 +71,7 @@ export interface RequestTrace {
 export interface TracingOptions {
   /** The name of the queue in traces. */
   readonly destination: string;
-  /** Whether passes are children of the producer's span. Default: each is a trace of its own, with a link to that span. */
+  /** Whether passes are children of the producer's span. Default: each pass is a trace of its own, with a link to that span. */
   readonly isParent?: boolean;
 }
 
@@ -80,10 +80,9 @@ export type Api = typeof OpenTelemetry;
 /** Called with a line for the log. */
 export type Warn = (message: string) => void;
 
-/** The name of the tracer. */
 export const TRACER = 'pushpacer';
 /**
- * Variables that do not ask for traces. This project's own say how to trace, not whether. And Kubernetes sets the others for
+ * Variables that do not ask for traces: this project's own variables say only how to trace, and Kubernetes sets the others for
  * every service, so also for a service whose name begins with `otel`.
  */
 const NO_WISH = /^OTEL_PUSHPACER_|_SERVICE_(HOST|PORT)(_|$)|_PORT(_\d+_(TCP|UDP|SCTP)(_|$)|$)/;

@@ -1,14 +1,14 @@
-/** Why asks get no slot: passes that end with these codes got none. */
+/** A pass that ends with one of these codes got no slot. */
 export const WITHOUT_SLOT_CODES = ['limiter-unavailable', 'replicas-missing'] as const;
 export type WithoutSlotCode = (typeof WITHOUT_SLOT_CODES)[number];
 
 /** Asks that got no slot because the limiter's Redis or its replicas did not answer; no ask has got a slot since. */
 export interface WithoutSlot {
-  /** The code of the last one. */
+  /** The code of the last such ask. */
   readonly code: WithoutSlotCode;
-  /** When the first one ended: epoch milliseconds on this machine's clock. */
+  /** When the first such ask ended: epoch milliseconds on this machine's clock. */
   readonly since: number;
-  /** When the last one ended. */
+  /** When the last such ask ended. */
   readonly lastAt: number;
 }
 

@@ -30,8 +30,8 @@ function handleAsking(node: Redis): void {
 }
 
 /**
- * A cluster that is opened again while it closes never emits `end`. BullMQ waits for `end` when a worker is closed, but opens
- * the connection for blocking commands again if it asks for a job at that moment: then the worker was never closed.
+ * A cluster that is opened again while it closes never emits `end`. BullMQ waits for `end` when a worker is closed, but if it
+ * asks for a job at that moment, it opens the connection for blocking commands again: the worker would never be closed.
  */
 function connectAfterClose(cluster: Cluster, isOpen: () => boolean): void {
   const connect = cluster.connect.bind(cluster);
@@ -47,11 +47,10 @@ const MASTERS_CONNECTED = new WeakMap<Cluster, Promise<unknown>>();
 const MASTERS_WAIT_MS = 1_000;
 
 /**
- * Resolves when the connections to the masters of a cluster are ready, or have failed, or took too long; never later than
- * `mostMs`, and at once if they were waited for before. ioredis connects to a node with the first command for it. Without an
- * offline queue it holds back the commands that follow until that connection is ready, and then sends them 100 ms later, in any
- * order. This function waits only once for each connection: if a master comes back or is replaced later, the order there is not
- * kept.
+ * Resolves when the connections to all masters of a cluster are ready, have failed or took too long, at the latest after
+ * `mostMs`. ioredis connects to a node with the first command for it. Without an offline queue it holds back the next commands
+ * until that connection is ready, and sends them 100 ms later, in any order. This function waits only once for each connection:
+ * if a master comes back or is replaced later, the order is not kept.
  */
 export async function whenMastersConnected(connection: Redis | Cluster, mostMs: number): Promise<void> {
   if (!(connection instanceof Cluster) || connection.options.enableOfflineQueue !== false) return;

@@ -28,9 +28,8 @@ export { isLasting, type RedisTrouble } from './diagnosis.ts';
 export type { Connection, RedisTarget } from './target.ts';
 
 /**
- * Redis did not answer, or says that it cannot work now (`OOM`, `READONLY`). The last command may or may not have been carried
- * out; since notifications have ids, it is safe to send it again. Or Redis cannot be used as it is configured. `trouble` says
- * which.
+ * Redis did not answer, cannot work now (`OOM`, `READONLY`), or cannot be used as it is configured: `trouble` says which. The
+ * last command may or may not have been carried out; since notifications have ids, it is safe to send it again.
  */
 export class RedisAwayError extends Error {
   /** To recognise it without the class, such as across two copies of the package. */
@@ -74,7 +73,7 @@ function textOf(trouble: RedisTrouble, where: string, cause: unknown): string {
  */
 const SILENCE_MS = 12_000;
 const CONNECT_TIMEOUT_MS = 5_000;
-/** While Redis loads its data, the next look comes after this. */
+/** While Redis loads its data, ioredis looks again after at most this time. */
 const LOADING_LOOK_MS = 500;
 
 /** A connection that never gives up: during an outage commands wait, in order, until Redis answers again. The caller closes it. */
@@ -110,7 +109,6 @@ export function connectLimiter(target: RedisTarget, connectTimeoutMs: number): C
   return openConnection(target, { ...failFast(target, connectTimeoutMs), commandTimeout: undefined });
 }
 
-/** The timeout of a producer's command. */
 export const PRODUCER_TIMEOUT_MS = 5_000;
 
 /** A connection for a web request or a script: a command that cannot be sent now fails now. The caller closes it. */
@@ -164,10 +162,7 @@ async function becomeReady(connection: Connection, timeoutMs: number): Promise<v
 /** All callers of a connection share one wait: during an outage a web server may have hundreds of requests. */
 const waits = new WeakMap<Connection, Promise<unknown>>();
 
-/**
- * If there is no connection after this, a look at the port may show why: a plain Redis does not answer a client that speaks
- * TLS.
- */
+/** Without a connection after this time, a look at the port may show why: a plain Redis does not answer a client with TLS. */
 const LOOK_AFTER_MS = 250;
 
 /** Resolves when the connection becomes ready. Rejects when a try to connect fails, or when the connection is closed for good. */
@@ -205,7 +200,7 @@ function isUnclear(error: unknown): boolean {
   return trouble === 'not-redis' || trouble === 'tls';
 }
 
-/** What a failed try to connect means. If the error does not say it, the port is looked at. Never rejects. */
+/** What a failed try to connect means. If the error is unclear, the port is looked at. Never rejects. */
 export async function explainedLoss(connection: Connection, error: unknown): Promise<RedisAwayError> {
   const found = isUnclear(error) ? await lookAt(placesOf(connection), error) : undefined;
   return new RedisAwayError(addressOf(connection), found ?? error);

@@ -99,10 +99,9 @@ export function notNowWord(text: string): string | undefined {
 }
 
 /**
- * A hash slot of a cluster moves from one master to another, so some of its keys are on each of them. ioredis tries 16 times,
- * which takes a second or two, and then gives up with the first of these texts. The second is Redis's for a script that needs a
- * key which the call did not name. It has written nothing then: all scripts of BullMQ and of this project look before they
- * write.
+ * A hash slot of a cluster moves from one master to another, so its keys are on both. The first text is ioredis's: it gives up
+ * after 16 tries, which take a second or two. The second text is Redis's: a script needs a key that the call did not name. That
+ * script has written nothing: all scripts of BullMQ and of this project look before they write.
  */
 const SLOT_MOVES = /^Too many Cluster redirections\b|\baccess a non local key in a cluster node\b/;
 
@@ -132,7 +131,7 @@ export function isForbidden(text: string): boolean {
   return FORBIDDEN.test(text);
 }
 
-/** Redis refuses the client. It counts as an outage, since an operator can correct that, and then the same ask is answered. */
+/** Redis refuses the client. It counts as an outage: once an operator has corrected that, the same ask is answered. */
 const REFUSES_CLIENT = /\b(NOAUTH|WRONGPASS)\b/;
 
 /** Whether the error is about this one ask, such as a key of the wrong type. Such an error is an answer, and not an outage. */

@@ -81,8 +81,8 @@ export function troubleOf(error: unknown): RedisTrouble {
 const UNREADABLE = /\bUnknown RESP type/;
 
 /**
- * Whether there was no answer in time, or the socket closed while the status was `ready`: the socket of one node, the status of
- * the cluster.
+ * Whether there was no answer in time, or a node's socket closed while the status (in a cluster, of the whole cluster) was
+ * `ready`.
  */
 export function wasNotCarried(cause: unknown): boolean {
   if (!(cause instanceof Error)) return false;
@@ -98,7 +98,7 @@ export function causeOf(error: unknown): unknown {
   return first ?? error;
 }
 
-/** The messages of an error, and of the error that a cluster's client keeps beside it: what the last node said. */
+/** The messages of an error and of its `lastNodeError`, in which a cluster's client keeps what the last node said. */
 function messagesOf(error: unknown): string[] {
   const errors = error instanceof AggregateError ? error.errors : [error];
   return errors.flatMap((each: unknown) => {
@@ -139,7 +139,7 @@ export function reasonOf(cause: unknown): string {
 
 /** How long a look may take in all, in milliseconds. */
 const LOOK_MS = 1_000;
-/** How much of an answer is read, and shown. */
+/** How many bytes of an answer are read, and how many characters of its text are shown. */
 const MOST_BYTES = 512;
 const MOST_SHOWN = 60;
 
@@ -147,8 +147,8 @@ const MOST_SHOWN = 60;
 type Answer = 'redis' | 'tls' | 'nothing' | { readonly text: string };
 
 /**
- * Finds out what kind of server is there, since the client only says that it does not understand it. Sends a PING and no
- * credentials. Undefined if it may be a Redis that the URL fits. Never rejects.
+ * Finds out what kind of server answers, since the client only says that it does not understand the answer. Sends a PING
+ * without credentials. Undefined if the server may be a Redis that the URL fits. Never rejects.
  */
 export async function lookAt(places: readonly Endpoint[], error: unknown): Promise<WrongServerError | undefined> {
   const [place] = places;
@@ -199,7 +199,7 @@ async function answerOf({ host, port }: Endpoint): Promise<Answer> {
   return { text: printable((text.split(/[\r\n]/, 1)[0] ?? '').slice(0, MOST_SHOWN)) };
 }
 
-/** The first byte of what a server that speaks TLS answers to anything else. */
+/** A TLS server's answer to a text that is not TLS begins with one of these bytes. */
 const TLS_ALERT = 0x15;
 const TLS_HANDSHAKE = 0x16;
 

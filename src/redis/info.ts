@@ -9,9 +9,8 @@ export interface RedisInfo {
   readonly usedBytes: number;
   /** `maxmemory`; 0: no bound. */
   readonly maxBytes: number;
-  /** How many clients are connected, all together. */
   readonly clients: number;
-  /** How many keys it has evicted since it started. */
+  /** How many keys the server has evicted since it started. */
   readonly evictedKeys: number;
   /** `maxmemory-policy` is not `noeviction`. False if the server does not say its policy. */
   readonly mayEvict: boolean;
@@ -52,7 +51,7 @@ export function parseInfo(text: string): Info {
 
 /**
  * Redis's words if it takes no writes, such as `OOM command not allowed …`; undefined if it takes them, or does not say.
- * `keys`: one key on each server to ask. They must not exist: with `XX` only a key that exists is changed, so nothing is
+ * `keys`: for each server to ask, one key that does not exist: with `XX` only a key that exists is changed, so nothing is
  * written.
  */
 export async function readWriteRefusal(connection: Connection, keys: readonly string[]): Promise<string | undefined> {

@@ -11,17 +11,17 @@ export interface Outage {
   readonly reason: string;
   /** The error in words for an operator. */
   readonly message: string;
-  /** How often it occurred since it was last reported. */
+  /** How often the error occurred since the last report of it. */
   readonly repeats: number;
 }
 
 export interface OutageWatch {
   /**
-   * Whether to report a trouble now, and how often it occurred meanwhile (observe/log.ts): during an outage it may occur many
-   * times a second.
+   * How often a trouble occurred since it was last reported; undefined if it must not be reported now (observe/log.ts). During
+   * an outage it may occur many times a second.
    */
   readonly sparing: (reason: string) => number | undefined;
-  /** Reports an outage. False if it leaves the report to others. */
+  /** Reports an outage. False if others report it. */
   readonly lost: (outage: Outage) => boolean;
   /** Reports that all lost connections are back. Called only if `lost` reported something. */
   readonly back: (found: { readonly redis: string; readonly awayMs: number }) => void;

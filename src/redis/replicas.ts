@@ -3,8 +3,8 @@ import { Cluster, Command, type Redis } from 'ioredis';
 import type { Connection } from './target.ts';
 
 /**
- * It is not known whether enough replicas have a write: after a failover it may be missing. For now, what was written is still
- * there. Write it again later, under the same id.
+ * It is not known whether enough replicas have a write, so the write may be missing after a failover. Until then it is stored.
+ * Write it again later, under the same id.
  */
 export class ReplicasMissingError extends Error {
   override readonly name = 'ReplicasMissingError';
@@ -64,7 +64,7 @@ const ELSEWHERE = 'the connection was lost, or the keys moved to another node, b
 
 interface Answer {
   readonly replicas: number;
-  /** The connection on which WAIT was sent, by the number that `Link.connected` gives. */
+  /** The `Link.connected` of the connection on which WAIT was sent. */
   readonly connected: number;
 }
 

@@ -52,8 +52,8 @@ const MOST_CALLS = 10;
 
 /**
  * Calls a script again, at once, while Redis answers that it does not know the script (after `SCRIPT FLUSH`, a restart or a
- * failover): nothing was written then. ioredis by itself sends each call only a second time. If several calls are sent at once,
- * only one of them then contains the script's text; if Redis forgets its scripts right after that one, the others fail.
+ * failover): nothing was written then. ioredis repeats each call only once. If it repeats several calls at once, only one of
+ * them contains the script's text: if Redis forgets its scripts right after that call, the others fail.
  */
 export async function withText<Reply>(call: () => Promise<Reply>): Promise<Reply> {
   for (let calls = 1; ; calls += 1) {

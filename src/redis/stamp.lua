@@ -42,14 +42,14 @@ local stored = redis.call('HMGET', key,
   'id', 'at', 'madeAt', 'lost', 'lostFrom', 'lostTo', 'run', 'evicted', 'counted', 'countedAt')
 local id, at, madeAt = stored[1], tonumber(stored[2] or 0), tonumber(stored[3] or 0)
 local why, from, to = stored[4] or '', tonumber(stored[5] or 0), tonumber(stored[6] or 0)
--- What a server evicted before the first look at it is not counted.
+-- Keys that a server evicted before the first look at it are not counted.
 local last, counted, countedAt = evicted, evicted, now
 if stored[7] == run then last, counted, countedAt = tonumber(stored[8]), tonumber(stored[9]), tonumber(stored[10]) end
 
 local lost = ''
 if knownId ~= '' and id ~= knownId then
-  -- The stamp is gone, or another process has made a new one: because it noticed the loss (`why`), or as a first stamp, since
-  -- that process had just begun.
+  -- The stamp is gone, or another process has made a new one. That process noticed the loss (`why`), or it had just begun and
+  -- found no stamp.
   lost = id and why or ''
   if lost == '' then
     lost = 'emptied'

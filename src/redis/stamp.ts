@@ -23,7 +23,7 @@ export type Loss =
 
 /** A Redis server. */
 interface Server {
-  /** The server gets a new run id with each start. Empty if it does not say it. */
+  /** New with each start of the server. Empty if the server does not say it. */
   readonly runId: string;
   /** Whether the last look was at the same server, and the server has not been started again since. */
   readonly isSame: boolean;
@@ -40,11 +40,11 @@ export interface StampLook {
 
 /**
  * A state that is older by at most this many looks is not reported: a failover, or the crash of a machine under
- * `appendfsync everysec`, loses as much. Two looks may be missing although less than a second is.
+ * `appendfsync everysec`, loses as much. Even if less than a second is lost, two looks may be missing.
  */
 const TOLERATED_LOOKS = 2;
 
-/** @param everyMs how often it looks. Each look is one call of a script. */
+/** @param everyMs the time between two looks; each look is one call of a script */
 export function createStamp(redis: ScriptRedis, key: string, everyMs: number): () => Promise<StampLook> {
   const call = defineScript<string[]>(redis, 'pushpacerStamp', LUA, 1);
   let known = { id: '', at: '0', runId: '', evicted: '0' };

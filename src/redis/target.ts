@@ -40,9 +40,9 @@ export interface RedisTarget {
    * also for an empty text: `redis://127.0.0.1:6379`, as for a worker without `REDIS_URL`.
    */
   readonly redisUrl?: string | undefined;
-  /** True: the URLs are those of some nodes of a Redis Cluster; the client finds the other nodes itself. Default: false. */
+  /** True: the URLs name some nodes of a Redis Cluster; the client finds the other nodes itself. Default: false. */
   readonly cluster?: boolean | undefined;
-  /** The URLs are those of Sentinels. User, password and database in the first URL are Redis's, not the Sentinels'. */
+  /** The URLs name Sentinels. User, password and database of the first URL are for Redis, not for the Sentinels. */
   readonly sentinel?: SentinelTarget | undefined;
 }
 

@@ -219,7 +219,7 @@ export function parseInstant(text: string): number | undefined {
   return checked.success ? Date.parse(checked.data) : undefined;
 }
 
-/** The parser of a flag that takes a whole number from `least` to `most`. @param what it is, for the error */
+/** The parser of a flag that takes a whole number from `least` to `most`. @param what kind of number it is, for the error */
 export function integer(flag: string, least: number, most: number, what = 'an integer'): (text: string) => number {
   return (text) => {
     const value = /^\d{1,10}$/.test(text) ? Number(text) : NaN;
@@ -228,10 +228,12 @@ export function integer(flag: string, least: number, most: number, what = 'an in
   };
 }
 
-/** In this time a second signal is the same one: npm hands on what the terminal has sent to all of its processes. */
+/**
+ * A second signal within this time is the first one again: the terminal sends it to all processes, and npm passes it on too.
+ */
 const SAME_SIGNAL_MS = 1_000;
 
-/** @returns a function that says of each signal to stop: whether it is the first one, the same one once more, or a later one */
+/** @returns a function to call at each signal to stop: is the signal the first one, the same one once more, or a later one? */
 export function createStopSignals(): () => 'first' | 'same' | 'later' {
   let since: number | undefined;
   return () => {

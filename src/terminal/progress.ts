@@ -93,7 +93,7 @@ export function createProgress(label: string, total?: number, options: ProgressO
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
-/** Answers how many were done in a second lately; undefined until that can be known. */
+/** Measures how many were done per second lately; undefined until this can be known. */
 function createMeter(): (done: number) => number | undefined {
   const past = [{ at: performance.now(), done: 0 }];
   return (done) => {

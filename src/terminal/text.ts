@@ -118,7 +118,7 @@ export function widthOf(text: string): number {
 
 const characters = new Intl.Segmenter('en', { granularity: 'grapheme' });
 
-/** As many of the text's first characters as have room. Never a part of a character. */
+/** As many of the text's first characters as fit into `width` columns. Never a part of a character. */
 function start(text: string, width: number): string {
   let taken = 0;
   for (const { segment, index } of characters.segment(text)) {
