@@ -15,11 +15,11 @@ import { createRedisQuota } from '../src/quota/redis-quota.ts';
 import type { ScriptRedis } from '../src/redis/scripts.ts';
 
 export interface AccountsOptions {
-  /** The Redis of the quotas, and how long they wait for its answer. */
+  /** The Redis of the quotas. A quota waits `timeoutMs` for an answer of Redis. */
   readonly redis: ScriptRedis;
   readonly prefix: string;
   readonly timeoutMs: number;
-  /** Whether the account's notifications are deferred now, so that nothing is sent to it: then it is not idle. */
+  /** Whether the account's notifications are deferred now. Then the account is not idle, although nothing is sent. */
   readonly isWaiting: (account: Account) => boolean;
   /** How often to look for idle accounts, milliseconds. */
   readonly everyMs?: number;
@@ -32,12 +32,12 @@ export interface AccountChange {
   readonly fields?: readonly string[];
 }
 
-/** The provider and the quota of each account. Each pass looks them up again, and keeps what it got until its end. */
+/** The provider and the quota of each account. Each pass looks up both, and keeps them until its end. */
 export interface Accounts {
   readonly providers: { get(account: Account): Provider | undefined };
   readonly quotas: { get(service: Service): Quota | undefined };
   names(): Account[];
-  /** The rules of the quotas, of the accounts and servers that have one. */
+  /** For each service with a quota: its rules. */
   quotaRules(): readonly (readonly [service: Service, rules: readonly Rule[]])[];
   /**
    * Puts these credentials into force. A provider that was replaced is closed a minute later, so that passes under way end with
@@ -69,7 +69,7 @@ interface Open {
   unusedChecks: number | undefined;
 }
 
-/** Longer than a pass takes, unless the pass waits for a connection; such a pass is then deferred without an attempt. */
+/** A replaced provider is closed after this time. Only a pass that waits for a connection is longer: it is then deferred. */
 const RETIRED_FOR_MS = 60_000;
 /**
  * The connections of an app that had no notification for half an hour are closed. Not earlier: Apple wants connections to be

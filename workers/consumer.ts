@@ -20,7 +20,7 @@ export interface Consumer {
   readonly worker: Pick<NotificationWorker, 'concurrency' | 'id' | 'inHand' | 'moves'>;
   readonly clock: Pick<ClockOffset, 'offsetMs'>;
   isRunning(): boolean;
-  /** Takes no more jobs; resolves when those under way have ended. */
+  /** Takes no more jobs; resolves when the jobs under way have ended. */
   drain(): Promise<void>;
   /** As `drain`, and then ends everything else. */
   close(): Promise<void>;
@@ -95,7 +95,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   };
 }
 
-/** Logs and counts what became a dead letter although no pass decided that. */
+/** Logs and counts a job that became a dead letter although no pass decided that. */
 export function noteDiedUnseen(
   { outcome, name, ...died }: Died,
   { log, metrics }: { readonly log: Logger; readonly metrics: Pick<Metrics, 'diedUnseen'> },
@@ -107,22 +107,22 @@ export function noteDiedUnseen(
   if (outcome !== undefined) metrics.diedUnseen(outcome);
 }
 
-/** How often jobs are removed that ended more than ID_KEPT_S ago. */
+/** Jobs that ended more than ID_KEPT_S ago are removed this often. */
 const TRIM_EVERY_MS = 60_000;
-/** How many one command removes, and the pause after it, in which Redis has time for others. */
+/** How many jobs one command removes, and the pause after it, so that Redis can do other work. */
 const TRIMMED_AT_ONCE = 200;
 const TRIM_PAUSE_MS = 50;
 const CLOSE_MS = 1_000;
 
 /**
- * Removes what has ended. BullMQ does that only when something else ends: in a quiet queue ids would stay taken, and texts would
- * stay in Redis.
+ * Removes jobs that ended long ago. BullMQ does that only when another job ends: in a quiet queue ids would stay taken, and
+ * texts would stay in Redis.
  */
 function startTrimmer(queue: ShardQueues['queue'], connection: Connection) {
   let isClosed = false;
   const trimming = repeat(async () => {
     const until = (await redisNow(queue)) - 1_000 * ID_KEPT_S; // the scores are on Redis's clock
-    // BullMQ writes an event each time, also where it finds nothing.
+    // BullMQ's `clean` writes an event each time, even if it finds nothing.
     while (!isClosed && (await connection.zcount(queue.toKey('completed'), '-inf', until)) > 0) {
       const gone = await queue.clean(Date.now() - until, TRIMMED_AT_ONCE, 'completed');
       if (gone.length < TRIMMED_AT_ONCE) return;
@@ -197,7 +197,7 @@ export interface LockWatch {
 }
 
 const TICK_MS = 250;
-/** A standstill that is shorter than this is logged only if jobs lost their locks by it. */
+/** A standstill that is shorter than this is logged only if jobs lost their locks because of it. */
 const STANDSTILL_MS = 5_000;
 /** BullMQ reports each job and each command separately; for this time the reports are gathered into one line. */
 const GATHER_MS = 1_000;

@@ -17,7 +17,7 @@ const LOOK_EVERY_MS = 30_000;
 const LEAST_LOOK_EVERY_MS = 500;
 /** A page waits at most this long for Redis. */
 const ANSWER_TIMEOUT_MS = 1_000;
-/** How often the metrics count dead letters at most, and how many of them they look at: a thousand take Redis 15 ms. */
+/** The metrics count dead letters at most this often, and look at this many of them: a thousand take Redis 15 ms. */
 const COUNT_EVERY_MS = 5_000;
 const MOST_COUNTED = 1_000;
 /** How long a look may take to end when the worker stops. */
@@ -30,7 +30,7 @@ interface KeepParts {
   readonly log: Logger;
 }
 
-/** Counts the dead letters for the metrics, and removes those beyond their bounds, until it is stopped. */
+/** Counts the dead letters for the metrics, and removes dead letters beyond the bounds, until it is stopped. */
 export function keepDeadLetters(
   { queue, deadLetters: bounds }: Pick<Config, 'queue' | 'deadLetters'>,
   { connection, queues, registry, log }: KeepParts,
@@ -135,7 +135,7 @@ function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['deadLet
   );
 }
 
-/** Logs what was removed; answers how many dead letters. */
+/** Logs what was removed. Answers how many dead letters were removed. */
 function logRemoval(removal: Removal, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): number {
   const removed = [...removal.byReason.values()].reduce((sum, count) => sum + count, 0);
   const why =
@@ -151,8 +151,8 @@ function logRemoval(removal: Removal, { maxAgeMs, maxCount }: Config['deadLetter
 const SWEEP_EVERY_MS = 15_000;
 
 /**
- * Moves each job that fails in this worker to the dead letters; from `start` on also, now and then, those that dead workers
- * left.
+ * Moves each job that fails in this worker to the dead letters. From `start` on, it also moves failed jobs that dead workers
+ * left, from time to time.
  */
 export function moveFailedJobs(
   worker: Pick<Worker, 'on'>,

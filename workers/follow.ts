@@ -4,10 +4,10 @@ import type { Logger } from '../src/observe/log.ts';
 import { tellWorkerIds } from './parent.ts';
 import { startReplica, type Replica, type StartOptions } from './replica.ts';
 
-/** How long after a start that failed another one begins. */
+/** After a failed start, the next one begins this much later. */
 const AGAIN_MS = 5_000;
 
-/** As `startReplica`, and when other queues are to be consumed, stops the parts in this process and creates them again. */
+/** As `startReplica`. When other queues are to be consumed, it stops all parts in this process and creates them again. */
 export async function startFollowing(config: Config, log: Logger, options: StartOptions): Promise<Replica> {
   /** Set also while the parts are still being created, because the record may change at any time. */
   let isChangeWanted = false;

@@ -31,10 +31,7 @@ interface WatchParts {
   readonly connection: Connection;
   readonly log: Logger;
   readonly onQueuesChanged: (() => void) | undefined;
-  /**
-   * How long the layout is tried again if Redis cannot answer now, for example since a master of a cluster does not.
-   * Milliseconds.
-   */
+  /** How long to try again if Redis cannot answer now, for example because a master of a cluster is away. Milliseconds. */
   readonly timeoutMs: number;
   /** Fires when the start is no longer wanted. */
   readonly signal: AbortSignal;
@@ -75,8 +72,8 @@ export async function watchLayout(
   }
 
   /**
-   * Warns of a reshard whose command was killed after it had only prepared: no worker ends that one, since it may be given up
-   * too. It looks twice, because the command may have just started.
+   * Warns of a reshard whose command was killed when it had only prepared. No worker ends such a reshard, since an operator may
+   * also give it up. Two looks must find it, because the command may have just started.
    */
   async function lookForCommand(): Promise<void> {
     const { phase, next } = layout;
@@ -96,8 +93,8 @@ export async function watchLayout(
 
 /**
  * How many jobs of this queue a worker may have at once: the WORKER_CONCURRENCY places are shared among the queues of one
- * layout. During a reshard the queues of two layouts are consumed, and in `prepare` all jobs are in those of the first. So each
- * layout gets all places: a worker may then have up to twice as many jobs.
+ * layout. During a reshard the queues of two layouts are consumed, and in `prepare` all jobs are in the queues of the first
+ * layout. So each layout gets all places: a worker may then have up to twice as many jobs.
  */
 export function placesIn(prefix: string, { prefixes, next = [], former }: Layout, concurrency: number): number {
   const layouts = [prefixes, next, former[0] ?? []].filter((each) => each.includes(prefix));
@@ -121,10 +118,7 @@ const FOLLOWED = 'the record of the queues has changed, and is followed';
 const SWEEP_EVERY_MS = 10_000;
 /** A lease that is not renewed ends after this. */
 const LEASE_MS = 10_000;
-/**
- * After this time a sweep gives up its lease for a moment, so that a `reshard` command that waits for the lease can go on, with
- * a bar.
- */
+/** After this time a sweep gives up its lease for a moment, so that a `reshard` command that waits for the lease can go on. */
 const SHARE_MS = 2_000;
 const YIELD_MS = 1_000;
 const STOP_MS = 2_000;
@@ -138,9 +132,9 @@ interface SweepParts extends Pick<DeadLettersOptions, 'giveBack' | 'onDiedUnseen
 }
 
 /**
- * Moves what appears in former queues: a producer may still use the former number of shards, or a worker was killed while it
- * had the last jobs of such a queue. Also ends a reshard whose command was killed while it moved jobs. Without former queues it
- * sends nothing.
+ * Moves jobs that appear in former queues: a producer may still use the former number of shards, or a worker was killed while
+ * it had the last jobs of a former queue. Also ends a reshard whose command was killed while it moved jobs. Without former
+ * queues it sends nothing.
  */
 export function sweepFormer(
   { queue: names, outcomesMax }: Pick<Config, 'queue' | 'outcomesMax'>,

@@ -81,16 +81,16 @@ function watched(limiter: WaitingLimiter, { slots }: Pick<Metrics, 'slots'>): Wa
   };
 }
 
-/** The slowest confirmation counts for so long; then the next one replaces it. */
+/** The slowest confirmation counts for this time; then the next confirmation replaces it. */
 const SLOWEST_MS = 5_000;
 
 /**
- * The same limiter, but it answers `admitted` only when replicas of Redis have the slot too. Without that a failover could lose
+ * The same limiter, but it answers `admitted` only when replicas of Redis have the slot too. Otherwise a failover could lose
  * the slot, and the limiter would give it to another id.
  *
- * A confirmation takes time, in which the slot could pass: then another slot has to be asked for and confirmed. So each ask is
- * for a slot that lies as far ahead as the slowest confirmation took lately. admit.lua ignores that for a new id: if
- * confirmations are slow, a new id asks twice.
+ * If the slot passes during the confirmation, another slot has to be asked for and confirmed. So each ask is for a slot that
+ * lies as far ahead as the slowest confirmation took lately. admit.lua ignores that for a new id: if confirmations are slow, a
+ * new id asks twice.
  */
 export function confirmed(limiter: WaitingLimiter, confirmOf: (recipientId: string) => Confirm): WaitingLimiter {
   let slowest = { tookMs: 0, at: -Infinity };

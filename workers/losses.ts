@@ -31,9 +31,9 @@ export interface LossParts {
   readonly everyMs?: number;
 }
 
-/** How often it looks; it also looks at once when the connection is back. Each look is one call of a script for each stamp. */
+/** How often to look; when a connection is back, there is a look at once. Each look calls one script for each stamp. */
 const LOOK_EVERY_MS = 10_000;
-/** How often an eviction is reported at most: a Redis that is full may evict all the time. */
+/** An eviction is reported at most once in this time: a full Redis may evict all the time. */
 const TOLD_EVERY_MS = 60_000;
 const STOP_MS = 500;
 

@@ -2,11 +2,11 @@
  * One worker: the only place where its parts are created. The files, in the order of a start:
  *
  * - notifications.ts: the program, from its environment to its exit
- * - parent.ts: whether npm started it, and whether npm has ended; what it says to a parent of several workers
+ * - parent.ts: whether npm started the worker, and whether npm has ended; how a worker talks to the parent of several workers
  * - processes.ts: that parent: starts several workers, each in a process of its own, and stops them together
  * - follow.ts: creates the parts again when the queues change
  * - replica.ts: all parts, created in order and closed in the reverse order
- * - layout.ts: which queues there are; moves what appears in former ones
+ * - layout.ts: which queues there are; moves jobs that appear in former queues
  * - redis.ts: the connections, and the queues of each shard
  * - accounts.ts: the provider and the quota of each account; new credentials without a restart
  * - breakers.ts: the circuit breakers, logged and counted
@@ -16,9 +16,9 @@
  * - pages.ts: `/metrics`, `/healthz` and `/readyz`, and this worker's entry in the registry of workers
  * - passes.ts: what a pass does with its job
  * - limiters.ts: the limiters, timed and counted, and confirmed by replicas of Redis
- * - watchers.ts: what looks at passes and at replies of providers: log, metrics, traces, stories, the stream of outcomes
+ * - watchers.ts: log, metrics, traces, stories and the stream of outcomes, which learn of each pass and each provider's reply
  * - consumer.ts: one queue: its BullMQ worker, its clock, and the locks that were lost
- * - dead-letters.ts: failed jobs moved to the dead letters, and dead letters beyond their bounds removed
+ * - dead-letters.ts: moves failed jobs to the dead letters, and removes dead letters beyond the bounds
  */
 import { isatty } from 'node:tty';
 import { accountsOf } from '../src/config/apps-file.ts';
@@ -142,8 +142,8 @@ function isTerminalClosed(): boolean {
 
 /**
  * Stops the worker on the first signal, also while it is starting, and exits with 0, or with 1 if the stop failed. A later
- * signal exits at once; but not a worker of a parent, which passes the first one on, and kills its workers at the second. The
- * returned signal fires with the first one.
+ * signal exits at once, except in a worker with a parent: the parent passes the first signal on, and kills its workers at the
+ * second. The returned signal fires at the first one.
  */
 function onStop(log: Logger, parent: Parent, stop: () => Promise<void>): AbortSignal {
   const stopping = new AbortController();
@@ -182,7 +182,7 @@ function onStop(log: Logger, parent: Parent, stop: () => Promise<void>): AbortSi
     if (!stopping.signal.aborted) begin(why);
   };
   process.once('disconnect', end('disconnect'));
-  if (process.send !== undefined && !process.connected) queueMicrotask(end('disconnect')); // it has gone already
+  if (process.send !== undefined && !process.connected) queueMicrotask(end('disconnect')); // the parent has gone already
   whenGone(parent, end('npm, which started this worker, has ended'));
   return stopping.signal;
 }

@@ -33,7 +33,7 @@ export interface PagesParts {
   readonly keys: readonly string[];
   readonly consumers: readonly Consumer[];
   readonly metrics: Metrics;
-  /** The services with credentials here, each with its breaker, which is undefined if it is closed. */
+  /** The services with credentials here, each with its breaker; undefined if the breaker is closed. */
   readonly services: () => Iterable<readonly [Service, OpenBreaker | undefined]>;
   readonly reach: Pick<ReachWatch, 'unreached'>;
   readonly wedge: Pick<WedgeWatch, 'wedged'>;

@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs';
 import { isatty } from 'node:tty';
 import type { Environment } from '../src/environment/values.ts';
 
-/** The variable by which processes.ts says to a worker process which of its workers it is. */
+/** The variable in which processes.ts tells a worker process its number. */
 export const NUMBER_VARIABLE = 'PUSHPACER_WORKER';
 
-/** The number of this worker among those of its parent (processes.ts), from 1 on; undefined: it has no such parent. */
+/** This worker's number among the workers of its parent (processes.ts), from 1 on; undefined if it has no such parent. */
 export function numberOf(env: Environment): number | undefined {
   const number = Number(env[NUMBER_VARIABLE]);
   return process.send !== undefined && number > 0 ? number : undefined;
@@ -14,7 +14,6 @@ export function numberOf(env: Environment): number | undefined {
 /** What the parent asks a worker: for its pages. */
 export type Question = 'metrics' | 'sick' | 'ready';
 
-/** A question to a worker. */
 export interface Asked {
   readonly id: number;
   readonly question: Question;
@@ -32,7 +31,7 @@ function tellParent(message: Told): void {
   process.send?.(message, undefined, undefined, () => undefined); // the parent may have ended
 }
 
-/** Answers the questions of the parent until `close`. One that cannot be answered is left: the parent waits for a while only. */
+/** Answers the questions of the parent until `close`. A failed answer is not sent: the parent waits only for a while. */
 export function answerParent(answers: Readonly<Record<Question, () => unknown>>): { close(): Promise<void> } {
   const answer = async ({ id, question }: Asked): Promise<void> => {
     tellParent({ id, answer: await answers[question]() });

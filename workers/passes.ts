@@ -31,8 +31,8 @@ interface PassParts extends Omit<WatcherParts, 'queuesOf'> {
 }
 
 /**
- * What a pass does with its job: it delivers a notification, or for a job named `cancel` it cancels what waits. Also gives back
- * what a notification held that ended without a pass.
+ * What a pass does with its job: it delivers a notification, or for a job named `cancel` it cancels waiting notifications.
+ * `giveBack` gives back what a notification held if it ended without a pass.
  */
 export async function createPasses(
   config: Config,

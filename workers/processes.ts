@@ -19,12 +19,11 @@ export interface ProcessesOptions {
 }
 
 /**
- * How long to wait before a worker that ended is started again. The wait doubles each time, and is the shortest again after a
- * worker that ran for STEADY_MS.
+ * The wait before a worker that ended is started again. It doubles each time, and is shortest again after a run of STEADY_MS.
  */
 const AWAY_MS = { least: 1_000, most: 30_000 };
 const STEADY_MS = 60_000;
-/** How long the parent waits for the answer of a worker, which itself waits for Redis for a second. */
+/** How long the parent waits for the answer of a worker. The worker itself waits for Redis for a second. */
 const ANSWER_MS = 3_000;
 /** How much longer than SHUTDOWN_GRACE a worker may take to end. */
 const CLOSE_MS = 10_000;
@@ -83,9 +82,9 @@ interface WorkerProcess {
   pid(): number | undefined;
   /** The ids of its BullMQ workers; empty while it takes no jobs. */
   workerIds(): readonly string[];
-  /** Resolves when it takes jobs for the first time. */
+  /** Resolves when the worker takes jobs for the first time. */
   start(): Promise<void>;
-  /** Undefined if it takes no jobs, or does not answer in time. */
+  /** Undefined if the worker takes no jobs, or does not answer in time. */
   ask(question: Question): Promise<{ readonly answer: unknown } | undefined>;
   /** Makes the worker read its credentials again. A worker that is still starting gets no signal: it reads them anyway. */
   reload(): void;
@@ -111,7 +110,7 @@ function createProcess(number: number, program: string, env: Environment, log: L
       child = undefined;
       workerIds = [];
       if (isStopped) return;
-      if (number === 1 && !wasReady && exitCode) process.exit(exitCode); // it has said why
+      if (number === 1 && !wasReady && exitCode) process.exit(exitCode); // the worker has said why
       ends = performance.now() - startedAt < STEADY_MS ? ends + 1 : 1;
       const inMs = Math.min(AWAY_MS.least * 2 ** (ends - 1), AWAY_MS.most);
       log.error({ worker: number, ...how, inMs }, 'a worker has ended: it is started again in `inMs`');
@@ -154,7 +153,7 @@ function createProcess(number: number, program: string, env: Environment, log: L
       const { promise, resolve } = Promise.withResolvers<{ readonly answer: unknown }>();
       const id = ++asked;
       questions.set(id, resolve);
-      child.send({ id, question } satisfies Asked, () => undefined); // it may have ended
+      child.send({ id, question } satisfies Asked, () => undefined); // the worker may have ended
       const answered = await within(promise, ANSWER_MS);
       questions.delete(id);
       return answered;
@@ -202,7 +201,7 @@ function pagesOf(workers: readonly WorkerProcess[]): Pages {
       const looks = workers.map(async (worker): Promise<Sickness> => {
         const pid = worker.pid();
         const answered = await worker.ask('sick');
-        // Another process may have taken its place meanwhile, or it takes no jobs any more.
+        // Meanwhile the worker may have got a new process, or may take no jobs any more.
         const isSilent = answered === undefined && worker.workerIds().length > 0 && worker.pid() === pid;
         const sick = isSilent ? SILENT : (answered?.answer as Sickness);
         return sick && { ...sick, worker: worker.number, pid };

@@ -8,7 +8,7 @@ export type UnreachedServer = AccountReach & { readonly failure: ReachFailure };
 
 /** Knows which providers cannot be reached, also while there is nothing to send: a breaker opens only by answers to sends. */
 export interface ReachWatch {
-  /** By service; if several servers of a service cannot be reached, the one that could not be reached for the longest time. */
+  /** For each service: of its servers that cannot be reached, the one that could not be reached for the longest time. */
   unreached(): ReadonlyMap<Service, UnreachedServer>;
   stop(): void;
 }
@@ -70,7 +70,7 @@ export function watchReach({ accounts, log, everyMs = LOOK_EVERY_MS }: ReachPart
   };
 }
 
-/** Of the times 10 s, 20 s, 40 s, … the first one that is still ahead. */
+/** The first of the times 10 s, 20 s, 40 s, … that is longer than `forMs`. */
 function nextWarningMs(forMs: number): number {
   let atMs = WARN_AGAIN_MS;
   while (atMs <= forMs) atMs *= 2;

@@ -20,7 +20,7 @@ import { addressOf } from '../src/redis/target.ts';
 
 /** How long the limiter and the quotas wait for an answer of Redis before the job is put back. */
 export const LIMITER_TIMEOUT_MS = 2_000;
-/** How often the same trouble is logged at most: during an outage it may occur many times a second. */
+/** The same trouble is logged at most once in this time: during an outage it may occur many times a second. */
 export const TROUBLE_EVERY_MS = 5_000;
 const RETRY_MS = 500;
 /** How long one try to connect takes: long enough to look at the port if the error does not say what is wrong. */

@@ -55,7 +55,9 @@ export interface StartOptions extends Pick<ConnectOptions, 'signal'> {
   readonly wedgedAfterMs?: number;
 }
 
-/** Creates all parts of a worker, and starts to consume. Rejects if a part cannot be created, when everything is closed again. */
+/**
+ * Creates all parts of a worker, and starts to consume. If a part cannot be created, it closes everything, and then rejects.
+ */
 export async function startReplica(config: Config, log: Logger, options: StartOptions): Promise<Replica> {
   const closing = new AsyncDisposableStack();
   try {

@@ -35,7 +35,7 @@ export interface WatcherParts {
   readonly env: Environment;
 }
 
-/** Everything that looks at each pass, one line for each. Undefined: the configuration does not ask for it. */
+/** The watchers of passes, one on each line. Undefined: the configuration does not ask for this watcher. */
 export async function createWatchers(config: Config, parts: WatcherParts): Promise<readonly Watcher[]> {
   const { metrics, log, onLockLost } = parts;
   const watchers = [

@@ -8,9 +8,9 @@ import type { Consumer } from './consumer.ts';
 
 /** A queue from which this worker takes no jobs, although it could. */
 export interface Wedge {
-  /** For at least how long no ask for a job was answered, in milliseconds. */
+  /** No ask for a job was answered for at least this time, in milliseconds. */
   readonly forMs: number;
-  /** For how long the oldest job that no worker takes could have been taken, in milliseconds. */
+  /** How long ago the oldest job that no worker takes could have been taken, in milliseconds. */
   readonly oldestDueMs: number;
 }
 
@@ -32,23 +32,24 @@ export interface WedgeWatch {
 
 /**
  * A worker that can ask for jobs does so every 10 s, and every 30 s in a queue that is rate limited. If its blocking connection
- * goes silent, BullMQ opens a new one after 2 to 12 s. So a worker that is still for this long will not ask by itself any more.
+ * goes silent, BullMQ opens a new one after 2 to 12 s. So a worker that did not ask for this long will not ask by itself any
+ * more.
  */
 export const WEDGED_AFTER_MS = 60_000;
-/** How many looks there are in that time. At each of them the worker must be still, and Redis must answer. */
+/** How many looks there are in that time. At each look the worker must have asked for no job, and Redis must answer. */
 const LOOKS = 12;
 
 /**
  * Notices that this worker has stopped taking jobs: it is alive, and its connection for commands works, but its loop around the
- * blocking connection waits for an answer that never comes (BullMQ's issues 4378, 4479 and 4585 had three causes of that). That
- * is the case if at each of LOOKS looks in a row
+ * blocking connection waits for an answer that never comes (for three causes, see BullMQ's issues 4378, 4479 and 4585). It has
+ * stopped if at each of LOOKS looks in a row
  *
  * - the worker runs, and has a free place,
  * - it asked for no job since the look before,
  * - Redis answers on the connection for commands,
  *
- * and a job could have been taken for all that time, in a queue that is neither paused nor rate limited. Looks are counted, not
- * time, because a process that stood still looked at nothing. If other workers take the jobs, none was there all the time.
+ * and a job could have been taken for all that time, in a queue that is neither paused nor rate limited. Looks are counted
+ * instead of time, because a process that stood still did not look. If other workers take the jobs, no job waits that long.
  */
 export function watchWedge({ consumers, queues, connection, log, boundMs = WEDGED_AFTER_MS }: WedgeParts): WedgeWatch {
   const everyMs = boundMs / LOOKS;
@@ -89,7 +90,6 @@ const WEDGED =
   'no job is taken: no ask for one was answered for `forMs`, although jobs wait, places are free and Redis answers; /healthz ' +
   'answers 503 until jobs are asked for again; restart the worker';
 
-/** Whether the answer comes in time. */
 export async function isAnswered(asking: Promise<unknown>, withinMs: number): Promise<boolean> {
   const answer = asking.then(
     () => true,
