@@ -24,7 +24,7 @@ const names = {
   id: notificationSchema.shape.id.describe('the same id, of the same category, is the same ask'),
   category: notificationSchema.shape.category.describe('its limits hold beside those of the recipient'),
 };
-/** What a request for a slot may have. */
+/** The fields of a request for a slot. */
 export const ADMIT_FIELDS = z.strictObject({
   ...names,
   wait: z.boolean().optional().describe('true: if there is no slot now, reserves the next one'),
@@ -42,7 +42,7 @@ export const ADMIT_FIELDS = z.strictObject({
     .optional()
     .describe('true: if it was admitted before, certainly nothing was sent; its slot is asked for anew'),
 });
-/** What a request that gives a slot back has. */
+/** The fields of a request that gives a slot back. */
 export const REFUND_FIELDS = z.strictObject(names);
 
 /** The category is part of the id, so an e-mail and an SMS of one message are two asks. */
@@ -52,12 +52,13 @@ function slotOf(recipientId: string, id: string, category: string | undefined): 
 }
 
 /**
- * A reservation may move to earlier when others give back theirs, or an operator changes limits, and nobody calls the one who
- * waits. So that one asks again at least this often. It must be less than the minute after which a no-show is forgotten.
+ * A reservation may move to an earlier slot when others give back their slots or an operator changes limits, and nobody tells
+ * the caller. So the caller asks again at least this often: less than the minute after which the slot of an absent caller is
+ * forgotten.
  */
 const ASK_AGAIN_MS = 30_000;
 
-/** What came of giving a slot back: it was used or due; it was a reservation; the limiter knows no slot of this id. */
+/** What was given back: a slot that was used or due (`refunded`), a reservation (`canceled`), or nothing (`unknown`). */
 type Refund = 'refunded' | 'canceled' | 'unknown';
 
 export interface AdmitParts extends Pick<Backend, 'limiters' | 'shards'> {
@@ -66,7 +67,7 @@ export interface AdmitParts extends Pick<Backend, 'limiters' | 'shards'> {
   readonly needs: (scope: Scope) => MiddlewareHandler<ApiEnv>;
 }
 
-/** Adds the routes that take slots and give them back, and the page with what was counted of them. */
+/** Adds the routes that take slots and give them back, and the page with the metrics of these slots. */
 export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, needs }: AdmitParts): void {
   const metrics = createAdmitMetrics();
   const moveUps = createMoveUps();
@@ -111,7 +112,8 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
     if (answer.kind === 'admitted' && answer.sendAt > performance.now())
       await sleepUntil(answer.sendAt, c.req.raw.signal);
     if (answer.kind === 'refused') {
-      // The id may have a slot: unused, or too far ahead by now. It is given back: a refused caller does not come for it.
+      // The id may have a slot that is unused, or too far ahead by now. A refused caller does not come for it: it is given
+      // back.
       if (unsent) await all.alert.refund(slot);
       if (await all.alert.cancel(slot)) await moveUp(recipientId, all.alert, paceOf(policy).toleranceMs);
     }
@@ -201,7 +203,7 @@ function retryAfter(ms: number): Readonly<Record<string, string>> {
 const RESULTS = ['admitted', 'repeated', 'reserved', 'refused', 'failed'] as const;
 const REFUNDS: readonly Refund[] = ['refunded', 'canceled', 'unknown'];
 
-/** What this process counts of slots over HTTP. Labels have few values: a category only if it has limits. */
+/** What this process counts about slots over HTTP. Labels have few values: a category only if it has limits. */
 export function createAdmitMetrics() {
   const registry = new Registry();
   const registers = [registry];

@@ -2,7 +2,7 @@
  * The HTTP API for producers and operators. The files, in the order of a request:
  *
  * - api.ts: the command; start.ts: puts the parts together; serve.ts: how it listens and stops
- * - backend.ts: what it needs of Redis
+ * - backend.ts: what the API needs of Redis
  * - app.ts: every route, and what is checked before it; operator-routes.ts: the routes for operators
  * - bodies.ts: the bodies of requests and answers: JSON, and streams
  * - tokens.ts: the bearer tokens and their file; token.ts is the command that changes it

@@ -136,7 +136,7 @@ export function openBackend(
   };
 }
 
-/** How often the same trouble is logged at most. */
+/** The same trouble is logged at most once in this time. */
 const TROUBLE_EVERY_MS = 5_000;
 
 function logOutages(connections: readonly Connection[], name: string, log: Log): void {

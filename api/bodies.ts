@@ -39,7 +39,6 @@ export async function* bytesOf(body: ReadableStream<Uint8Array> | null): AsyncGe
 
 const NOT_UTF8: Problem = { ...{ status: 400, code: 'not-json' }, detail: 'the body is not UTF-8' };
 
-/** The text of a body. */
 export async function readBody({
   headers,
   body,

@@ -13,11 +13,11 @@ import type { Scope } from './tokens.ts';
 // Calls notifications back: cancels those that wait, and retracts those that were sent too.
 
 const { badge, cancellationKey } = notificationSchema.shape;
-/** What a request that retracts one notification may have. */
+/** The fields of a request that retracts one notification. */
 export const RETRACT_FIELDS = z.strictObject({
   badge: badge.describe("the number that the app's icon gets; by default it stays"),
 });
-/** What a request that retracts a recipient's notifications under a key has. */
+/** The fields of a request that retracts a recipient's notifications under a key. */
 export const RETRACT_KEY_FIELDS = RETRACT_FIELDS.extend({
   cancellationKey: cancellationKey.unwrap().describe('the key with which they were enqueued'),
 });
@@ -29,7 +29,7 @@ export interface CancelParts {
   readonly needs: (scope: Scope) => MiddlewareHandler<ApiEnv>;
 }
 
-/** Adds the routes. Any token with `send` may call back what another one enqueued, so the log says which token did. */
+/** Adds the routes. Any token with `send` may cancel what another token enqueued, so the log says which token did. */
 export function addCancelRoutes(app: Hono<ApiEnv>, { producer, log, needs }: CancelParts): void {
   async function cancel(c: Context<ApiEnv>, target: CancelTarget): Promise<Canceled> {
     const { canceled, tooLate } = await producer.cancel(target);
@@ -78,7 +78,7 @@ export function addCancelRoutes(app: Hono<ApiEnv>, { producer, log, needs }: Can
   });
 }
 
-/** Which token did it to what, for the log. */
+/** The token and the target of a request, for the log. */
 function byWhom(c: Context<ApiEnv>, target: CancelTarget) {
   return { by: c.get('token').name, ...('id' in target ? { id: target.id } : { recipientId: target.recipientId }) };
 }

@@ -41,7 +41,7 @@ const STEP = 500;
  * by then.
  */
 export interface Enqueuer {
-  /** Adds them in the name of the token. The results are in the order of the inputs. */
+  /** Adds notifications in the name of the token. The results are in the order of the inputs. */
   add(inputs: readonly unknown[], token: Token): Promise<Result[]>;
   /**
    * Adds the lines of an NDJSON stream as they come, and yields the results of each step with their line numbers. At most one
@@ -84,15 +84,15 @@ type WithIds = (inputs: readonly unknown[]) => readonly unknown[];
 /** How long the key of a request is remembered: a day. */
 const KEY_KEPT_S = 86_400;
 /**
- * Follows the fingerprint of a request that is done, and after it come the indices of its conflicts; then once more, and the
- * indices of what was invalid: `+0,7+3`. Earlier versions noted only the conflicts.
+ * A request that is done is stored as its fingerprint, this sign, the indices of its conflicts, this sign, and the indices of
+ * its invalid inputs: `+0,7+3`. Earlier versions noted only the conflicts.
  */
 const DONE = '+';
 
 export function createEnqueuer({ producer, homes, redis, prefix, backlog }: EnqueuerParts): Enqueuer {
   /**
-   * Whether the job with this id was enqueued with the same content. A job that is gone by now cannot be compared, nor one by
-   * which a retract has taken the id.
+   * Whether the job with this id was enqueued with the same content. True also if they cannot be compared: the job is gone by
+   * now, or it belongs to a retract that has taken the id.
    */
   async function isSame(input: unknown, id: string): Promise<boolean> {
     if (!isObject(input) || input['id'] === undefined) return true;
@@ -203,7 +203,7 @@ function repeatedResult(input: unknown, wasConflict: boolean, wasInvalid: boolea
   return wasConflict ? conflictOf(id) : { result: 'duplicate', id };
 }
 
-/** The fault of what was invalid at first, and fits by now, such as an instant that is not too far ahead any more. */
+/** The fault of an input that was invalid at first and fits by now, such as an instant that is not too far ahead any more. */
 const WAS_INVALID: Fault = {
   path: '',
   expected: 'one that fitted when this Idempotency-Key came first',

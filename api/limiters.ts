@@ -12,7 +12,7 @@ import { PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/co
 export interface OpenLimiters {
   /** The limiters of alerts, background pushes and Live Activities. */
   readonly limiters: Readonly<Record<CountedAs, Limiter>>;
-  /** What actions would do, for the same limiters. */
+  /** Forecasts of what actions would do to these limiters. */
   readonly foresights: Readonly<Record<CountedAs, Foresight>>;
   readonly policy: Policy;
   readonly categories: Readonly<Record<string, CategoryPolicy>>;
@@ -32,7 +32,7 @@ export interface LimitersParts {
 /** The limits of the living workers are read at most this often. */
 const POLICY_EVERY_MS = 5_000;
 
-/** Opens the limiters; the same ones as long as the limits of the workers, which are looked at every 5 s, are the same. */
+/** Opens the limiters. It reads the limits of the workers every 5 s, and opens other limiters only if the limits changed. */
 export function createLimiters({ redis, limiterRedis, prefix, own }: LimitersParts): () => Promise<OpenLimiters> {
   let last: { readonly of: WorkerPolicy; readonly opened: Omit<OpenLimiters, 'limitsOf'> } | undefined;
 
@@ -40,7 +40,7 @@ export function createLimiters({ redis, limiterRedis, prefix, own }: LimitersPar
     await Promise.all([redis, limiterRedis].map((each) => whenReady(each, PRODUCER_TIMEOUT_MS)));
     const shared = sharedPolicy(await readWorkers(redis, prefix));
     const now = shared?.policy ?? own;
-    // A limiter has learned how far Redis's clock is from this process's, so one is kept as long as its limits hold.
+    // A limiter is kept while its limits hold, because it has learned how far Redis's clock is from this process's clock.
     if (last === undefined || !isDeepStrictEqual(last.of, now)) last = { of: now, opened: openWith(now) };
     return { ...last.opened, limitsOf: shared };
   }

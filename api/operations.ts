@@ -15,7 +15,7 @@ export interface Operated extends Pick<Done, 'moved'> {
   readonly lastAt?: number;
 }
 
-/** What an operation would do. Of the slots that would move, it has the first 1,000. */
+/** What an operation would do, with the first 1,000 slots that would move. */
 export interface WouldOperate extends Preview, Partial<Pick<CancelPreview, 'cancels' | 'tooLate'>> {
   readonly recipientId: string;
   readonly would: string;

@@ -145,7 +145,7 @@ export function recipientOf(c: Context): string {
   throw new InputError('the path', [{ path: 'id', expected, found: 'something else' }]);
 }
 
-/** Whether the text is percent-encoded UTF-8. Hono leaves codes that are not as they are. */
+/** Whether the text is percent-encoded UTF-8. Hono leaves other codes as they are. */
 function isDecodable(text: string): boolean {
   try {
     decodeURIComponent(text);

@@ -34,7 +34,7 @@ export function parseCursor(text: string, layout: Layout): Cursor | undefined {
   const parts = text.split(',').map((part) => part.split('@'));
   if (parts.some(([position = '']) => !ENTRY_ID.test(position))) return undefined;
   if (parts.every(({ length }) => length === 1)) {
-    // The cursor is of a time when there was only one layout, which is recognised by the number of its shards.
+    // The cursor is from a time with only one layout: the one that has as many shards as the cursor has positions.
     const prefixes = [layout.prefixes, ...layout.former].find(({ length }) => length === parts.length);
     return prefixes && new Map(prefixes.map((prefix, at) => [prefix, parts[at]?.[0] ?? '0']));
   }
@@ -42,7 +42,7 @@ export function parseCursor(text: string, layout: Layout): Cursor | undefined {
   return new Map(all.map((prefix) => [prefix, byName.get(nameOf(prefix)) ?? '0']));
 }
 
-/** A short name for a stream. It differs from the names of other streams, as far as a short hash can: `2e7a`. */
+/** A short name for a stream, such as `2e7a`. It is a hash, so it very probably differs from the names of other streams. */
 function nameOf(prefix: string): string {
   return crc16(prefix).toString(16).padStart(4, '0');
 }
@@ -55,9 +55,9 @@ export interface OutcomesParts {
 }
 
 /**
- * Yields the events after the cursor, then new ones as they come, until the signal aborts or the client may read no more, which
- * the last event says. Without a cursor, it yields only new events. Rejects if Redis does not answer, so that the client gets
- * no stream that ends at once.
+ * Yields the events after the cursor, then new events as they come, until the signal aborts or the client may not read any more
+ * (the last event says so). Without a cursor, it yields only new events. Rejects if Redis does not answer, so that the client
+ * gets no stream that ends at once.
  */
 export async function openOutcomes(
   parts: OutcomesParts,

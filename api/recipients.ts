@@ -15,7 +15,10 @@ export interface RecipientView extends Omit<Inspection, 'reserved'> {
   readonly recipientId: string;
   /** How many notifications have a slot and wait for it. */
   readonly waitingCount: number;
-  /** The first 1,000 of them, the next slot first, each with the rule that makes it wait and with how many are before it. */
+  /**
+   * The first 1,000 waiting notifications, the next slot first: each with the rule that makes it wait, and how many are before
+   * it.
+   */
   readonly waiting: Inspection['reserved'];
   /** Notifications that wait without a slot, for example for another attempt. */
   readonly delayed: readonly DelayedJob[];
@@ -66,7 +69,7 @@ export function createRecipients({ look, limiters }: Pick<Backend, 'look' | 'lim
           ...(onQuiet !== 'delay' && { maxQuietMs: 0 }),
         });
         const now = Date.now();
-        // Nobody has asked the limiter for a later instant, so only that it is not quiet then can be known.
+        // The limiter was not asked about this later instant. It is only known whether quiet hours include it.
         if (sendAfter > now) {
           if (answer.kind === 'refused') return undefined;
           const { quiet } = await limiter.inspect(recipientId);
@@ -86,7 +89,7 @@ function waits({ onThrottle }: Notification): boolean {
   return onThrottle !== 'drop' && onThrottle !== 'silence';
 }
 
-/** Whether what has a high priority goes before others. Without workers that is not known. */
+/** Whether notifications of high priority go before others. Without workers this is not known, and counts as true. */
 function mayGoFirst({ limitsOf }: Pick<OpenLimiters, 'limitsOf'>): boolean {
   return limitsOf === undefined || (limitsOf.mostOvertaken ?? 0) > 0;
 }

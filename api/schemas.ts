@@ -7,8 +7,8 @@ import { DEAD_LETTER_REASONS, OUTCOMES } from '../src/notification/outcome.ts';
 import { TAKINGS } from '../src/operations/taking.ts';
 import { workerFactsSchema } from '../src/queue/workers.ts';
 
-// The schemas of requests and answers, for the description of the API. Of an object without `properties` and without
-// `additionalProperties` a client that is generated from it knows no field.
+// The schemas of requests and answers, for the description of the API. From an object without `properties` and without
+// `additionalProperties`, a generated client would know no field.
 
 export type Schema = Readonly<Record<string, unknown>>;
 
@@ -26,8 +26,8 @@ const boolean: Schema = { type: 'boolean' };
 const mapOf = (value: Schema): Schema => ({ type: 'object', additionalProperties: value });
 
 /**
- * What a producer may send: as the worker checks it, but without the need for an id. Without `default`, since a generated client
- * would demand such a field. An object of any fields says so.
+ * What a producer may send: the schema of the worker's check, but the id is optional. `default` is left out, since a generated
+ * client would demand such a field. An object that may have any fields says so.
  */
 function notification(): Schema {
   const here = import.meta.url.endsWith('.ts') ? '../docs' : '../../docs';
@@ -46,7 +46,7 @@ const record = (always: Readonly<Record<string, Schema>>, sometimes: Readonly<Re
 
 const RULE = { max: integer, perMs: integer };
 const POLICY = { rules: list(ref('Rule')), minGapMs: integer };
-/** Of a slot that waits. */
+/** The fields of a slot that waits. */
 const CAUSE = { at: instant, rule: text, before: integer };
 const MORE_CAUSE = { ruleUntil: instant, goesBefore: integer, overtaken: integer };
 const SOURCE = { enum: ['limiter', 'stored'] };
@@ -98,7 +98,7 @@ function recipientSchema(): Schema {
   );
 }
 
-/** A worker, as it describes itself. Those of other versions may say more. */
+/** A worker, as it describes itself. Workers of other versions may say more. */
 function workerSchema(): Schema {
   const { properties, required = [] } = z.toJSONSchema(workerFactsSchema, {
     override({ jsonSchema }) {

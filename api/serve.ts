@@ -17,7 +17,7 @@ import type { Token } from './tokens.ts';
 /** A running server. */
 export interface Served {
   readonly url: string;
-  /** Takes no more requests, and resolves when those under way are answered. */
+  /** Takes no more requests, and resolves when the requests under way are answered. */
   close(): Promise<void>;
 }
 
