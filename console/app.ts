@@ -116,8 +116,8 @@ const FOR_VIEWERS =
   'Your token has the scope read; one with the scope operate may act. A console that is read-only has no operators.';
 
 /**
- * A path of the console itself, or `/`: `//elsewhere.example` would lead to another site. So would the same with a tab or a
- * line break in it, which a browser leaves out of an address.
+ * A path of the console itself, or `/`: `//elsewhere.example` would lead to another site, also with a tab or a line break in
+ * it, since browsers leave these out of an address.
  */
 function ownPath(to: unknown): string {
   return typeof to === 'string' && /^\/(?![/\\])[^\p{Cc}]*$/u.test(to) ? to : '/';

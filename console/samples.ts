@@ -9,7 +9,7 @@ import type { Connection } from '../src/redis/connection.ts';
 export interface Sample {
   /** Epoch milliseconds on Redis's clock. */
   readonly at: number;
-  /** How many were sent in a second, since the sample before. */
+  /** Sent notifications per second since the sample before. */
   readonly sentPerS: number;
   readonly requeuedPerS: number;
   readonly waiting: number;
@@ -35,7 +35,7 @@ interface SamplerParts {
 const EVERY_MS = 10_000;
 const KEPT = 360;
 
-/** For so long a worker may finish nothing while notifications are due: a pass that waits for a provider takes 30 s at most. */
+/** A worker may finish nothing for this time while notifications are due: a pass waits for a provider for 30 s at most. */
 const WEDGED_MS = 40_000;
 
 /** Whether a worker is alive and finishes nothing, although notifications are due. */
@@ -47,7 +47,9 @@ export function isWedged(
   return now - Math.max(tally.lastPassAt ?? startedAt, due.oldestAt) > WEDGED_MS;
 }
 
-/** Takes a sample every ten seconds and keeps those of one hour, in memory. While Redis does not answer there are none. */
+/**
+ * Takes a sample every ten seconds, and keeps the samples of one hour in memory. Without an answer of Redis there is no sample.
+ */
 export function startSampler(parts: SamplerParts): Sampler {
   const kept: Sample[] = [];
   let before: Look | undefined;

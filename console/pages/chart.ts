@@ -18,7 +18,7 @@ export interface Unit {
 
 export interface Line {
   readonly name: string;
-  /** One for each instant; null if there was nothing to measure. */
+  /** One value for each instant; null if there was nothing to measure. */
   readonly values: readonly (number | null)[];
 }
 
@@ -48,7 +48,7 @@ export const PER_SECOND: Unit = {
   least: 1,
 };
 export const NOTIFICATIONS: Unit = { name: 'notifications', write: count, steps: DECIMALS, least: 1 };
-/** Its values are milliseconds. */
+/** For values in milliseconds. */
 export const DURATION: Unit = {
   name: 'duration',
   write: (ms) => (ms === 0 ? '0s' : span(ms)),
@@ -182,7 +182,7 @@ function parts(lines: readonly Line[], times: readonly number[], axis: Axis, uni
   })}`;
 }
 
-/** `5.4/s, highest 21/s`: the latest value, and the highest one if that is another. */
+/** `5.4/s, highest 21/s`: the latest value, and the highest value if it is another one. */
 function latestText(values: readonly (number | null)[], unit: Unit): string {
   const said = [values.findLast((value) => value !== null), highestOf(values)].flatMap((value) =>
     value == null ? [] : [unit.write(value)],

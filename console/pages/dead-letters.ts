@@ -207,7 +207,7 @@ function helpFor(reason: keyof typeof REASONS): Html {
   return html`<p class="help">${badge(reason)} ${happened} <strong>${help}</strong></p>`;
 }
 
-/** Links to what can be done to all that match, also to those on other pages and those that were not looked at. */
+/** Links to actions on all dead letters that match, also those on other pages and those that were not looked at. */
 function allOfThem({ look, filter }: Shown): Html {
   if (look.matched === 0) return html``;
   const all = look.lookedBackTo === undefined ? `all ${count(look.matched)}` : 'all';

@@ -34,14 +34,14 @@ export const RANGES = {
 
 export type Range = keyof typeof RANGES;
 
-/** The shortest range that has the next slots; where none waits, the end of the block, or the last sent slot. */
+/** The shortest range that shows the next slots; if none waits, the end of the block; otherwise the last sent slot. */
 export function usualRange({ now, sent, reserved, blockedUntil }: Drawn): Range {
   const next = reserved.slice(0, NEXT).at(-1)?.at ?? blockedUntil ?? sent.at(-1) ?? now;
   const ranges = Object.entries(RANGES) as [Range, { readonly ms: number }][];
   return ranges.find(([, { ms }]) => Math.abs(next - now) <= ms)?.[0] ?? 'all';
 }
 
-/** This many of the next slots are to be seen. */
+/** How many of the next slots the usual range shows. */
 const NEXT = 3;
 
 /**
@@ -145,7 +145,7 @@ interface Axis {
 const LEAST_MS = 5_000;
 /** The past has at least this share of the future's width, so that `now` does not stand at the edge. */
 const PAST_SHARE = 1 / 16;
-/** What goes on beyond the edge is drawn up to this far beyond it: a share of the width. */
+/** What goes on beyond the edge is drawn up to this share of the width beyond the edge. */
 const BEYOND = 0.02;
 
 /** The past goes back as far as slots still count in a limit: what was sent earlier is not known. */
