@@ -129,7 +129,7 @@ async function atChannels<T>(app: string | undefined, work: (manager: ChannelMan
 
 type Note = (action: string, id: string, facts: Readonly<Record<string, string>>) => Promise<void>;
 
-/** The same with the audit at hand. Redis is asked first, so that nothing is done that the audit could not note. */
+/** As `atChannels`, with the audit. Redis is asked first, so that nothing is done that the audit could not note. */
 async function noted(
   app: string | undefined,
   work: (manager: ChannelManager, note: Note) => Promise<void>,
@@ -178,13 +178,13 @@ function done<T>(answer: ChannelAnswer<T>, { host, bundleId }: ChannelManager, i
   throw new CommandError(`APNs refuses it: ${status} ${printable(reason)}${advice === undefined ? '' : `: ${advice}`}`);
 }
 
-/** How APNs says that there is no such channel; to a delete it answers that the path is bad. */
+/** APNs' codes for a channel that does not exist: a delete is answered with `BadPath`. */
 const MISSING: ReadonlySet<string> = new Set(['ChannelNotRegistered', 'BadChannelId', 'BadPath']);
 
 const NOT_ENABLED =
   'enable the broadcast capability of the app id in the developer account (Certificates, Identifiers & Profiles)';
 
-/** What to do, by Apple's words. */
+/** What to do, for each of Apple's codes. */
 const ADVICE: Readonly<Record<string, string>> = {
   CannotCreateChannelConfig: 'the app has as many channels as Apple allows; delete those that have ended',
   FeatureNotEnabled: NOT_ENABLED,

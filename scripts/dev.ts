@@ -29,7 +29,7 @@ import { findParent, whenGone } from '../workers/parent.ts';
 import { addressesOf, pageText, type Running } from './dev/page.ts';
 
 const HOST = '127.0.0.1';
-/** The port of each server if no flag says otherwise and it is free; and what listens there. */
+/** For each server: its port if no flag says otherwise and the port is free, and what listens there. */
 const SERVERS = {
   redis: { port: 6379, of: 'the Redis' },
   api: { port: 8620, of: 'the HTTP API' },
@@ -39,7 +39,7 @@ const SERVERS = {
 } as const;
 type ServerName = keyof typeof SERVERS;
 const SERVER_NAMES = Object.keys(SERVERS) as ServerName[];
-/** How many requests the sandbox's journal keeps, and of how many notifications the story is kept. */
+/** How many requests the sandbox's journal keeps, and how many stories of notifications are kept. */
 const KEEP = 10_000;
 
 const HELP = `
@@ -108,7 +108,7 @@ interface Start {
   readonly signal: AbortSignal;
 }
 
-/** Starts the other parts. What is started is closed by `parts`, the last one first, so the worker can end what it sends. */
+/** Starts the other parts. `parts` closes them, the last one first, so that the worker can finish its sends. */
 async function start({ flags, ports, redis, signal }: Start, parts: AsyncDisposableStack): Promise<Running> {
   const folder = await mkdtemp(join(tmpdir(), 'pushpacer-dev-'));
   parts.defer(() => rm(folder, { recursive: true, force: true }));
@@ -155,7 +155,7 @@ function hasProxy(env: Environment): boolean {
   return ['http_proxy', 'all_proxy', 'ALL_PROXY'].some((name) => (env[name] ?? '') !== '');
 }
 
-/** For each server the port of its flag, the fixed one, or 0, which means any free one. */
+/** For each server: the port of its flag, its fixed port, or 0, which means any free port. */
 async function choosePorts(flags: Flags): Promise<Readonly<Record<ServerName, number>>> {
   if (flags.redisUrl !== undefined && flags.redisPort !== undefined) {
     throw new UsageError('--redis-port: expected none with --redis-url, since no Redis is started');
@@ -175,8 +175,8 @@ async function choosePorts(flags: Flags): Promise<Readonly<Record<ServerName, nu
 }
 
 /**
- * Whether no server answers on the port. A server that listens on all addresses answers too: some systems would let a second
- * one listen on only one address.
+ * Whether no server answers on the port. This finds a server that listens on all addresses too: some systems would let a second
+ * server listen on one of these addresses.
  */
 function isFree(port: number): Promise<boolean> {
   const socket = connect(port, HOST);
@@ -222,8 +222,8 @@ const FLAG_OF: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * Another port is used if `port` is taken and nobody asked for it. It may be taken only now: where Redis has to be installed, Debian's
- * package starts a server at Redis's own port.
+ * Uses another port if `port` is taken and no flag asked for it. The port may have become taken just now: where Redis has to be
+ * installed, Debian's package starts a server at Redis's own port.
  */
 async function startOwnRedis(port: number, mayMove: boolean, say: (line: string) => void): Promise<DevRedis> {
   const start = (at: number) => startEmbeddedRedis({ say, install: true, ...(at !== 0 && { port: at }) });
@@ -247,7 +247,7 @@ function stopping(): AbortController {
   };
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, stop);
   process.once('disconnect', stop);
-  if (process.send !== undefined && !process.connected) stop(); // it has gone already
+  if (process.send !== undefined && !process.connected) stop(); // the parent has gone already
   whenGone(findParent(process.env), stop);
   return controller;
 }

@@ -72,7 +72,7 @@ interface Result {
   /** How many of these were dropped, because another notification has their id in the new queue. */
   readonly dropped: number;
   readonly left: number;
-  /** By prefix: how many were moved to that queue. */
+  /** For each queue, by its prefix: how many were moved to it. */
   readonly queues: Readonly<Record<string, number>>;
   readonly seconds: number;
 }
@@ -151,7 +151,7 @@ async function run(parts: Parts, known: Layout, to: number): Promise<Mover | und
   let layout = known;
   if (layout.phase === 'prepare' && layout.prefixes.length === to) layout = await write(parts, steadyLayout(layout));
   if (layout.phase === 'steady' && layout.prefixes.length !== to) {
-    // What a killed process had begun to move is noted for the present queues, so it is moved first.
+    // Jobs that a killed process had begun to move are noted for the present queues, so they are moved first.
     await moveWhatIsThere(moverOf(parts, layout), parts.signal);
     layout = await write(parts, preparedLayout(layout, { prefix, shards: to }));
   }

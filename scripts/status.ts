@@ -78,7 +78,7 @@ function watchAll(everyMs: number, json: boolean): Promise<void> {
 
 type Look = () => Promise<Status>;
 
-/** Connects, and passes a function that looks to `work`; `work` may call it again and again. */
+/** Connects, and gives `work` a function for a look, which `work` may call again and again. */
 async function withLook<T>(work: (look: Look, connection: Connection, prefix: string) => Promise<T>): Promise<T> {
   const { redis, queue } = loadQueueConfig(readEnvironment());
   return atQueueRedis(redis, async (connection) => {

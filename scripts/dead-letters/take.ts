@@ -38,7 +38,7 @@ import { breakdown, columnsOf, deadLetters, wrapText } from '../../src/terminal/
 import { addFields, flagOf, namesOf, usage } from '../support/flags.ts';
 import { atQueueRedis, readEnvironment, whoAmI } from '../support/queue.ts';
 
-/** The flags that choose dead letters, as texts: those of `FILTER`, and `--limit`. */
+/** The flags that choose dead letters: the fields of `FILTER` as texts, and `--limit`. */
 export type FilterFlags = Readonly<Partial<Record<keyof typeof FILTER.shape, string>>> & { readonly limit?: number };
 
 const FILTER_FIELDS = fieldsOf({ fields: FILTER });
@@ -112,11 +112,11 @@ interface TakeCommand {
   readonly taking: Taking;
   readonly help: string;
   readonly example: string;
-  /** The JSON fields of its answer that only this command has. */
+  /** The JSON fields that only this command's answer has. */
   readonly answers: readonly string[];
   /**
-   * The overall limits for the forecast of when the last alert is sent, if no worker is alive. Absent: there is no forecast,
-   * only the counts by reason, and no bound on how many are taken in a second.
+   * The overall limits if no worker is alive, to forecast when the last alert is sent. Absent: there is no forecast, only the
+   * counts by reason, and no bound on how many are taken in a second.
    */
   readonly policy?: () => Policy;
 }
@@ -221,7 +221,7 @@ async function takeChosen(
       warn('that it has ended could not be written to the audit');
     });
   };
-  // The audit is written before the first one is taken, so that a command that finds none leaves no entry.
+  // The audit is written just before the first dead letter is taken, so that a command that finds none leaves no entry.
   let began: Promise<void> | undefined;
   let done = 0;
   const counted = async (found: FoundDeadLetter): Promise<boolean> => {

@@ -6,7 +6,7 @@ export interface Running {
   readonly console: string;
   readonly api: string;
   readonly redis: string;
-  /** It was started here, so it ends here too. */
+  /** This command started the Redis, and ends it too. */
   readonly isOwnRedis: boolean;
   /** The port of the default REDIS_URL. */
   readonly defaultRedisPort: number;
@@ -35,7 +35,9 @@ export function addressesOf(running: Running): object {
   return { console, api, redis, metrics, sandbox, apns, fcm, webpush, token, ...requestsOf(running) };
 }
 
-/** Two requests as lines for a shell: a burst to one recipient, and other limits for it; and the page that shows both. */
+/**
+ * Two requests as lines for a shell (a burst to one recipient, other limits for this recipient), and the page that shows both.
+ */
 function requestsOf({ api, console, token, hasProxy }: Running) {
   const curl = (path: string, body: object): string =>
     [

@@ -105,7 +105,7 @@ const OF_LIMITER = wordsOf(`
 /** Further commands that the client of a cluster sends. They are not tried: without them there is no connection to try them on. */
 const OF_CLUSTER = ['asking', 'cluster|info', 'cluster|slots', 'readonly'];
 
-/** Tried first, one by one. For the limiter's Redis only this check needs them. */
+/** The commands of a transaction, tried first, one by one. For the limiter's Redis only this check needs them. */
 const TRANSACTION = ['exec', 'multi'];
 
 export type RedisRole = 'queue' | 'limiter';
@@ -124,8 +124,7 @@ export function commandsOnCluster(roles: readonly RedisRole[]): string[] {
 }
 
 /**
- * `{pushpacer}` → `~{pushpacer*`, `~pushpacer:*`: patterns for the keys of the queue's shards and breakers, and for those of
- * the limiter.
+ * `{pushpacer}` → `~{pushpacer*`, `~pushpacer:*`: patterns for all keys of the queue's shards, the breakers and the limiter.
  */
 export function keyPatterns(prefix: string): string[] {
   const bare = prefix.replaceAll(/[{}]/g, '');
@@ -174,8 +173,8 @@ async function refusedOn(
   prefix: string,
   samples: readonly string[],
 ): Promise<string[]> {
-  // A connection of its own, so that commands under way on the other one do not get into the transaction. It does not connect
-  // again: the remaining commands would then be outside of a transaction, and be carried out.
+  // A connection of its own, so that other commands on `node` do not get into the transaction. It does not connect again: the
+  // remaining commands would then be outside of a transaction, and be carried out.
   const own = node.duplicate({ reconnectOnError: null, retryStrategy: () => null });
   own.on('error', () => undefined);
   try {

@@ -8,8 +8,8 @@ import { PROVIDERS, type OptionsOf } from '../../src/providers/registry.ts';
 import { createFindings, type Finding } from './check.ts';
 
 /**
- * Checks the credentials of each provider, and the way to it. As a starting worker does, it connects (DNS, TCP, TLS, HTTP/2)
- * and signs in, and sends nothing; with `isDryRun` it also sends a request that alerts nobody.
+ * Checks the credentials of each provider, and whether it can be reached. As a starting worker does, it connects (DNS, TCP,
+ * TLS, HTTP/2) and signs in, and sends nothing; with `isDryRun` it also sends a request that alerts nobody.
  */
 export async function checkProviders(credentials: Omit<Credentials, 'files'>, isDryRun: boolean): Promise<Finding[]> {
   const accounts = [...accountsOf(credentials)];
@@ -79,7 +79,7 @@ function hostOf(origin: string): string {
   return new URL(origin).host;
 }
 
-/** Connects and signs in, as for a notification; the stream that it reserves is given back. */
+/** Connects and signs in as for a notification, and gives back the stream that it reserved. */
 async function reach(check: string, provider: Provider, origin?: string): Promise<Finding> {
   const { ok, fault } = createFindings(check);
   const reserved = await within(Promise.resolve(provider.reserve(origin === undefined ? {} : { origin })), ANSWER_MS);
@@ -97,7 +97,7 @@ async function reach(check: string, provider: Provider, origin?: string): Promis
 
 const CHECK_WAY = 'look at the name servers, the firewall, the endpoint and the CA file';
 
-/** @param dryRun how to do it on this platform */
+/** @param dryRun what to send on this platform */
 async function tryOut(check: string, provider: Provider, dryRun: DryRun<Platform>): Promise<Finding> {
   const { ok, warning, fault } = createFindings(`${check} dry run`);
   const notification = notificationSchema.parse({

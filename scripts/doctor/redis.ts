@@ -17,8 +17,7 @@ import { createFindings, type Finding } from './check.ts';
 import { checkPermissions, type RedisRole } from './permissions.ts';
 
 /**
- * Checks whether a Redis is as pushpacer needs it (docs/redis.md): what `INFO` says, its clock, its distance, and its user's
- * rights.
+ * Checks whether a Redis is as pushpacer needs it (docs/redis.md): `INFO`, its clock, the round trips, and its user's rights.
  */
 
 export interface RedisToCheck {
@@ -303,7 +302,7 @@ interface Timing {
   readonly slowestMs: number;
   /** Redis's clock minus this machine's, computed from the fastest answer. */
   readonly offsetMs: number;
-  /** By how much the offset may be wrong: half of that answer's round trip. */
+  /** By how much the offset may be wrong: half of the fastest answer's round trip. */
   readonly errorMs: number;
 }
 
@@ -329,7 +328,7 @@ async function measure(node: Redis): Promise<Timing> {
   return { tookMs: median?.tookMs ?? 0, slowestMs: slowest?.tookMs ?? 0, offsetMs, errorMs: fastestMs / 2 };
 }
 
-/** A warning from here on: round trips delay passes, and the limiter must answer in 2 s. */
+/** From this round trip on there is a warning: round trips delay passes, and the limiter must answer in 2 s. */
 const FAR_MS = 100;
 
 function distanceFinding({ tookMs, slowestMs }: Timing): Finding {

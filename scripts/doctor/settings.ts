@@ -19,7 +19,7 @@ export function nodeFinding(): Finding {
   return createFindings('node').ok(`Node ${process.versions.node}; pushpacer ${packageVersion()}`);
 }
 
-/** @param faults of all variables, and of all files that the variables name */
+/** @param faults the faults of all variables, and of all files that the variables name */
 export function variablesFindings(env: Environment, faults: readonly Fault[]): Finding[] {
   const { ok, warning, fault } = createFindings('variables');
   const advice = 'correct it; pushpacer worker --help explains every variable';

@@ -9,8 +9,8 @@ import { numberOr } from '../support/flags.ts';
 const TIME_FORMAT = 'RFC 3339, epoch milliseconds, or a duration from now such as 1h';
 
 /**
- * A flag of one notification, and the path of its field; without a path, `itemOfFlags` reads it. `value`: the values that it may
- * have, or how its text is read. The validation of the notification checks the rest.
+ * A flag of one notification, and the path of its field; without a path, `itemOfFlags` reads the flag. `value`: the allowed
+ * values, or how the flag's text is read. The validation of the notification checks the rest.
  */
 type NotificationFlag = readonly [
   flag: string,

@@ -12,7 +12,7 @@ import { atBackend } from '../support/backend.ts';
 import { addFields, flagOf, namesOf, usage } from '../support/flags.ts';
 import { waitingText, whoAmI } from '../support/queue.ts';
 
-/** One command for each operation. An operation that only takes back another one is a flag of that other one's command. */
+/** One command for each operation. An operation that only takes back another one is a flag of the other one's command. */
 export function operationCommands(): readonly Command[] {
   // `pushpacer cancel` is a command of its own, since it also cancels without a recipient.
   return OPERATIONS.filter(({ name, flagOf }) => name !== 'cancel' && flagOf === undefined).map(commandOf);

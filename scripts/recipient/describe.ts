@@ -12,7 +12,7 @@ import type { OpenLimiters } from '../../api/limiters.ts';
 
 interface Described extends RecipientSeen {
   readonly recipientId: string;
-  /** How many waiting notifications are listed at most. */
+  /** The most waiting notifications that are listed. */
   readonly most: number;
   /** The terminal's width; undefined without a terminal. */
   readonly columns?: number | undefined;
@@ -238,7 +238,7 @@ const NAME_WIDTH = 11;
  * instants.
  */
 interface Axis {
-  /** Columns before now; the next one is the mark of now itself. */
+  /** The number of columns before now; the next column is the mark of now. */
   readonly past: number;
   readonly width: number;
   readonly columnMs: number;

@@ -24,27 +24,27 @@ import { callOther } from '../../src/operations/status.ts';
  * milliseconds.
  */
 interface JobFacts extends Partial<Omit<NotificationFacts, 'id' | 'sizes' | 'devices'>> {
-  /** The id in its data, if that is another one than the job's. */
+  /** The id in the data, if it is not the job's id. */
   readonly notificationId?: string;
-  /** The job's id in its queue, which after a replay is another one than the notification's. */
+  /** The job's id in its queue; after a replay it is not the notification's id. */
   readonly jobId?: string;
   readonly enqueuedAt?: number;
   readonly sendAfter?: number;
   /** Delivery attempts so far. */
   readonly attempts?: number;
-  /** How often it was requeued. */
+  /** How often the job was requeued. */
   readonly requeues?: number;
-  /** How each device ended, or `to do`; by label, such as `apns#0`. */
+  /** For each device, by its label such as `apns#0`: how it ended, or `to do`. */
   readonly devices?: Readonly<Record<string, string>>;
   /** The tries that failed, the newest last. */
   readonly failures?: readonly { readonly at: number; readonly device?: string | undefined; readonly error: string }[];
-  /** If no worker has looked at it: how many jobs are taken before it. Absent if it has no priority. */
+  /** If no worker has looked at the job: how many jobs are taken before it. Absent if the job has no priority. */
   readonly ahead?: number;
-  /** The worker that has it. */
+  /** The worker that has the job. */
   readonly worker?: Pick<SeenWorker, 'id' | 'host' | 'pid' | 'version' | 'silentMs' | 'alive'>;
-  /** The retractions that take it from its devices. Absent if none is known. */
+  /** The retractions that take the notification from its devices. Absent if none is known. */
   readonly retractions?: readonly RetractionSeen[];
-  /** A retract has taken its id before it was enqueued. */
+  /** A retract took the id before the notification was enqueued. */
   readonly retractedBefore?: true;
 }
 
@@ -55,7 +55,7 @@ export async function showNotification(id: string, json: boolean): Promise<void>
     const status = await statusOf(id).catch((error: unknown) => {
       throw unfitId(error);
     });
-    const { now, workers } = await readWorkers(connection, prefix); // its clock too
+    const { now, workers } = await readWorkers(connection, prefix); // `now` is on Redis's clock
     if (status.state === 'unknown') return { now, status, facts: {} };
     const holder = await findHolder(id, status.state, await shards.open());
     const found =

@@ -14,7 +14,7 @@ import { describeScreen, describeStatus, type Status } from './describe.ts';
 /** `status --watch`: looks again and again. On a terminal each look replaces the one before; otherwise it is written below that. */
 
 export const DEFAULT_EVERY = '2s';
-/** The shortest interval is not shorter, because a look takes Redis up to 60 ms. */
+/** The shortest and the longest interval. The shortest is not shorter, because a look takes Redis up to 60 ms. */
 const [LEAST_EVERY, MOST_EVERY] = ['500ms', '1h'];
 
 /** `2s` → 2000 */
@@ -110,7 +110,7 @@ const LEAVE = '\x1b[?25h\x1b[?1049l';
 const HOME = '\x1b[H';
 const ERASE_LINE = '\x1b[K';
 const ERASE_BELOW = '\x1b[J';
-/** A terminal that knows these shows everything between them at once. */
+/** A terminal that knows these codes shows everything between them at once. */
 const [HOLD, RELEASE] = ['\x1b[?2026h', '\x1b[?2026l'];
 const DEFAULT_ROWS = 24;
 const HINT = 'q ends it';

@@ -47,7 +47,7 @@ export async function usage<T>(work: () => T | Promise<T>): Promise<T> {
   }
 }
 
-/** The number that a flag has; another text as it is, for the check that follows. */
+/** The number in a flag's text; any other text stays as it is, for the check that follows. */
 export function numberOr(text: string): number | string {
   return /^-?\d+$/.test(text) ? Number(text) : text;
 }

@@ -11,7 +11,7 @@ export interface TargetFlags {
   readonly id?: string;
   readonly recipient?: string;
   readonly key?: string;
-  /** A text if it is no number. */
+  /** A text if the flag's value is no number. */
   readonly badge?: number | string;
   readonly json?: boolean;
 }
@@ -37,7 +37,7 @@ interface Run<Target, Result> {
   readonly textOf: (result: Result, target: Target) => string;
 }
 
-/** Does `work` to what the flags name, writes the audit, and prints the result. */
+/** Runs `work` on the target that the flags name, writes the audit, and prints the result. */
 export async function runOnTarget<
   Target extends CancelTarget & { readonly badge?: number | undefined },
   Result extends object,
