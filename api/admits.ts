@@ -153,7 +153,7 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
   }
 }
 
-/** Gives back what the id has. A slot that counts no longer is gone, also if Redis has not removed it yet. */
+/** Gives back the slot or the reservation of the id. A slot that no longer counts is `unknown`, even if Redis still has it. */
 async function refund(slot: SlotId, limiter: Limiter): Promise<Refund> {
   const known = await limiter.peek(slot);
   const [wasSent, wasReserved] = await Promise.all([limiter.refund(slot), limiter.cancel(slot)]);
@@ -166,7 +166,7 @@ interface Asked {
   readonly category: string | undefined;
 }
 
-/** 200: send now, or it was admitted before; 202: come back for the slot; 429: it has no slot. */
+/** 200: send now, or the id was admitted before; 202: come back at the slot; 429: the id has no slot. */
 function answerOf(answer: Admission, { id, category }: Asked): Response {
   const isRefused = answer.kind !== 'admitted';
   const headers = rateLimitFields(answer, isRefused);
@@ -225,7 +225,7 @@ export function createAdmitMetrics() {
 
   return {
     registry,
-    /** @param category one with limits of its own */
+    /** @param category only if the category has limits of its own */
     async asked(asking: Promise<Admission>, category: string | undefined): Promise<Admission> {
       const began = performance.now();
       let result: (typeof RESULTS)[number] = 'failed';

@@ -30,7 +30,7 @@ export interface AppParts extends Omit<OperatorParts, 'needs'> {
   readonly backlog: Backlog;
   readonly recipients: Recipients;
   readonly outcomes: OutcomesParts;
-  /** For the slots that others take. */
+  /** The parts for slots that other programs take. */
   readonly admits: Omit<AdmitParts, 'needs'>;
   /** An error of Redis's client as RedisAwayError; any other error stays as it is. */
   readonly explain: (error: unknown) => unknown;
@@ -97,7 +97,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
       return undefined;
     });
 
-  /** The token as it is now, since it may be revoked or changed while an answer lasts. Undefined if it may not do this any more. */
+  /** The token as it is now, since it may be revoked or changed during an answer. Undefined if it no longer has the scope. */
   function stillValid(c: Context<ApiEnv>, scope: Scope): Token | undefined {
     const token = tokens.find(c.get('secret'));
     return token?.scopes.includes(scope) === true ? token : undefined;

@@ -192,7 +192,7 @@ function conflictOf(id: string): Result {
   return { result: 'conflict', id, detail: 'the id is taken by a notification with other content' };
 }
 
-/** @param wasInvalid undefined if that was not noted */
+/** @param wasInvalid undefined if an earlier version did not note it */
 function repeatedResult(input: unknown, wasConflict: boolean, wasInvalid: boolean | undefined): Result {
   if (wasInvalid !== false) {
     const checked = checkInput(input as EnqueueInput);

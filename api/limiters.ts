@@ -32,7 +32,7 @@ export interface LimitersParts {
 /** The limits of the living workers are read at most this often. */
 const POLICY_EVERY_MS = 5_000;
 
-/** Opens the limiters. It reads the limits of the workers every 5 s, and opens other limiters only if the limits changed. */
+/** Opens the limiters. It reads the workers' limits at most every 5 s, and opens other limiters only if the limits changed. */
 export function createLimiters({ redis, limiterRedis, prefix, own }: LimitersParts): () => Promise<OpenLimiters> {
   let last: { readonly of: WorkerPolicy; readonly opened: Omit<OpenLimiters, 'limitsOf'> } | undefined;
 

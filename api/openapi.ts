@@ -232,7 +232,7 @@ function operationPaths(): Schema {
   return Object.fromEntries(paths) as Schema;
 }
 
-/** The paths for the slots that others take. */
+/** The paths for slots that other programs take. */
 function admitPaths(): Schema {
   const refused = { anyOf: [ref('Refused'), ref('Problem')] };
   const common = {

@@ -116,7 +116,7 @@ function chosenBy({ which, perSecond, buriedUntilMs }: Omit<Wish, 'verb'>): obje
   return { ...choiceFields(which), rate: rateText(perSecond), before: buriedUntilMs };
 }
 
-/** A run as it is answered, with fields that say what it takes. Its error may name Redis's address, so that is only in the log. */
+/** A run as the API shows it, with its choice as fields. The run's error may name Redis's address, so only the log has it. */
 function viewOf({ which, perSecond, buriedUntilMs, error, ...run }: Run): object {
   const chosen = chosenBy({ which, perSecond, buriedUntilMs });
   return { ...run, chosen, ...(error !== undefined && { error: 'it could not go on; the log of the API says why' }) };

@@ -18,7 +18,7 @@ import { problemBody, type Problem } from './problems.ts';
 
 /** How often Redis is asked for new entries. Blocking commands would need a connection for each client and shard. */
 const LOOK_EVERY_MS = 500;
-/** A comment is sent after so long without an entry, because proxies close silent connections. */
+/** After this time without an entry a comment is sent, because proxies close silent connections. */
 const ALIVE_EVERY_MS = 15_000;
 const PAGE = 500;
 
@@ -27,7 +27,7 @@ const ENTRY_ID = /^\d{1,15}(-\d{1,15})?$/;
 /** Where to go on, by the prefix of each stream. A stream that is not in the cursor began later: it is read from its beginning. */
 export type Cursor = ReadonlyMap<string, string>;
 
-/** The cursor in this text; undefined if it is no cursor of these queues. */
+/** The cursor in this text; undefined if the text is no cursor for these queues. */
 export function parseCursor(text: string, layout: Layout): Cursor | undefined {
   const all = prefixesOf(layout);
   if (text === '0') return new Map(all.map((prefix) => [prefix, '0']));

@@ -94,7 +94,7 @@ function mayGoFirst({ limitsOf }: Pick<OpenLimiters, 'limitsOf'>): boolean {
   return limitsOf === undefined || (limitsOf.mostOvertaken ?? 0) > 0;
 }
 
-/** When a worker would send after this answer. Undefined if it would not, or if that is not known. Epoch milliseconds. */
+/** When a worker would send after this answer, in epoch milliseconds. Undefined if it would not send, or if nobody can know. */
 function slotIn(
   answer: Admission,
   notification: Notification,

@@ -22,7 +22,7 @@ export const text: Schema = { type: 'string' };
 export const ms: Schema = { type: 'number', minimum: 0, description: 'milliseconds' };
 export const list = (items: Schema): Schema => ({ type: 'array', items });
 const boolean: Schema = { type: 'boolean' };
-/** Any names, each with such a value. */
+/** An object with any names, whose values all fit `value`. */
 const mapOf = (value: Schema): Schema => ({ type: 'object', additionalProperties: value });
 
 /**

@@ -38,7 +38,9 @@ export interface Address {
 export const API_IN_TRACES = 'pushpacer-api';
 /** How long requests under way have to end when the server stops. */
 const GRACE_MS = 10_000;
-/** If nothing was sent or received on a connection for so long, it is closed. Streams of outcomes send something every 15 s. */
+/**
+ * A connection is closed if nothing was sent or received on it for this time. Streams of outcomes send something every 15 s.
+ */
 const SILENCE_MS = 120_000;
 
 /**
@@ -100,7 +102,7 @@ export function isLoopback(host: string): boolean {
  * Starts a program, and stops it at SIGTERM or SIGINT, or when the process that started it has ended. A later signal, after a
  * second, ends it at once.
  *
- * @param service the program's name in traces; undefined if it makes none
+ * @param service the program's name in traces; undefined if the program makes no traces
  */
 export async function runUntilSignal(
   level: Parameters<typeof createLog>[0],

@@ -13,7 +13,7 @@ export interface PageOptions {
   /** The link of this page in the navigation: `/dead-letters`. */
   readonly section?: string;
   readonly body: Html;
-  /** The page refreshes itself after so many milliseconds, while it is visible. Elements with `data-live` get their new content. */
+  /** While the page is visible, it refreshes its elements with `data-live` each time after this many milliseconds. */
   readonly refreshMs?: number;
   readonly status?: 200 | 400 | 403 | 404 | 409 | 500 | 503;
 }
@@ -187,7 +187,7 @@ export function table(
   </div>`;
 }
 
-/** A part of a page with a heading. `live`: the name under which it refreshes itself, which must be unique on its page. */
+/** A part of a page with a heading. `live`: the part refreshes itself under this name, which must be unique on its page. */
 export function section(title: string, content: Html, live?: string): Html {
   const body = live === undefined ? content : html`<div id="live-${live}" data-live>${content}</div>`;
   return html`<section>

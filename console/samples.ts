@@ -96,8 +96,7 @@ function sampleOf(before: Look, now: Look): Sample {
 }
 
 /**
- * What all workers did between two looks. For a worker that started since, everything counts; a worker that ended since is left
- * out.
+ * What all workers did between two looks. A worker that started meanwhile counts from 0; a worker that ended does not count.
  */
 function growth(before: Look, now: Look): { delivered: number; requeued: number; late: number[] } {
   const sum = { delivered: 0, requeued: 0, late: Array<number>(LATENESS_BOUNDS_MS.length + 1).fill(0) };

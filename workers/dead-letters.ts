@@ -12,7 +12,7 @@ import type { Connection } from '../src/redis/connection.ts';
 import { deadLetters } from '../src/terminal/text.ts';
 import type { ShardQueues } from './redis.ts';
 
-/** How often one of all workers looks; more often if dead letters are kept for minutes only. */
+/** One worker of all looks at the dead letters this often; more often if dead letters are kept for minutes only. */
 const LOOK_EVERY_MS = 30_000;
 const LEAST_LOOK_EVERY_MS = 500;
 /** A page waits at most this long for Redis. */

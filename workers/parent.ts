@@ -19,7 +19,7 @@ export interface Asked {
   readonly question: Question;
 }
 
-/** From a worker to its parent: the answer to the question of this id, or that it takes jobs. */
+/** A message from a worker to its parent: the answer to the question with this id, or the BullMQ workers that take jobs. */
 export type Told = { readonly id: number; readonly answer: unknown } | { readonly workerIds: readonly string[] };
 
 /** Tells the parent, if there is one, which BullMQ workers take jobs in this process now. */

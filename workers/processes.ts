@@ -89,7 +89,7 @@ interface WorkerProcess {
   /** Makes the worker read its credentials again. A worker that is still starting gets no signal: it reads them anyway. */
   reload(): void;
   signal(name: NodeJS.Signals): void;
-  /** Stops the worker, and starts no other one. Rejects if the worker ends with an error. */
+  /** Stops the worker, and does not start it again. Rejects if the worker ends with an error. */
   stop(): Promise<void>;
 }
 

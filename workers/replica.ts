@@ -33,7 +33,9 @@ export interface Replica {
   readonly workerIds: readonly string[];
   /** Reads the files of the credentials again. @param why for the log */
   reload(why: string): void;
-  /** Takes no more jobs, finishes those under way within the grace period, gives back the others, and closes everything. */
+  /**
+   * Takes no more jobs, finishes the jobs under way within the grace period, gives back the other jobs, and closes everything.
+   */
   stop(): Promise<void>;
 }
 
@@ -49,7 +51,7 @@ export interface StartOptions extends Pick<ConnectOptions, 'signal'> {
    */
   readonly onQueuesChanged?: () => void;
   readonly timeoutMs?: number;
-  /** The environment from which `config` was read. The files that it names are read again when they change. */
+  /** The environment from which `config` was read. Files that the environment names are read again when they change. */
   readonly env: Environment;
   /** How long the worker must take no job before `/healthz` reports it, in milliseconds. Default: WEDGED_AFTER_MS. */
   readonly wedgedAfterMs?: number;

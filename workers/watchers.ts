@@ -104,7 +104,7 @@ function createLossLog(log: Logger, message: string) {
   };
 }
 
-/** Counts each reply, logs replies that are not acceptances, and reports tokens that are gone or wrong to the producer. */
+/** Counts each reply, logs replies that are not acceptances, and tells the producer which tokens are gone or wrong. */
 export function createReplyListener(
   { queue: { prefix } }: Config,
   { connections, breakers, metrics, log }: Pick<WatcherParts, 'connections' | 'breakers' | 'metrics' | 'log'>,

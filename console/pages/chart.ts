@@ -4,7 +4,7 @@ import { count, exact, type Html } from '../layout.ts';
 
 /** What the lines of a chart measure. */
 export interface Unit {
-  /** It stands after the title: `notifications per second`. */
+  /** The text after the title: `notifications per second`. */
   readonly name: string;
   /** A value with its unit: `5.4/s`. */
   readonly write: (value: number) => string;

@@ -62,7 +62,7 @@ export const recipientActions: Page = (app, parts) => {
   );
 };
 
-/** Answers; if the fields have faults, with a page that names them and leads back to the recipient. */
+/** Answers; if the fields have faults, the answer is a page that names the faults and leads back to the recipient. */
 async function answering(
   c: Context<ConsoleEnv>,
   answer: (id: string, operation: Operation) => Response | Promise<Response>,

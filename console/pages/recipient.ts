@@ -31,7 +31,7 @@ import { actionForms, doneText, noRecipient, recipientActions, recipientIn } fro
 import { RANGES, timeline, usualRange, type Drawn, type Range } from './timeline.ts';
 
 const REFRESH_MS = 5_000;
-/** At most so many waiting notifications are in the table. */
+/** The most waiting notifications in the table. */
 const MOST_LISTED = 100;
 /** Fewer jobs than `recipient show` looks through, since the page refreshes. */
 const MOST_LOOKED_AT = 2_000;
@@ -176,7 +176,7 @@ function ends({ ruleUntil }: Pick<Cause, 'ruleUntil'>, now: number): Html {
   return ruleUntil === undefined ? html`` : html` ends ${when(ruleUntil, now)}`;
 }
 
-/** Words for rules whose names need them. */
+/** Words for rules whose names alone say too little. */
 const RULES: Readonly<Record<string, string>> = {
   quiet: 'quiet hours',
   provider: 'its provider',

@@ -41,7 +41,7 @@ export function usualRange({ now, sent, reserved, blockedUntil }: Drawn): Range 
   return ranges.find(([, { ms }]) => Math.abs(next - now) <= ms)?.[0] ?? 'all';
 }
 
-/** How many of the next slots the usual range shows. */
+/** The usual range shows at least this many of the next slots. */
 const NEXT = 3;
 
 /**
@@ -86,7 +86,7 @@ export function timeline(drawn: Drawn, range: Range): Html {
   </figure>`;
 }
 
-/** What the range leaves out, so that nobody takes a part for the whole. */
+/** Says what the range leaves out, so that nobody thinks that the drawing shows everything. */
 function beyond({ now, sent, reserved }: Drawn, { start, end }: Axis): Html {
   const [before, after] = [sent.filter((at) => at < start).length, reserved.filter(({ at }) => at > end).length];
   const last = reserved.at(-1);

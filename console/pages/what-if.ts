@@ -47,7 +47,7 @@ export const whatIfPage: Page = (app, parts) => {
   });
 };
 
-/** Runs one after the other: trying limits on a sample takes Redis and this process a moment. */
+/** Runs one `work` after the other: trying limits on a sample takes Redis and this process a moment. */
 function createTurns(): <T>(work: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (work) => {

@@ -18,7 +18,7 @@ import { PROVIDER_SECRETS, providerVariables } from './apps-file.ts';
 const MAX_PROCESSES = 256;
 export const PROCESSES_FORMAT = `an integer from 1 to ${MAX_PROCESSES}, or auto`;
 
-/** How many worker processes a text asks for; `auto`: as many as this process may use cores. Undefined for a bad text. */
+/** How many worker processes a text asks for; `auto`: one for each core that this process may use. Undefined for a bad text. */
 export function parseProcesses(value: string): number | undefined {
   if (value === 'auto') return Math.min(availableParallelism(), MAX_PROCESSES);
   const number = /^\d{1,3}$/.test(value) ? Number(value) : NaN;
@@ -239,9 +239,9 @@ const DURATIONS =
 
 /** Every variable that a worker reads, in the order of the README's table, which is generated from this. */
 export const CONFIG_VARIABLES = docsOf(environmentSchema);
-/** The variables that only the HTTP API has, for docs/http-api.md and its help. */
+/** The variables that only the HTTP API has, for docs/http-api.md and the API's help. */
 export const API_VARIABLES = docsOf(apiSchema);
-/** The variables that only the console has, for docs/console.md and its help. */
+/** The variables that only the console has, for docs/console.md and the console's help. */
 export const CONSOLE_VARIABLES = docsOf(consoleSchema);
 
 function docsOf({ shape }: z.ZodObject): readonly VariableDoc[] {

@@ -243,7 +243,7 @@ export function policyText({ rules, minGapMs, exempt = [] }: CategoryPolicy): st
   );
 }
 
-/** How far reservations that go first may be moved before others. */
+/** How far notifications of high priority may overtake the reservations of others. */
 export interface Overtaking {
   /** No reservation is overtaken more often than this. 0: none is overtaken. */
   readonly mostTimes: number;

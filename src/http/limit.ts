@@ -5,7 +5,7 @@ import type { SlotId, Limiter, RuleStanding, Standing } from '../limiter/limiter
 
 /** How requests are limited: by which limiter, and for which client each request counts. */
 export interface HttpLimitOptions<Request> {
-  /** If it rejects with LimiterUnavailableError, the answer is 503, unless the limiter's `onUnavailable` decides otherwise. */
+  /** The answer is 503 if the limiter rejects with LimiterUnavailableError, unless its `onUnavailable` decides otherwise. */
   readonly limiter: Pick<Limiter, 'admit' | 'refund'>;
   /**
    * The client for which a request counts (the limiter's recipient): a string of one character or more. Use what the server has
@@ -29,7 +29,7 @@ export type Decision =
     }
   | Refusal
   | {
-      /** The client disconnected while the request waited. Its slot was given back; do not answer. */
+      /** The client disconnected while the request waited. The request's slot was given back; do not answer. */
       readonly kind: 'gone';
     };
 

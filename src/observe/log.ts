@@ -45,7 +45,7 @@ function plainError(error: unknown): unknown {
   return { type: name, message, stack, ...(typeof code === 'string' && { code }) };
 }
 
-/** After these errors the log goes on. After others it ends: the terminal was closed, or the pipe has no reader. */
+/** After these errors the log goes on. After other errors it ends: the terminal was closed, or the pipe has no reader. */
 const DISK_FULL: readonly string[] = ['ENOSPC', 'EDQUOT'];
 
 /**

@@ -129,7 +129,7 @@ export function createQuotaMetrics(registry: Registry, read: () => Promise<reado
 export interface RedisFigures {
   /** `limiter` for the limiter's own Redis, if there is one. */
   readonly redis: 'queue' | 'limiter';
-  /** In a cluster: which of its servers this is, `10.0.0.7:6379`. */
+  /** In a cluster: the address of this server, `10.0.0.7:6379`. */
   readonly node?: string;
   readonly usedBytes: number;
   /** 0: no bound. */
@@ -213,7 +213,7 @@ export function createClockMetrics(registry: Registry, offsetsMs: () => readonly
   });
 }
 
-/** Gauges that share one read at each scrape; `figures` is the same read, for other users. */
+/** Gauges that share one read at each scrape; `figures` is the same read, for other callers. */
 function createSharedGauges<Found>(
   registry: Registry,
   read: () => Promise<Found | undefined>,

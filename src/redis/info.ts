@@ -4,7 +4,7 @@ import { addressOf, type Connection } from './target.ts';
 
 /** What a Redis server says about itself (INFO). */
 export interface RedisInfo {
-  /** In a cluster: which of its servers this is, `10.0.0.7:6379`. */
+  /** In a cluster: the address of this server, `10.0.0.7:6379`. */
   readonly node?: string;
   readonly usedBytes: number;
   /** `maxmemory`; 0: no bound. */
