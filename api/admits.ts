@@ -53,8 +53,7 @@ function slotOf(recipientId: string, id: string, category: string | undefined): 
 
 /**
  * A reservation may move to an earlier slot when others give back their slots or an operator changes limits, and nobody tells
- * the caller. So the caller asks again at least this often: less than the minute after which the slot of an absent caller is
- * forgotten.
+ * the caller. So the caller asks again this often. An unused reservation is forgotten a minute after its slot.
  */
 const ASK_AGAIN_MS = 30_000;
 
@@ -112,8 +111,7 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
     if (answer.kind === 'admitted' && answer.sendAt > performance.now())
       await sleepUntil(answer.sendAt, c.req.raw.signal);
     if (answer.kind === 'refused') {
-      // The id may have a slot that is unused, or too far ahead by now. A refused caller does not come for it: it is given
-      // back.
+      // The id may have a slot that is unused, or too far ahead by now. It is given back: a refused caller does not come.
       if (unsent) await all.alert.refund(slot);
       if (await all.alert.cancel(slot)) await moveUp(recipientId, all.alert, paceOf(policy).toleranceMs);
     }

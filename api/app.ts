@@ -78,10 +78,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
   });
   app.get('/openapi.json', (c) => c.json(openApiDocument()));
 
-  /**
-   * Checks that the token is valid and has this scope, or refuses. A valid token is never refused because of other requests
-   * from its address.
-   */
+  /** Refuses a request without a valid token of this scope. A valid token is never refused because of other requests. */
   const needs = (scope: Scope) =>
     createMiddleware<ApiEnv>(async (c, next) => {
       const secret = /^Bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '')?.[1] ?? '';

@@ -36,7 +36,6 @@ export interface Backend {
   /** The limiters, which have the limits of the living workers. */
   readonly limiters: () => Promise<OpenLimiters>;
   readonly audit: Audit;
-  /** The state of workers and queue. */
   readonly status: () => Promise<StatusResult>;
   /** Replays and discards of dead letters. */
   readonly takes: TakeRuns;

@@ -7,7 +7,6 @@ import type { Token } from './tokens.ts';
 export interface Backlog {
   /** Undefined if this token may add more; otherwise the answer to its request. Rejects if Redis does not answer. */
   problemFor(token: Pick<Token, 'maxWaiting'>): Promise<Problem | undefined>;
-  /** To be called when `count` notifications were added. */
   added(count: number): void;
 }
 

@@ -36,10 +36,7 @@ export interface EnqueuerParts {
 export const MOST_IN_ARRAY = 1_000;
 const STEP = 500;
 
-/**
- * Adds the notifications of requests. All calls reject with RedisAwayError if Redis does not answer: some may have been added
- * by then.
- */
+/** Adds the notifications of requests. Calls reject with RedisAwayError if Redis does not answer: some may have been added. */
 export interface Enqueuer {
   /** Adds notifications in the name of the token. The results are in the order of the inputs. */
   add(inputs: readonly unknown[], token: Token): Promise<Result[]>;
@@ -65,10 +62,7 @@ export type Claim =
   | {
       readonly kind: 'open';
       readonly withIds: WithIds;
-      /**
-       * To be called when everything is added, with the results. If nothing was added, the claim stays open, and a repeat is
-       * tried again.
-       */
+      /** To be called with the results when everything is added. If nothing was added, a repeated request is tried again. */
       readonly done: (results: readonly Result[]) => Promise<void>;
     }
   | {
@@ -81,7 +75,6 @@ export type Claim =
 /** The inputs, each with an id. If the same request comes again, the ids are the same. */
 type WithIds = (inputs: readonly unknown[]) => readonly unknown[];
 
-/** How long the key of a request is remembered: a day. */
 const KEY_KEPT_S = 86_400;
 /**
  * A request that is done is stored as its fingerprint, this sign, the indices of its conflicts, this sign, and the indices of

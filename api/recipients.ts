@@ -15,10 +15,7 @@ export interface RecipientView extends Omit<Inspection, 'reserved'> {
   readonly recipientId: string;
   /** How many notifications have a slot and wait for it. */
   readonly waitingCount: number;
-  /**
-   * The first 1,000 waiting notifications, the next slot first: each with the rule that makes it wait, and how many are before
-   * it.
-   */
+  /** The first 1,000 waiting notifications, the next slot first: each with the rule it waits for and how many come before. */
   readonly waiting: Inspection['reserved'];
   /** Notifications that wait without a slot, for example for another attempt. */
   readonly delayed: readonly DelayedJob[];

@@ -14,7 +14,6 @@ import type { Token } from './tokens.ts';
 
 /** What the HTTP servers of pushpacer share: where they listen, how they stop, and what their `--help` says. */
 
-/** A running server. */
 export interface Served {
   readonly url: string;
   /** Takes no more requests, and resolves when the requests under way are answered. */
@@ -34,13 +33,10 @@ export interface Address {
   readonly tls?: { readonly cert: string; readonly key: string };
 }
 
-/** The name of the API in traces. */
 export const API_IN_TRACES = 'pushpacer-api';
 /** How long requests under way have to end when the server stops. */
 const GRACE_MS = 10_000;
-/**
- * A connection is closed if nothing was sent or received on it for this time. Streams of outcomes send something every 15 s.
- */
+/** A connection is closed if nothing was sent or received for this time. Streams of outcomes send something every 15 s. */
 const SILENCE_MS = 120_000;
 
 /**

@@ -7,10 +7,7 @@ import type { Html } from './layout.ts';
 
 // Makes forms from the fields of operations, and reads what the forms send.
 
-/**
- * The fields of a form, as they are read: an optional field that is empty counts as not given. Unknown names are kept, so that
- * they are refused.
- */
+/** The fields of a form. An optional empty field counts as not given. Unknown names are kept, so that they are refused. */
 export function givenIn(schema: { readonly fields: z.ZodObject }, form: FormData | URLSearchParams): Given {
   const fields = new Map(fieldsOf(schema).map((field) => [field.name, field]));
   const given: Record<string, unknown> = {};
@@ -26,7 +23,6 @@ export function givenIn(schema: { readonly fields: z.ZodObject }, form: FormData
   return given;
 }
 
-/** A field of a form, with its value. */
 export function fieldHtml({ name, label, description, kind, isOptional }: FieldOf, values: FormValues): Html {
   const value = values[name] ?? '';
   if (kind === 'days') {

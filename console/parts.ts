@@ -4,7 +4,6 @@ import type { Logger } from '../src/observe/log.ts';
 import type { Sampler } from './samples.ts';
 import type { ConsoleEnv } from './session.ts';
 
-/** What the pages need. */
 export interface ConsoleParts extends Backend {
   readonly sampler: Pick<Sampler, 'samples'>;
   /** Whether titles, texts and data of notifications may be shown. Tokens never are. */

@@ -47,9 +47,7 @@ export function isWedged(
   return now - Math.max(tally.lastPassAt ?? startedAt, due.oldestAt) > WEDGED_MS;
 }
 
-/**
- * Takes a sample every ten seconds, and keeps the samples of one hour in memory. Without an answer of Redis there is no sample.
- */
+/** Takes a sample every ten seconds, and keeps one hour of samples in memory. Takes none while Redis does not answer. */
 export function startSampler(parts: SamplerParts): Sampler {
   const kept: Sample[] = [];
   let before: Look | undefined;
@@ -95,9 +93,7 @@ function sampleOf(before: Look, now: Look): Sample {
   };
 }
 
-/**
- * What all workers did between two looks. A worker that started meanwhile counts from 0; a worker that ended does not count.
- */
+/** What all workers did between two looks. A worker that started meanwhile counts from 0; one that ended does not count. */
 function growth(before: Look, now: Look): { delivered: number; requeued: number; late: number[] } {
   const sum = { delivered: 0, requeued: 0, late: Array<number>(LATENESS_BOUNDS_MS.length + 1).fill(0) };
   for (const [id, { tally }] of now.workers) {
@@ -112,10 +108,7 @@ function growth(before: Look, now: Look): { delivered: number; requeued: number;
   return sum;
 }
 
-/**
- * The bound below which this share of the wake-ups lies, so it never shows less lateness than there was. Null if there were
- * none.
- */
+/** The lowest bound that this share of the wake-ups did not exceed; null if there were none. */
 export function quantileOf(late: readonly number[], share: number): number | null {
   const all = late.reduce((sum, each) => sum + each, 0);
   if (all === 0) return null;

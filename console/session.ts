@@ -8,7 +8,6 @@ import { isLoopback, peerOf, type Bindings } from '../api/serve.ts';
 /** A viewer sees everything; an operator may also change things. */
 export type Role = 'viewer' | 'operator';
 
-/** The user who looks at a page. */
 export interface User {
   /** The name of the token; `local` if there is no login. The audit shows it. */
   readonly name: string;

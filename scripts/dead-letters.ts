@@ -147,10 +147,7 @@ const COLUMNS: readonly Column[] = [
 const LEAST_WORDS_WIDTH = 20;
 const INDENT = '    ';
 
-/**
- * One line for each dead letter, or two if the columns before the message leave it too little room. Without a terminal nothing
- * is cut.
- */
+/** One line for each dead letter, or two if the message has too little room. Without a terminal nothing is cut. */
 export function renderTable(all: readonly Facts[], now: number, columns?: number): string[] {
   if (all.length === 0) return [];
   const columnsShown = COLUMNS.filter(

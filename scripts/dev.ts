@@ -234,10 +234,7 @@ async function startOwnRedis(port: number, mayMove: boolean, say: (line: string)
   });
 }
 
-/**
- * Aborts at SIGINT, SIGTERM or SIGHUP, or when the program that started this process has ended. A later signal ends this
- * process at once.
- */
+/** Aborts at SIGINT, SIGTERM or SIGHUP, or when this process's parent has ended. A later signal ends this process at once. */
 function stopping(): AbortController {
   const controller = new AbortController();
   const signals = createStopSignals();

@@ -238,10 +238,7 @@ async function write({ lease }: Parts, layout: Layout): Promise<Layout> {
   return layout;
 }
 
-/**
- * Resolves when all living workers follow the layout, and at least `leastMs` have passed. `mover` moves what is added to former
- * queues meanwhile.
- */
+/** Resolves when all living workers follow the layout, after at least `leastMs`. `mover` empties former queues meanwhile. */
 async function followed(parts: Parts, layout: Layout, leastMs: number, mover?: Mover): Promise<void> {
   const [began, { signal }] = [performance.now(), parts];
   for (;;) {

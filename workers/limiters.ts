@@ -22,10 +22,7 @@ interface LimiterParts {
   readonly closing: AsyncDisposableStack;
 }
 
-/**
- * The limiters of this worker, one for each kind, and the other parts that decide about their slots. `closing` stops their
- * clock.
- */
+/** The limiters of this worker, one for each kind, and the parts that decide about slots. `closing` stops their clock. */
 export async function createLimiters(
   { policy, categories, quietHours, apartRules, overtaking, waitReplicas, queue: { prefix } }: Config,
   parts: LimiterParts,

@@ -116,10 +116,7 @@ const NO_CREDENTIALS =
   'no platform has credentials (ALLOW_NO_CREDENTIALS): this worker sends nothing. Other workers get its notifications; where ' +
   'none has credentials for as long as CREDENTIALS_WAIT, they become dead letters, provider-not-configured';
 
-/**
- * Without this handler Node would print all fields of the error, and Redis's client puts the arguments of a refused command
- * into one.
- */
+/** Without this handler Node would print all fields of the error, such as the arguments of a command that Redis refused. */
 function exitOnUncaught(log: Logger): void {
   process.on('uncaughtException', (error: unknown) => {
     log.fatal(
@@ -132,10 +129,7 @@ function exitOnUncaught(log: Logger): void {
 
 const HAS_TERMINAL = isatty(1);
 
-/**
- * Whether the terminal in which the worker was started is closed. SIGHUP then means to stop; otherwise it means to read the
- * files again.
- */
+/** Whether the worker's terminal is closed. Then SIGHUP means to stop; otherwise it means to read the files again. */
 function isTerminalClosed(): boolean {
   return HAS_TERMINAL && !isatty(1);
 }

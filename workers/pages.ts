@@ -62,8 +62,7 @@ export async function serveReplica(
     ready: async () => {
       const redis = (await Promise.all(connections.map((connection) => answers(connection, keys)))).every(Boolean);
       const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
-      // An open breaker, or a provider that cannot be reached, does not make the worker unready: a new worker could not send
-      // either.
+      // An open breaker or an unreachable provider does not make the worker unready: a new worker could not send either.
       const providers = describeProviders(services(), reach.unreached(), Date.now());
       return { ok: redis && consuming, detail: { redis, consuming, ...providers } };
     },
@@ -179,7 +178,6 @@ export interface SharedParts {
   readonly redis: Connection;
   /** Absent: the limiter's Redis is the queue's. */
   readonly limiterRedis?: Connection | undefined;
-  /** The queue of each shard. */
   readonly queues: readonly Queue[];
   readonly prefix: string;
   readonly accounts: Pick<Accounts, 'quotas' | 'quotaRules'>;

@@ -18,9 +18,7 @@ export interface ProcessesOptions {
   readonly signal: AbortSignal;
 }
 
-/**
- * The wait before a worker that ended is started again. It doubles each time, and is shortest again after a run of STEADY_MS.
- */
+/** The wait before a worker that ended is started again. It doubles each time; after a run of STEADY_MS it is shortest. */
 const AWAY_MS = { least: 1_000, most: 30_000 };
 const STEADY_MS = 60_000;
 /** How long the parent waits for the answer of a worker. The worker itself waits for Redis for a second. */
@@ -180,7 +178,6 @@ const SILENT = {
   message: 'it does not answer its parent: end it, and the parent starts another one',
 };
 
-/** The pages of all workers. */
 function pagesOf(workers: readonly WorkerProcess[]): Pages {
   const totals = createTotalMetrics();
   return {

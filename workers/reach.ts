@@ -3,7 +3,6 @@ import type { Logger } from '../src/observe/log.ts';
 import type { ReachFailure } from '../src/providers/provider.ts';
 import type { AccountReach, Accounts } from './accounts.ts';
 
-/** A server that cannot be reached. */
 export type UnreachedServer = AccountReach & { readonly failure: ReachFailure };
 
 /** Knows which providers cannot be reached, also while there is nothing to send: a breaker opens only by answers to sends. */

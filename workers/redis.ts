@@ -130,10 +130,7 @@ async function untilReady(connection: Connection, timeoutMs: number, signal: Abo
   }
 }
 
-/**
- * Why a node of a cluster cannot work now, in its own words; for example it loads its data. Undefined if no node says so in
- * time.
- */
+/** Why a node of a cluster cannot work now, in its own words, such as LOADING. Undefined if no node says so in time. */
 async function refusalOf(nodes: Iterable<Redis>): Promise<Error | undefined> {
   const asked = Array.from(nodes, async (node) => {
     const own = node.duplicate({ enableReadyCheck: false, enableOfflineQueue: true, retryStrategy: null });
@@ -150,7 +147,6 @@ async function refusalOf(nodes: Iterable<Redis>): Promise<Error | undefined> {
   return (await Promise.all(asked)).find((error) => error !== undefined);
 }
 
-/** The queues of one shard. */
 export interface ShardQueues {
   readonly prefix: string;
   readonly queue: Queue;

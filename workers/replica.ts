@@ -25,7 +25,6 @@ import { watchReach } from './reach.ts';
 import { connect, LIMITER_TIMEOUT_MS, openQueues, type ConnectOptions } from './redis.ts';
 import { watchWedge } from './wedge.ts';
 
-/** A running worker. */
 export interface Replica {
   /** The address of `/metrics`, `/healthz` and `/readyz`; undefined if they are off. */
   readonly url: string | undefined;
@@ -33,9 +32,7 @@ export interface Replica {
   readonly workerIds: readonly string[];
   /** Reads the files of the credentials again. @param why for the log */
   reload(why: string): void;
-  /**
-   * Takes no more jobs, finishes the jobs under way within the grace period, gives back the other jobs, and closes everything.
-   */
+  /** Takes no more jobs, finishes jobs under way within the grace period, gives back the others, and closes everything. */
   stop(): Promise<void>;
 }
 
@@ -45,10 +42,7 @@ const START_TIMEOUT_MS = 30_000;
 const ABORT_MS = 2_000;
 
 export interface StartOptions extends Pick<ConnectOptions, 'signal'> {
-  /**
-   * Called when other queues are to be consumed: stop this worker and start another one. Default: it goes on with the same
-   * queues.
-   */
+  /** Called when other queues are to be consumed: stop this worker and start a new one. Default: it keeps its queues. */
   readonly onQueuesChanged?: () => void;
   readonly timeoutMs?: number;
   /** The environment from which `config` was read. Files that the environment names are read again when they change. */
@@ -57,9 +51,7 @@ export interface StartOptions extends Pick<ConnectOptions, 'signal'> {
   readonly wedgedAfterMs?: number;
 }
 
-/**
- * Creates all parts of a worker, and starts to consume. If a part cannot be created, it closes everything, and then rejects.
- */
+/** Creates all parts of a worker, and starts to consume. If a part cannot be created, it closes everything and rejects. */
 export async function startReplica(config: Config, log: Logger, options: StartOptions): Promise<Replica> {
   const closing = new AsyncDisposableStack();
   try {

@@ -32,8 +32,7 @@ export interface WedgeWatch {
 
 /**
  * A worker that can ask for jobs does so every 10 s, and every 30 s in a queue that is rate limited. If its blocking connection
- * goes silent, BullMQ opens a new one after 2 to 12 s. So a worker that did not ask for this long will not ask by itself any
- * more.
+ * goes silent, BullMQ opens a new one after 2 to 12 s. So a worker that did not ask for this long will never ask again.
  */
 export const WEDGED_AFTER_MS = 60_000;
 /** How many looks there are in that time. At each look the worker must have asked for no job, and Redis must answer. */

@@ -44,7 +44,6 @@ export function fieldsOfWish({ verb, which }: Pick<Wish, 'verb' | 'which'>): [st
   return [['verb', verb], ...fields];
 }
 
-/** The path of the page that previews a wish. */
 export function previewPath(wish: { readonly verb: Verb; readonly which: Choice['which'] }): string {
   return `/dead-letters/preview?${new URLSearchParams(fieldsOfWish(wish)).toString()}`;
 }

@@ -152,9 +152,7 @@ function jobless({ id }: WaitingSlot): string {
   return isOverHttp(id) ? 'asked for over HTTP' : 'no job';
 }
 
-/**
- * How a waiting ask is shown, and the id of its notification. No id for another program's ask, which nobody can cancel here.
- */
+/** How a waiting ask is shown, and its notification's id. No id for another program's ask, which nobody can cancel here. */
 function nameOf({ id: askId, notification }: WaitingSlot): readonly [Html, string | undefined] {
   if (askId !== undefined && isOverHttp(askId)) return [html`${askId}`, undefined];
   const jobId = askId === undefined ? undefined : (jobIdOfAsk(askId) ?? askId);

@@ -67,10 +67,8 @@ export const TIME_HELP = 'Times are RFC 3339, epoch milliseconds, or a duration 
 export const QUEUE_HELP =
   'REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME and QUEUE_PREFIX say where the queue is. How many shards there are is read from Redis.';
 
-/** What the commands about dead letters need. */
 export interface OpenDeadLetters {
   readonly audit: Audit;
-  /** The dead letters of each shard. */
   readonly shards: readonly DeadLetters[];
   /** When the command began: epoch milliseconds on Redis's clock. */
   readonly now: number;
@@ -96,7 +94,6 @@ export async function atDeadLetters(advice: string, work: (opened: OpenDeadLette
 
 /* Replay and discard */
 
-/** The flags of a command that takes dead letters away. */
 interface TakeFlags extends FilterFlags {
   readonly all?: boolean;
   readonly rate?: string;
@@ -105,7 +102,6 @@ interface TakeFlags extends FilterFlags {
   readonly json?: boolean;
 }
 
-/** How a command takes dead letters. */
 interface TakeCommand {
   /** Takes one dead letter; false if it was gone. */
   readonly take: (shard: DeadLetters, stored: StoredDeadLetter) => Promise<boolean>;

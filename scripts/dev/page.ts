@@ -35,9 +35,7 @@ export function addressesOf(running: Running): object {
   return { console, api, redis, metrics, sandbox, apns, fcm, webpush, token, ...requestsOf(running) };
 }
 
-/**
- * Two requests as lines for a shell (a burst to one recipient, other limits for this recipient), and the page that shows both.
- */
+/** Two requests for a shell (a burst to one recipient, other limits for this recipient), and the page that shows both. */
 function requestsOf({ api, console, token, hasProxy }: Running) {
   const curl = (path: string, body: object): string =>
     [

@@ -4,7 +4,6 @@ export interface Finding {
   readonly check: string;
   /** `fault`: do not start a worker like this. `warning`: a worker runs, but an operator should know this. */
   readonly result: 'ok' | 'warning' | 'fault';
-  /** What was found. */
   readonly text: string;
   /** What to do. Absent if nothing is to be done. */
   readonly advice?: string;

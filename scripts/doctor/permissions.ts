@@ -123,9 +123,7 @@ export function commandsOnCluster(roles: readonly RedisRole[]): string[] {
   return [...commandsUsed(roles), ...OF_CLUSTER].toSorted();
 }
 
-/**
- * `{pushpacer}` → `~{pushpacer*`, `~pushpacer:*`: patterns for all keys of the queue's shards, the breakers and the limiter.
- */
+/** `{pushpacer}` → `~{pushpacer*`, `~pushpacer:*`: patterns for all keys of queue shards, breakers and the limiter. */
 export function keyPatterns(prefix: string): string[] {
   const bare = prefix.replaceAll(/[{}]/g, '');
   return [`~{${/\{(.+?)\}/.exec(prefix)?.[1] ?? prefix}*`, `~${bare}:*`];

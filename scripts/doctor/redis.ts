@@ -16,9 +16,7 @@ import { span } from '../../src/terminal/text.ts';
 import { createFindings, type Finding } from './check.ts';
 import { checkPermissions, type RedisRole } from './permissions.ts';
 
-/**
- * Checks whether a Redis is as pushpacer needs it (docs/redis.md): `INFO`, its clock, the round trips, and its user's rights.
- */
+/** Checks whether a Redis is as pushpacer needs it (docs/redis.md): `INFO`, clock, round trips, and the user's rights. */
 
 export interface RedisToCheck {
   /** `redis`, or `limiter` for a Redis of the limiter's own. The name of each check begins with it. */
@@ -31,10 +29,7 @@ export interface RedisToCheck {
   readonly waitReplicas: number;
 }
 
-/**
- * Connects and checks. If there is a connection, `work` gets it and adds findings of its own. After that the connection is
- * closed.
- */
+/** Connects, checks, lets `work` use the connection and add findings of its own, and closes the connection. */
 export async function checkRedis(
   redis: RedisToCheck,
   work: (connection: Connection) => Promise<readonly Finding[]>,

@@ -233,10 +233,7 @@ type Drawn = Pick<Inspection, 'now' | 'sent' | 'reserved' | 'block'>;
 const [LEAST_COLUMNS, MOST_COLUMNS] = [8, 64];
 const NAME_WIDTH = 11;
 
-/**
- * Maps instants to columns. The columns begin at now and go in both directions, so that no column contains past and future
- * instants.
- */
+/** Maps instants to columns. The columns begin at now in both directions, so that no column has past and future instants. */
 interface Axis {
   /** The number of columns before now; the next column is the mark of now. */
   readonly past: number;

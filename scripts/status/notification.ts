@@ -19,10 +19,7 @@ import { unfitId } from '../support/queue.ts';
 import { table, columnsOf, heading, instantFrom, span } from '../../src/terminal/text.ts';
 import { callOther } from '../../src/operations/status.ts';
 
-/**
- * What the queue knows about a notification in addition to its status: no token, no text, no data. Instants are epoch
- * milliseconds.
- */
+/** What the queue knows about a notification beside its status. No token, text or data. Instants are epoch milliseconds. */
 interface JobFacts extends Partial<Omit<NotificationFacts, 'id' | 'sizes' | 'devices'>> {
   /** The id in the data, if it is not the job's id. */
   readonly notificationId?: string;
@@ -30,7 +27,6 @@ interface JobFacts extends Partial<Omit<NotificationFacts, 'id' | 'sizes' | 'dev
   readonly jobId?: string;
   readonly enqueuedAt?: number;
   readonly sendAfter?: number;
-  /** Delivery attempts so far. */
   readonly attempts?: number;
   /** How often the job was requeued. */
   readonly requeues?: number;

@@ -113,10 +113,7 @@ interface CaseStyle {
   readonly or: string;
 }
 
-/**
- * A branch of `case` for each flag of the place that takes a value. `answerOf` says what to offer; undefined for a flag without
- * a value.
- */
+/** A branch of `case` for each flag with a value. `answerOf` says what to offer; undefined for a flag without a value. */
 function valueCases(
   { path, flags }: Place,
   answerOf: (flag: Flag) => string | undefined,

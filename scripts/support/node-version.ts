@@ -4,10 +4,7 @@
 /** The oldest Node that the programs run on, as `engines` of package.json says. */
 const OLDEST = [24, 2] as const;
 
-/**
- * What is wrong with this version of Node, and what to do; undefined if the version is good. `version`: as
- * `process.versions.node`.
- */
+/** What is wrong with this version (`process.versions.node`), and what to do; undefined if the version is good. */
 export function nodeFault(version: string): string | undefined {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   if (major > OLDEST[0] || (major === OLDEST[0] && minor >= OLDEST[1])) return undefined;

@@ -16,7 +16,6 @@ export interface TargetFlags {
   readonly json?: boolean;
 }
 
-/** A command with the flags that name notifications. */
 export function targetCommand(name: string, does: string, jsonFields: string) {
   return createCommand(name, does)
     .option('--id <id>', "the notification's id")
@@ -30,10 +29,8 @@ type Parsed<Target> =
 
 interface Run<Target, Result> {
   readonly verb: string;
-  /** Checks the target that the flags name. */
   readonly parse: (raw: object) => Parsed<Target>;
   readonly work: (producer: Producer, target: Target) => Promise<Result>;
-  /** The result in words. */
   readonly textOf: (result: Result, target: Target) => string;
 }
 

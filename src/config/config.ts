@@ -117,10 +117,7 @@ const NO_CREDENTIALS: Fault = {
   found: 'none',
 };
 
-/**
- * Reads the credentials of all apps again, while the worker runs. Throws nothing: an account with faults keeps the credentials
- * that it has.
- */
+/** Reads the credentials of all apps again, while the worker runs. Never throws: a faulty account keeps its old credentials. */
 export function reloadCredentials(env: Environment): CredentialsRead & { readonly faults: readonly Fault[] } {
   const { given } = readVariables(env, []); // there were no faults at the start, and the environment has not changed since
   const faults: Fault[] = [];

@@ -28,10 +28,7 @@ export interface Newer {
   readonly format: number;
 }
 
-/**
- * The data's format if this version cannot read it. Undefined if it can, or if `format` is unusable: then the reader reports
- * that.
- */
+/** The data's format if this version cannot read it; otherwise undefined, also for a bad `format`, which the reader reports. */
 export function newerThanKnown(what: Stored, value: unknown): Newer | undefined {
   if (!isObject(value)) return undefined;
   const { format } = value;

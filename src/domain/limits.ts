@@ -45,7 +45,6 @@ export function withoutExempt({ rules, minGapMs }: Policy, { exempt = [] }: Pick
 export const MAX_WINDOW_MS = 31 * 86_400_000;
 /** The most sends that a rule may count; Redis keeps one entry for each send. */
 const MAX_PER_WINDOW = 100_000;
-/** The most rules in one policy. */
 const MAX_RULES = 16;
 
 /** The name of a rule in answers, logs and metrics: `10/1m`. The gap's name is `gap`. */
@@ -192,10 +191,7 @@ function isInteger(value: unknown, least: number, most: number): boolean {
 
 /** The limits that a notification counts against: the limits of alerts, of background pushes or of Live Activities. */
 export type CountedAs = 'alert' | CountedApart;
-/**
- * Pushes that make no sound and show no banner, so they take no slot of the alerts. Each kind has rules, slots and keys of its
- * own.
- */
+/** Pushes without sound and banner: they take no slot of the alerts. Each kind has rules, slots and keys of its own. */
 export type CountedApart = (typeof COUNTED_APART)[number];
 export const COUNTED_APART = ['background', 'liveactivity'] as const;
 
@@ -247,9 +243,6 @@ export function policyText({ rules, minGapMs, exempt = [] }: CategoryPolicy): st
 export interface Overtaking {
   /** No reservation is overtaken more often than this. 0: none is overtaken. */
   readonly mostTimes: number;
-  /**
-   * A reservation that all overtakings together have delayed by this many milliseconds is not overtaken any more. Quiet time
-   * does not count.
-   */
+  /** A reservation that overtakings delayed by this many milliseconds in all is not overtaken. Quiet time does not count. */
   readonly mostMs: number;
 }

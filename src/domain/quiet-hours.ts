@@ -147,8 +147,7 @@ const STEP_MS = 6 * 3_600_000;
 
 /**
  * The quiet instants between `from` and `until`, as windows in order that do not touch. An instant is quiet if the clock of the
- * time zone then shows a quiet time. So a clock change may make a quiet time an hour shorter or longer, as for a person who
- * looks at the clock.
+ * time zone then shows a quiet time. So a clock change may make a quiet time an hour shorter or longer.
  */
 export function quietWindows({ timezone, quietHours }: QuietHours, from: number, until: number): Window[] {
   if (quietHours.length === 0) return [];

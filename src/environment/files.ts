@@ -45,10 +45,7 @@ export function readKey(
   return key === undefined ? undefined : { key, source: own === undefined ? fileVariable : variable };
 }
 
-/**
- * The certificate in the file at `path`, as PEM. It is checked here, because TLS accepts any text and ignores what is no
- * certificate.
- */
+/** The certificate in the file at `path`, as PEM. Checked here, because TLS ignores any text that is no certificate. */
 export function readCertificate(name: string, path: string | undefined, report: Report): string | undefined {
   const pem = readFile(name, path, report);
   if (pem === undefined) return undefined;

@@ -47,10 +47,7 @@ export async function serveMetrics(
   };
 }
 
-/**
- * Asynchronous from its first line on: an error that is thrown here outside of a promise would end the worker, with its jobs
- * under way.
- */
+/** An `async` function, since an error that is thrown outside of a promise would end the worker, with its jobs under way. */
 async function respond({ method, url }: IncomingMessage, pages: Pages, response: ServerResponse): Promise<void> {
   if (method !== 'GET' && method !== 'HEAD') {
     answer(response, 405, 'only GET\n');

@@ -102,10 +102,7 @@ export function wantsTraces(env: Environment, asked?: boolean): boolean {
 
 let loading: Promise<Api | undefined> | undefined;
 
-/**
- * Loads `@opentelemetry/api`. Undefined if it is missing: the first caller gets a warning, and the program goes on without
- * traces.
- */
+/** Loads `@opentelemetry/api`. Undefined if it is missing: the first caller is warned, and the program goes on untraced. */
 export function loadApi(warn: Warn): Promise<Api | undefined> {
   return (loading ??= import('@opentelemetry/api').catch((error: unknown) => {
     warn(`${NO_API} (${error instanceof Error ? error.message : String(error)})`);

@@ -16,10 +16,7 @@ export interface WithoutSlot {
 export interface SlotWatch {
   /** An ask ended: with a slot, with another answer of the limiter, or without an answer that can be used. */
   asked(end: 'slot' | 'answer' | WithoutSlotCode): void;
-  /**
-   * Undefined if the last ask got a slot, or if there was no ask for a minute: other workers may have the jobs that failed
-   * here.
-   */
+  /** Undefined if the last ask got a slot, or after a minute without an ask: another worker may have the jobs that failed. */
   current(): WithoutSlot | undefined;
 }
 

@@ -206,10 +206,7 @@ export async function explainedLoss(connection: Connection, error: unknown): Pro
   return new RedisAwayError(addressOf(connection), found ?? error);
 }
 
-/**
- * RedisAwayError if the connection was lost or gave no answer, or if Redis cannot work now or refuses this client; else the
- * error itself.
- */
+/** RedisAwayError if the connection broke or was silent, or if Redis cannot work now or refuses this client; else `error`. */
 export function explained(connection: Connection, error: unknown): unknown {
   if (error instanceof RedisAwayError) return error;
   const cause = causeOf(error);
@@ -226,10 +223,7 @@ function isRedirect(cause: unknown): boolean {
   return cause instanceof Error && /^(ASK|MOVED) \d/.test(cause.message);
 }
 
-/**
- * Whether the server has become a replica. Redis 6 wraps a script's error in another one, so the word may be anywhere in the
- * message.
- */
+/** Whether the server has become a replica. Redis 6 wraps a script's error, so the word may be anywhere in the message. */
 function isReadOnly(error: Error): boolean {
   return /\bREADONLY\b/.test(error.message);
 }

@@ -115,10 +115,7 @@ export function isScript(error: Error): boolean {
   return command?.name === 'evalsha' || command?.name === 'eval';
 }
 
-/**
- * An error without the command that ioredis attaches: it contains passwords, tokens and whole notifications, and a log would
- * print them.
- */
+/** An error without the command that ioredis attaches: a log would print its passwords, tokens and whole notifications. */
 export function withoutCommand(error: unknown, seen = new Set<unknown>()): unknown {
   if (!(error instanceof Error) || seen.has(error)) return error; // `seen`: all commands of a transaction may share one error
   seen.add(error);

@@ -51,8 +51,7 @@ export function parseInfo(text: string): Info {
 
 /**
  * Redis's words if it takes no writes, such as `OOM command not allowed …`; undefined if it takes them, or does not say.
- * `keys`: for each server to ask, one key that does not exist: with `XX` only a key that exists is changed, so nothing is
- * written.
+ * `keys`: one key for each server to ask. The keys must not exist: then a SET with `XX` writes nothing.
  */
 export async function readWriteRefusal(connection: Connection, keys: readonly string[]): Promise<string | undefined> {
   const answers = await Promise.allSettled(keys.map((key) => connection.set(key, '', 'XX')));

@@ -44,10 +44,7 @@ export function defineScript<Reply>(redis: ScriptRedis, name: string, lua: strin
   return (...keysAndArgs) => withText(() => command.call(redis, ...keysAndArgs));
 }
 
-/**
- * The most calls of one script. Each call is up to two commands, since ioredis sends a script that Redis does not know a second
- * time.
- */
+/** The most calls of one script. Each call is up to two commands, since ioredis repeats a script that Redis does not know. */
 const MOST_CALLS = 10;
 
 /**

@@ -6,7 +6,6 @@ import { InputError } from '../domain/faults.ts';
 import type { Environment } from '../environment/values.ts';
 import { endWithReader, red, yellow, wrapText, columnsOf } from './text.ts';
 
-/** Exit codes of every command. */
 export const EXIT = { ok: 0, failure: 1, usage: 2 } as const;
 
 /** A failure that a person can correct: its message is shown without a stack. */
@@ -228,9 +227,7 @@ export function integer(flag: string, least: number, most: number, what = 'an in
   };
 }
 
-/**
- * A second signal within this time is the first one again: the terminal sends it to all processes, and npm passes it on too.
- */
+/** A second signal within this time is the first one again: the terminal sends it to all processes, and npm passes it on. */
 const SAME_SIGNAL_MS = 1_000;
 
 /** @returns a function to call at each signal to stop: is the signal the first one, the same one once more, or a later one? */

@@ -107,7 +107,6 @@ function createMeter(): (done: number) => number | undefined {
   };
 }
 
-/** What a bar shows. */
 export interface Counted {
   readonly label: string;
   readonly unit: 'bytes' | undefined;
@@ -123,10 +122,7 @@ const NARROWEST_BAR = 5;
 /** A time left that is longer than this is only a guess, and is not shown. */
 const MOST_LEFT_S = 99 * 3_600;
 
-/**
- * One line that is shorter than the terminal's `columns`: first the bar becomes shorter, then it is left out, then the end is
- * cut.
- */
+/** One line that is shorter than `columns`: first the bar becomes shorter, then it is left out, then the end is cut. */
 export function barText({ label, unit, done, total = 0, perSecond }: Counted, columns: number): string {
   const room = columns - 1; // in the last column some terminals begin a new line
   const amount = (value: number) => (unit === 'bytes' ? size(value) : count(value));
@@ -185,10 +181,7 @@ export function canAsk(): boolean {
   return process.stdin.isTTY && process.stderr.isTTY;
 }
 
-/**
- * Asks on standard error, because results go to standard output. Every answer but yes counts as no, also end of input and
- * Ctrl-C.
- */
+/** Asks on standard error, since results go to standard output. Any answer but yes is a no, also end of input and Ctrl-C. */
 export async function confirm(
   question: string,
   input: NodeJS.ReadableStream = process.stdin,

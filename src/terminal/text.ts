@@ -151,10 +151,7 @@ const LEAST = 4;
 /** If the last column has less room than this, it is cut and not wrapped. */
 const LEAST_WRAPPED = 16;
 
-/**
- * Aligns the cells of rows in columns, two spaces apart. A cell that is too wide for the terminal is cut, in the widest columns
- * first.
- */
+/** Aligns cells in columns, two spaces apart. Cells that are too wide for the terminal are cut, in the widest columns first. */
 export function table(
   all: readonly Row[],
   { columns = Infinity, wrap = false, essential }: TableOptions = {},
