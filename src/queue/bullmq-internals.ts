@@ -5,10 +5,9 @@ import { defineQueueScript, withText } from '../redis/scripts.ts';
 import { readableFields } from './readable.ts';
 
 /**
- * Everything of BullMQ that this project uses although BullMQ may change it at any time: the positions of values in its keys
- * and commands, and the texts of its errors. Written for the version below, which package.json pins. Before you raise
- * that version, check each item here, and the Lua scripts that write BullMQ's keys (test/slow/house/private-members.test.ts
- * lists them).
+ * The internals of BullMQ that this project uses, and that BullMQ may change at any time: positions of values in keys and
+ * commands, and texts of errors. They fit the version below, which package.json pins. Before you raise that version, check each
+ * item here, and the Lua scripts that write BullMQ's keys (test/slow/house/private-members.test.ts lists them).
  */
 const EXPECTED_VERSION = '6.7.0';
 
@@ -43,14 +42,13 @@ export function scoreOfDue(at: number): number {
   return at * SCORES_PER_MS;
 }
 
-/** What BullMQ's `changeDelay` answers: done; no such job; a job that is not delayed. */
+/** The answers of BullMQ's `changeDelay`. */
 const CHANGED = { done: 0, noJob: -1, notDelayed: -3 };
 
 /**
- * Makes a delayed job due at an instant of Redis's clock; answers false if the job is not delayed. BullMQ writes the sum of a
- * time and a delay, and normally takes this machine's clock for the time. Here both are given, so the sum is right whatever
- * that clock shows. The delay is never below 0: BullMQ would not add a negative one. A due time that is past is written as it
- * is.
+ * Makes a delayed job due at an instant of Redis's clock; false if the job is not delayed. BullMQ writes the sum of a time and
+ * a delay as the due time. Here both are chosen so that their sum is `at`, even if this machine's clock is wrong. The delay is
+ * never negative, since BullMQ would not add a negative delay.
  */
 export async function makeDueAt(queue: Queue, jobId: string, at: number): Promise<boolean> {
   const dueAt = Math.max(0, Math.ceil(at));
@@ -78,8 +76,8 @@ export function lockKeyOf(queue: Pick<Queue, 'toKey'>, jobId: string): string {
 }
 
 /**
- * A field that this project adds to a job's hash when it moves the job to another due time: `at`, epoch milliseconds, and the
- * reason for the wait. read-jobs.lua reads it too.
+ * A field that this project adds to the hash of a job that it moves to another due time. Its JSON has `at` (the new due time,
+ * epoch milliseconds) and the reason for the wait. read-jobs.lua reads the field too.
  */
 const WHY = 'pushpacer:why';
 
@@ -119,7 +117,7 @@ const SAME_MS = 100;
 /** BullMQ's errors for a job whose lock ran out, or belongs to another worker by now; and the error of `lockNotRenewed`. */
 const LOST = /^(?:could not renew lock|Missing lock|Lock mismatch) for job (\S+?)\.?(?: |$)/;
 
-/** The job whose lock was lost, if that is what the error says. */
+/** The id of the job whose lock was lost; undefined if the error says something else. */
 export function jobOfLostLock(error: unknown): string | undefined {
   return error instanceof Error ? LOST.exec(error.message)?.[1] : undefined;
 }
@@ -137,18 +135,17 @@ export function hasStalled(failedReason: string): boolean {
   return /^job (stalled|started) more than allowable limit$/.test(failedReason);
 }
 
-/** The position of the caller's time in the arguments of these commands, counted from 0 over keys and arguments. */
+/** For each of these commands: the position of the caller's time among its keys and arguments, counted from 0. */
 const TIME_AT: Readonly<Record<string, number>> = { moveToActive: 12, moveToDelayed: 12, moveToFinished: 15 };
 
 /**
- * BullMQ's backend, but with Redis's time in Redis, and this machine's time in the worker. BullMQ writes a due time as
- * `Date.now()` plus the delay, and takes the jobs that are due at its `Date.now()`. All workers must use one clock for that: a
- * worker whose clock is ahead would take every job too early, and others would take its jobs too late. Also makes jobs readable
- * that BullMQ cannot read.
+ * BullMQ's backend, but due times are on Redis's clock in Redis, and on this machine's clock in the worker. BullMQ itself uses
+ * `Date.now()` for both: a worker whose clock is ahead would take every job too early, and other workers would take the jobs
+ * that it put back too late. Also makes jobs readable that BullMQ cannot read (readable.ts).
  *
  * @param offsetMs Redis's clock minus this machine's, in whole milliseconds
- * @param onTaken called with each job that Redis gives, in that order: BullMQ itself may begin jobs of different commands in
- * any order
+ * @param onTaken called with the id of each job, in the order in which Redis gives the jobs; BullMQ may begin them in another
+ * order
  */
 export function onRedisTime(
   offsetMs: () => number,
@@ -198,16 +195,16 @@ function onThisClock(dueAt: number, aheadMs: number): number {
 }
 
 /**
- * The age of a job lock is counted from `processedOn`, so that must be on this machine's clock, and not later than the lock's
- * begin.
+ * Sets `processedOn` to `askedAt`. The age of a job lock is counted from `processedOn`, so this must be on this machine's
+ * clock, and not later than the lock's begin.
  */
 function takenAt(fields: readonly unknown[], askedAt: number): unknown[] {
   return fields.map((value, at) => (at % 2 === 1 && fields[at - 1] === 'processedOn' ? String(askedAt) : value));
 }
 
 /**
- * The fields of a job as the worker gets them. If the job was moved to later after its progress was written, the progress gets
- * the new due time: else the job would count as late. The move is on Redis's clock, the progress on this machine's.
+ * If the job was moved to a later time after its progress was written, puts the new due time into the progress: else the job
+ * would count as late. The time of the move is on Redis's clock, the time in the progress on this machine's clock.
  */
 function withMove(fields: readonly unknown[], aheadMs: number): readonly unknown[] {
   const why = valueOf(fields, WHY);

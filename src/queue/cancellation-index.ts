@@ -2,11 +2,11 @@ import { defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts'
 import { homeOf, homesOf, type Layout } from './shards/layout.ts';
 import { cancellationIndexKey, ID_KEPT_S } from './names.ts';
 
-/** Which jobs wait under a cancellation key. It is needed because a queue can only be searched by job id. */
+/** Which jobs wait under a cancellation key. This index is needed because a queue can only be searched by job id. */
 export interface CancellationIndex {
-  /** The job waits, for at least `waitMs` more. */
+  /** To be called when a job waits, for `waitMs` or longer. */
   waits(place: KeyPlace, jobId: string, waitMs: number): Promise<void>;
-  /** The job has ended. `isFound`: a cancel by the key is still to find it, for as long as its id is known. */
+  /** To be called when a job has ended. `isFound`: a cancel by the key still finds it for an hour, while its id is taken. */
   ended(place: KeyPlace, jobId: string, isFound: boolean): Promise<void>;
 }
 
@@ -17,8 +17,8 @@ export interface KeyPlace {
 }
 
 /**
- * An id is kept this much longer than its job is delayed, as what waits in the limiter (waiting.lua): workers may be stopped, or an
- * action may move the job to later without a pass.
+ * An id stays in the index this much longer than its job is delayed: workers may be stopped, or an action may move the job to a
+ * later time without a pass. The limiter keeps waiting notifications as long (waiting.lua).
  */
 const INDEX_KEPT_MS = 400 * 86_400_000;
 /** The most notifications of one recipient under one key. */
@@ -48,9 +48,9 @@ export function createCancellationIndex(redis: ScriptRedis, layout: () => Layout
 }
 
 /**
- * The command that notes a job that a producer adds. It contains the whole script, since a transaction cannot load one.
+ * The command that adds a new job to the index. It contains the whole script, since a transaction cannot load a script.
  *
- * @param added nothing is written unless the job with this hash has this timestamp: for after the add, in the same transaction
+ * @param added for use behind the add in the same transaction: nothing is written unless this hash has this timestamp
  */
 export function indexCommand(
   key: string,

@@ -34,8 +34,8 @@ const RESOLUTION_MS = 1;
 const TIME = defineQueueScript<[seconds: string, microseconds: string]>(new URL('time.lua', import.meta.url), 1);
 
 /**
- * Measures the difference between the two clocks, at regular times until it is closed. If Redis does not answer, the last value
- * stays.
+ * Measures at regular times, until `close`, how far this machine's clock and Redis's clock differ. While Redis does not answer,
+ * the last value stays.
  */
 export function measureClockOffset({ queue, everyMs = EVERY_MS, onChange }: ClockOffsetOptions): ClockOffset {
   let offsetMs = 0;

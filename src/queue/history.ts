@@ -35,8 +35,8 @@ export interface History {
 }
 
 /**
- * One write removes at most this many: more than it adds, so that a lower bound is reached soon, but few enough not to hold up
- * Redis.
+ * One write removes at most this many stories, so that it takes Redis only a short time. After `max` was lowered, each write
+ * removes more stories than it adds, until the number is right.
  */
 const REMOVED_AT_ONCE = 100;
 const LUA = readScript('history.lua', import.meta.url);
@@ -58,7 +58,7 @@ export function createHistory({ redis, layout, max, maxAgeMs, insistMs, onLost }
   };
 }
 
-/** What reads the history: a client of ioredis. */
+/** The part of ioredis that reads the history. */
 export interface HistoryRedis {
   hget(key: string, field: string): Promise<string | null>;
   exists(key: string): Promise<number>;
@@ -74,7 +74,7 @@ export async function findKeptStory(
   return found.map((text) => (text === null ? undefined : readStory(text))).find((story) => story !== undefined);
 }
 
-/** Whether there is any story, that is whether a worker had HISTORY_MAX lately. */
+/** Whether any story exists: then a worker had HISTORY_MAX set lately. */
 export async function hasHistory(redis: HistoryRedis, prefixes: readonly string[]): Promise<boolean> {
   const found = await Promise.all(prefixes.map((prefix) => redis.exists(historyKeys(prefix).ends)));
   return found.some((count) => count > 0);

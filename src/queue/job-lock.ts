@@ -8,21 +8,18 @@ export interface JobLock {
   /** How long the lock lasts unless it is renewed, milliseconds. */
   readonly lockMs: number;
   /**
-   * Until this instant of `performance.now()` the lock is certainly valid, without asking Redis. A send after it could be a
-   * second one: another worker may have taken the job.
+   * Until this instant of `performance.now()` the lock is certainly valid, and Redis need not be asked. A send after this
+   * instant could be a second one: another worker may have taken the job.
    */
   readonly until: number;
-  /**
-   * Whether this worker still has the lock. After `until` it asks Redis, and renews the lock; false also if Redis does not
-   * answer.
-   */
+  /** Whether this worker still has the lock. After `until`, asks Redis and renews the lock; false if Redis does not answer. */
   isValid(): boolean | Promise<boolean>;
   /** Saves the job's progress. False if another worker has the job; then nothing is written. */
   save(progress: object): Promise<boolean>;
   /**
-   * Puts the job back for `delayMs` without an attempt, and saves its progress, if there is one. When the job is due, it goes
-   * before new ones of its kind (high or normal). Rejects, and writes nothing, if the lock was lost or the job was removed. In
-   * both cases the processor must throw BullMQ's `DelayedError`.
+   * Puts the job back for `delayMs`, which does not count as an attempt, and saves `progress` if it is given. When the job is
+   * due, it goes before new jobs of its kind (high or normal). Rejects, and writes nothing, if the lock was lost or the job was
+   * removed. After this, even if it rejects, the processor must throw BullMQ's `DelayedError`.
    */
   putBack(delayMs: number, progress: object | undefined): Promise<void>;
 }
@@ -50,14 +47,14 @@ export interface JobLockOptions {
   readonly onPutBack?: (dueAt: number) => void;
 }
 
-/** When this share of its time is over, a lock is not relied on without asking Redis. */
+/** After this share of `lockMs`, Redis is asked whether the lock is still valid. */
 const CERTAIN_SHARE = 0.5;
 const SAVE = defineQueueScript<number>(new URL('save-progress.lua', import.meta.url), 2);
 
 /**
- * The lock with which a job was taken. It is counted from `job.processedOn`: when the job was asked for, on this machine's
- * clock. If the process was stopped (SIGSTOP, a paused container, a machine that sleeps), one of its two clocks may have stood
- * still, so the age of the lock is read from both, and the older age counts.
+ * The lock with which a job was taken. Its age counts from `job.processedOn`: when the worker asked for the job, on this
+ * machine's clock. If the process was stopped (SIGSTOP, a paused container, a machine that sleeps), `Date.now()` or
+ * `performance.now()` may have stood still. So the age is read from both clocks, and the higher age counts.
  */
 export function createJobLock(job: LockedJob, token: string, options: JobLockOptions): JobLock {
   return new BullMqJobLock(job, token, options);

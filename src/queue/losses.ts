@@ -5,14 +5,14 @@ import type { Loss } from '../redis/stamp.ts';
 import { lossesKey } from './names.ts';
 
 /**
- * What workers have noticed that Redis lost, stored for later: `status` is a new process each time and remembers nothing. One
- * hash under QUEUE_PREFIX, also for what the limiter's own Redis lost.
+ * Workers store what Redis has lost, so that `status` can report it: each `status` is a new process and remembers nothing. One
+ * hash under QUEUE_PREFIX has the losses of the queue's Redis and of the limiter's Redis.
  */
 
-/** A loss, and where. */
+/** A loss, and the Redis that had it. */
 export type NotedLoss = Loss & { readonly redis: RedisName };
 
-/** `limiter`: a LIMITER_REDIS_URL of its own. */
+/** `limiter`: the Redis at LIMITER_REDIS_URL. */
 export type RedisName = 'queue' | 'limiter';
 
 /** For this long `status` and `doctor` report a loss, unless an operator acknowledges it before. */
@@ -26,14 +26,14 @@ const lossSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('evicted'), evicted: z.number(), since: z.number(), ...common }),
 ]);
 
-/** Every worker notices the same loss, and all of them write the same field. */
+/** All workers notice the same loss, and write it into the same field. */
 export async function noteLoss(redis: Connection, prefix: string, loss: NotedLoss): Promise<void> {
   const key = lossesKey(prefix);
   await redis.hset(key, `${loss.redis} ${loss.kind} ${loss.server.runId}`, JSON.stringify(loss));
   await redis.pexpire(key, LOSS_TOLD_MS);
 }
 
-/** The losses of the last day that no operator has acknowledged, the last one first. `now`: Redis's clock. */
+/** The losses of the last day that no operator has acknowledged, the latest first. `now`: Redis's clock. */
 export async function readLosses(redis: Connection, prefix: string, now: number): Promise<NotedLoss[]> {
   const values = Object.values(await redis.hgetall(lossesKey(prefix)));
   return values

@@ -17,36 +17,36 @@ export const JOB = 'push';
 export const CANCEL = 'cancel';
 /** The name of a job that retracts notifications: it cancels those that wait, and takes alerts from devices. */
 export const RETRACT = 'retract';
-/** Whether a job of this name is no notification, but is about others. */
+/** Whether a job with this name is an order about notifications, not a notification itself. */
 export function isOrder(name: unknown): name is typeof CANCEL | typeof RETRACT {
   return name === CANCEL || name === RETRACT;
 }
 
 /**
- * BullMQ takes jobs without a priority first, then those with the lowest number. `dueHigh` and `due` are for jobs that a worker
- * has put back, `high` and `normal` for new ones. Due jobs go before new ones of their kind: behind 6,000 new ones they were
- * seconds late. While much is overdue, workers give `high` to some new jobs of normal priority, too (prioritise.ts).
+ * BullMQ takes jobs without a priority first, then jobs with the lowest number. `dueHigh` and `due` are for jobs that a worker
+ * has put back, `high` and `normal` for new jobs. Due jobs go before new jobs of their kind: behind 6,000 new jobs they were
+ * seconds late. While many jobs are overdue, workers also give `high` to some new jobs of normal priority (prioritise.ts).
  */
 export const PRIORITY = { dueHigh: 1, high: 2, due: 3, normal: 10 } as const;
-/** Clients in other languages may give this to a notification of high priority: earlier versions did so. */
+/** The `high` of earlier versions. Clients in other languages may still use this number. */
 export const FORMER_HIGH = 5;
 
 /** The part of a job that decides about its priority. */
 export type Prioritised = Pick<Job<unknown>, 'name' | 'data' | 'priority'>;
 
-/** The priority with which a job is put back, so that it has this when it is due. */
+/** The priority that a job gets when it is put back, for the time when it is due again. */
 export function priorityWhenDue({ name, data, priority }: Prioritised): number {
   // Whether a notification of a newer version is high cannot be read.
   if (newerThanKnown('job data', data) !== undefined) return priority || PRIORITY.due;
   return isHigh(data) || isOrder(name) ? PRIORITY.dueHigh : PRIORITY.due;
 }
 
-/** Whether a job's data, which may be anything, are a notification of high priority. */
+/** Whether these job data (any value) are a notification of high priority. */
 export function isHigh(data: unknown): boolean {
   return valueAt(data, 'priority') === 'high';
 }
 
-/** Whether a worker raised this new job: it goes before due jobs that are not high. */
+/** Whether a worker raised the priority of this new job, so that it goes before due jobs of normal priority. */
 export function isRaised({ data, priority }: Pick<Prioritised, 'data' | 'priority'>): boolean {
   return priority === PRIORITY.high && !isHigh(data);
 }
@@ -71,7 +71,7 @@ export function replayIdOf(jobId: string, generation: number): string {
   return `${jobId.replace(/(#r\d+)?(#d\d+)?$/, '')}#r${generation}`;
 }
 
-/** Replays after this many are not found under the notification's id. */
+/** Only this many replays of a notification are looked for. */
 const MOST_REPLAYS = 20;
 
 /** The job ids of a notification's first 20 replays, the first one first. */
@@ -79,12 +79,12 @@ export function replayIdsOf(jobId: string): string[] {
   return Array.from({ length: MOST_REPLAYS }, (_, index) => replayIdOf(jobId, index + 1));
 }
 
-/** The id of a job's dead letter: `msg-1`; `msg-1#d2` if those of two earlier jobs with its id are still there. */
+/** The id of a job's dead letter: `msg-1`; or `msg-1#d2` if two dead letters of earlier jobs with the same id still exist. */
 export function deadIdOf(jobId: string, earlier: number): string {
   return earlier === 0 ? jobId : `${jobId}#d${earlier}`;
 }
 
-/** A producer may use an id again, once its job is gone. This many more dead letters of an id are looked for. */
+/** A producer may use an id again when its job is gone. So this many more dead letters of an id are looked for. */
 const MOST_SAME_ID = 20;
 
 /** The ids that the dead letters of jobs with this id may have. */
@@ -97,7 +97,7 @@ export function notificationIdOf(jobId: string): string {
   return jobId.replace(/^#/, '').replace(/#[rd]\d+.*$/, '');
 }
 
-/** Which replay of a notification a job is: `msg-1#r2` → 2; undefined if it is none. */
+/** `msg-1#r2` → 2, since this job is the second replay; undefined if the job is no replay. */
 export function replayOf(jobId: string): number | undefined {
   const number = /#r(\d+)/.exec(jobId)?.[1];
   return number === undefined ? undefined : Number(number);
@@ -164,8 +164,8 @@ export function idempotencyKey(prefix: string, digest: string): string {
 }
 
 /**
- * `{pushpacer}:cancellation:GZ3…`: what waits for a recipient under a cancellation key. The name ends with a digest, so that no
- * two pairs of recipient and key give the same name. `prefix` is the one of the recipient's shard.
+ * `{pushpacer}:cancellation:GZ3…`: the jobs that wait for a recipient under a cancellation key. The name ends with a digest of
+ * both, so that different pairs have different names. `prefix`: the prefix of the recipient's shard.
  */
 export function cancellationIndexKey(prefix: string, recipientId: string, cancellationKey: string): string {
   const digest = createHash('sha256').update(JSON.stringify([recipientId, cancellationKey]));
@@ -211,8 +211,7 @@ function nextCrc(crc: number, byte: number): number {
 }
 
 /**
- * The hash slot of a shard's tag is at most this far from the middle of its share: else a master that begins there would get
- * one shard more.
+ * The hash slot of a shard's tag is at most this far from the middle of the shard's share, so that masters get equal numbers.
  */
 const OFF_MIDDLE = 3;
 
@@ -221,7 +220,7 @@ const OFF_MIDDLE = 3;
  * own: `{pushpacer-0-37}`, `{pushpacer-1-2216}`. The hash slot of each tag is in the middle of the shard's share of all hash
  * slots, so masters that have equal ranges of hash slots have equal numbers of shards, or differ by one.
  *
- * @param taken prefixes that have been in use: other ones are chosen
+ * @param taken prefixes that were used before: they are not chosen
  */
 export function shardPrefixes(prefix: string, shards: number, taken: ReadonlySet<string> = new Set()): string[] {
   if (shards === 1) return [prefix];
@@ -241,14 +240,14 @@ export function tagOf(prefix: string): string {
   return /\{(.+?)\}/.exec(prefix)?.[1] ?? prefix;
 }
 
-/** The CRC of a text followed by a number. Made quick, since thousands of numbers are tried for one shard. */
+/** The CRC of a text and the digits after it. `crc`: of the text. Fast, since thousands of numbers are tried for a shard. */
 function withDigits(crc: number, number: number): number {
   return number < 10
     ? nextCrc(crc, 48 + number)
     : nextCrc(withDigits(crc, Math.floor(number / 10)), 48 + (number % 10));
 }
 
-/** The shard of a recipient, from 0. All notifications of one recipient are in one queue, as long as the number of shards stays. */
+/** The shard of a recipient, from 0. All notifications of a recipient are in one queue while the number of shards stays. */
 export function shardOf(recipientId: string, shards: number): number {
   return shards === 1 ? 0 : crc16(recipientId) % shards;
 }
@@ -268,9 +267,9 @@ export function isUnprioritised(job: Pick<Job, 'opts'>): boolean {
 }
 
 /**
- * Keeps a job in Redis after its end, whatever its producer asked for: with `removeOnFail: true` there would be no dead letter, and
- * with `removeOnComplete: 10` BullMQ would remove all but ten of the jobs that ended, whose ids could alert twice. Call it on the worker's `active` event: this event
- * comes before the processor runs, and also before BullMQ itself fails a job that stalled too often.
+ * Keeps a job in Redis after its end, whatever its producer asked for. With `removeOnFail: true` there would be no dead letter.
+ * With `removeOnComplete: 10` BullMQ would keep only ten ended jobs, and the ids of the others could alert twice. Call it on
+ * the worker's `active` event, which comes before the processor runs, and before BullMQ fails a job that stalled too often.
  */
 export function protect(job: Pick<Job, 'opts'>): void {
   job.opts.removeOnFail = false;

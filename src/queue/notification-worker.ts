@@ -28,10 +28,7 @@ export interface WorkerSettings {
   readonly maxStalls: number;
 }
 
-/**
- * Stalled jobs are looked for at least this often. A stalled job comes back one or two of these intervals after its lock has
- * ended.
- */
+/** Stalled jobs are looked for at least this often. A job comes back one or two of these intervals after its lock has ended. */
 const MAX_STALLED_INTERVAL_MS = 5_000;
 
 /** BullMQ's settings for a worker. `maxStartedAttempts` stays unset, because it would count each time that a job is put back. */
@@ -60,31 +57,31 @@ export interface Place {
   /** The pass sleeps and needs no place. Call the returned function when the pass wakes. */
   leave(): () => void;
   /**
-   * The pass puts its job back for another worker, for the `times`-th time. For some seconds, whenever this worker has nothing
-   * to do, it lets others be first.
+   * The pass puts its job back for another worker, for the `times`-th time. For some seconds, this worker then begins to wait
+   * for jobs later than other workers.
    */
   giveWay(times: number): void;
 }
 
 /**
- * Redis tells the worker that has waited for longest of a job. A worker that puts a job back at once waits again before the
- * others do: on an idle queue it would get that job each time, for hours, if the others are farther from Redis or slower. So it
- * begins to wait this much later; doubled each time, up to the most. What is due for this worker alone meanwhile is as late.
+ * Redis gives a job to the worker that has waited longest. A worker that puts a job back waits again before slower workers do:
+ * on an idle queue it would get the same job each time, for hours. So it begins to wait this much later: `first`, doubled each
+ * time, up to `most`. Jobs that only this worker can take are late by this time.
  */
 const GIVE_WAY_MS = { first: 10, most: 160 } as const;
-/** For how long after the last job that a worker put back for another one. */
+/** A worker gives way for this long after it last put a job back for another worker. */
 const GIVE_WAY_FOR_MS = 5_000;
 
 /** At most this many passes sleep without a place: each of them needs some kilobytes, and a lock that is renewed. */
 const MOST_ASLEEP = 1_000;
-/** The longest wait for a job that Redis gave before this one: that job may never begin, if BullMQ could not make a job of it. */
+/** A job waits at most this long for jobs that Redis gave before it: if BullMQ could not make a job of one, it never begins. */
 const MOST_BEHIND_MS = 50;
-/** The wait before the next job is asked for after Redis refused: BullMQ itself would ask hundreds of times a second. */
+/** After Redis refused to give a job, the worker asks again after this; BullMQ would ask hundreds of times a second. */
 const REFUSED_MS = 500;
-/** The wait before the end of a job is written again, after the connection was closed. */
+/** After the connection was closed, the worker waits this long before it writes the end of a job again. */
 const RECONNECT_MS = 1_000;
 
-/** Called with a job whose end this worker gives up writing: another worker takes the job when its lock has expired. */
+/** Called when this worker gives up writing the end of a job. Another worker takes the job when its lock has expired. */
 type OnLetGo = (job: Pick<Job, 'id'>, error: Error) => void;
 
 /**
@@ -133,9 +130,9 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   }
 
   /**
-   * Grows with each ask for a job that Redis answered or refused, with each job that begins, and with each place that becomes
-   * free. While there is a free place, BullMQ asks again within 30 s, even if the queue is empty, paused or limited. So if this
-   * number does not grow for longer, the worker takes no jobs any more.
+   * Grows with each request for a job that Redis answered or refused, with each job that begins, and with each place that
+   * becomes free. While there is a free place, BullMQ asks again within 30 s, even if the queue is empty, paused or limited. So
+   * if this number does not grow for longer, the worker takes no jobs any more.
    */
   get moves(): number {
     return this.#moves;
@@ -164,9 +161,9 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   };
 
   /**
-   * Sets BullMQ's concurrency; passes that sleep do not count. BullMQ asks Redis for one job after the other, and begins none
-   * before it has as many as its concurrency: with 200 places and a Redis that is 4 ms away, a job that is due began 0.3 s
-   * late. So BullMQ's concurrency is only one more than the jobs under way, as long as there are places.
+   * Sets BullMQ's concurrency to one more than the jobs under way, as long as there are places; passes that sleep need no
+   * place. BullMQ fetches as many jobs as its concurrency, one after the other, before it begins the first: with 200 places and
+   * a Redis that is 4 ms away, a due job began 0.3 s late.
    */
   #setConcurrency(): void {
     this.concurrency = Math.min(this.#places + this.#asleep, this.#underWay + 1);
@@ -245,13 +242,13 @@ interface Insisting {
   readonly onLetGo: OnLetGo;
   /** Called when Redis has answered or refused an ask for a job. */
   readonly onAsked: () => void;
-  /** How long to wait before the worker waits for a job. */
+  /** How much later the worker begins to wait for a job, in milliseconds (GIVE_WAY_MS). */
   readonly givesWayMs: () => number;
 }
 
 /**
- * A backend that repeats a command while Redis refuses it. On a DelayedError BullMQ leaves the job as it is, and takes the next
- * one.
+ * A backend that repeats the write of a job's end while Redis refuses it. If it gives up, it throws a DelayedError: then BullMQ
+ * leaves the job as it is, and takes the next one.
  */
 function insisting(
   open: BackendFactory<RedisQueueBackend>,

@@ -44,7 +44,7 @@ export function createOutcomes({ redis, layout, max, insistMs, onLost }: Outcome
 export interface InvalidToken {
   readonly recipientId: string;
   readonly platform: Platform;
-  /** By what its provider knows the device: the token or installation id; for a web push subscription, the endpoint. */
+  /** The token or installation id by which the provider knows the device; for a web push subscription, the endpoint. */
   readonly token: string;
   /** What `token` is, if it is not the device's token or endpoint: a Firebase installation id, or the token of a Live Activity. */
   readonly kind?: 'fid' | 'liveActivityToken';

@@ -16,11 +16,11 @@ export interface Overview {
   readonly jobs: Readonly<Record<string, number>>;
   /** The queue was paused: workers take no jobs from it. */
   readonly paused: boolean;
-  /** Jobs that were put back or delayed, and whose time has come: workers take them before others of their kind, high or normal. */
+  /** Jobs that were put back or delayed and are due now. Workers take them before new ones of their kind (high or normal). */
   readonly due: Backlog;
   /** Jobs that no worker has taken yet. */
   readonly untaken: Backlog;
-  /** What the jobs wait for that are not taken yet, as far as they were looked at. */
+  /** What the jobs wait for that were looked at. */
   readonly waiting: Waiting;
   /** Entries in the stream of outcomes; 0 if there is none. */
   readonly outcomes: number;
@@ -38,17 +38,14 @@ interface Waiting {
   /** How many delayed jobs there are. */
   readonly of: number;
   /**
-   * How many of the jobs that are not due yet wait for what: a rule (`gap`, `10/1m`), `sendAfter`, `retry`, `provider` (a
-   * breaker, a connection), `credentials` (no worker that took the job has them), `delay` (the job was added with one, and no
-   * worker has looked at it), or `newer` (a worker that can read the job).
+   * For each cause, how many jobs that are not due yet wait for it: a rule (`gap`, `10/1m`), `sendAfter`, `retry`, `provider`
+   * (a breaker, a connection), `credentials` (no worker that took the job has them), `delay` (the job was added with a delay,
+   * and no worker has looked at it), or `newer` (a worker that can read the job).
    */
   readonly byRule: Readonly<Record<string, number>>;
-  /** How many of the jobs that were looked at a newer version has written. */
+  /** How many of the jobs that were looked at were written by a newer version. */
   readonly newer: number;
-  /**
-   * Since when the oldest alert waits, among the jobs that were looked at: delayed, due, or not taken yet. Absent if none
-   * waits.
-   */
+  /** Since when the oldest alert waits, among the jobs that were looked at. Absent if no alert waits. */
   readonly oldestAt?: number;
   /** The recipients whose alerts wait longest, among the jobs that were looked at; the longest wait first. */
   readonly recipients: readonly WaitingRecipient[];
@@ -58,9 +55,9 @@ interface WaitingRecipient {
   readonly recipientId: string;
   /** How many of the recipient's alerts wait, among the jobs that were looked at. */
   readonly waiting: number;
-  /** Since when the oldest of them waits: since it was enqueued, or since its `sendAfter` if that is later. */
+  /** Since when the oldest of these alerts waits: when it was enqueued, or its `sendAfter` if that is later. */
   readonly since: number;
-  /** When the last of them is due; absent if none of them is delayed. */
+  /** When the last of these alerts is due; absent if none is delayed. */
   readonly until?: number;
 }
 
@@ -70,14 +67,14 @@ export interface QueueAges {
   readonly jobs: Readonly<Record<string, number>>;
   /** Jobs that any worker could take now: those that are due, and those that no worker has looked at. */
   readonly dueJobs: number;
-  /** The oldest age, in milliseconds; 0 if there is none. */
+  /** How long the oldest job has been due, and how long the oldest alert waits, in milliseconds; 0 if there is none. */
   readonly oldestDueMs: number;
   readonly oldestWaitingMs: number;
 }
 
 /** How many delayed jobs are looked at, in all shards together. */
 const MOST_LOOKED_AT = 5_000;
-/** The same limit for metrics, in each shard. */
+/** For metrics, at most this many jobs are looked at in each shard. */
 const FEW = 100;
 /** How many of the jobs that no worker has looked at are read; the oldest ones. */
 const UNTAKEN_LOOKED_AT = 500;
@@ -111,7 +108,7 @@ export async function readOverview(queues: readonly Queue[], connection: Connect
   };
 }
 
-/** The ages over all shards. Of the delayed jobs, only the 100 that are due next in each shard are looked at. */
+/** The ages over all shards. Looks only at the 100 delayed jobs of each shard that are due next. */
 export async function readAges(queues: readonly Queue[], connection: Connection): Promise<QueueAges> {
   const looks = await Promise.all(queues.map((queue) => lookAt(queue, connection, FEW, FEW)));
   const now = Math.max(...looks.map((look) => look.now));
@@ -126,8 +123,7 @@ export async function readAges(queues: readonly Queue[], connection: Connection)
 }
 
 /**
- * For how long a job of this queue could have been taken, in milliseconds: the oldest of the few that are looked at; 0 if there
- * is none.
+ * For how long the oldest job of this queue could have been taken, in milliseconds; 0 if there is none. Looks at few jobs only.
  */
 export async function readOldestTakeable(queue: Queue, connection: Connection): Promise<number> {
   const { now, due, untaken } = await lookAt(queue, connection, 1, 1);
@@ -138,7 +134,7 @@ export async function readOldestTakeable(queue: Queue, connection: Connection): 
 interface Seen {
   readonly isAlert: boolean;
   readonly recipientId: string | undefined;
-  /** Since when it waits: since it was enqueued, or since its `sendAfter` if that is later. */
+  /** Since when the job waits: when it was enqueued, or its `sendAfter` if that is later. */
   readonly since: number;
   /**
    * The earliest instant at which a worker could take the job: its due time, if a worker put it back; else when it was
@@ -146,7 +142,7 @@ interface Seen {
    */
   readonly readyAt: number;
   readonly waitsFor: string;
-  /** A newer version wrote it. */
+  /** A newer version wrote the job. */
   readonly isNewer: boolean;
   /** The due time, if the job is delayed. */
   readonly dueAt?: number;
@@ -165,7 +161,7 @@ interface Look {
 
 /** The priorities of jobs that are due. */
 const DUE = [PRIORITY.dueHigh, PRIORITY.due].map((priority) => [priority, priority] as const);
-/** The priorities of new jobs. Each priority that is in use has a range of its own, in which the jobs are in the order of enqueuing. */
+/** The priorities of new jobs: a range for each priority in use. The jobs in a range are in the order of enqueuing. */
 const NEW = [
   [PRIORITY.high, PRIORITY.high],
   [PRIORITY.due + 1, FORMER_HIGH],
@@ -173,7 +169,7 @@ const NEW = [
   [PRIORITY.normal + 1, Infinity],
 ] as const;
 
-/** Looks at one queue. Jobs that come and go meanwhile make the numbers differ by a few. */
+/** Looks at one queue. The numbers may be wrong by a few, since jobs come and go meanwhile. */
 async function lookAt(queue: Queue, connection: Connection, mostDelayed: number, mostNew: number): Promise<Look> {
   const [delayedKey, prioritizedKey] = [queue.toKey('delayed'), queue.toKey('prioritized')];
   const first = (most: number, range: readonly [from: number, to: number]): Promise<string[]> => {
@@ -199,9 +195,9 @@ async function lookAt(queue: Queue, connection: Connection, mostDelayed: number,
   const delayed = await readDelayed(queue, connection, mostDelayed);
   const due = await read(queue, dueIds);
   const fresh = await read(queue, [...new Set([...oldestOfNew, ...plain, ...newIds])]);
-  // Only the score of the first delayed job is used, since after a move to another slot the job's progress still has the old
-  // due time. And a job that a newer version wrote is left out: its progress is that of its last readable pass, though it was
-  // put back since.
+  // For delayed jobs the score counts: after a move to another slot, the job's progress still has the old due time. Due jobs
+  // that a newer version wrote are left out: they may have been put back since the progress was written that this version can
+  // read.
   const oldestPromoted = least(due.filter(({ isNewer }) => !isNewer).map(({ readyAt }) => readyAt));
   const oldestDue = least([overdue > 0 ? delayed[0]?.dueAt : undefined, oldestPromoted]);
   const oldestUntaken = least(fresh.map(({ readyAt }) => readyAt));

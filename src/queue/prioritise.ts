@@ -4,12 +4,12 @@ import { within } from '../domain/time.ts';
 import { scoresOfPriority } from './bullmq-internals.ts';
 import { PRIORITY } from './names.ts';
 
-// Workers change the priority of jobs that wait, with BullMQ's own `changePriority`, in two cases: createPrioritiser and
-// createNewcomerShare say which. A job that a worker takes shows the case, so other queues cost no command.
+// Workers change the priority of waiting jobs in two cases: createPrioritiser and createNewcomerShare say which. A worker
+// notices the case by a job that it takes, so queues without such jobs cost no command.
 
 /** Looks at the jobs that wait, and changes the priority of some. */
 export interface Prioritiser {
-  /** To be called when a job was taken that is a sign. Does nothing while a look is under way, and shortly after one. */
+  /** To be called when a worker took a job that shows the case. Does nothing while another look runs, or shortly after it. */
   look(): void;
   /** Stops; resolves when none of its commands is under way. */
   close(): Promise<void>;
@@ -28,11 +28,11 @@ export interface PrioritiserOptions {
   readonly redis: PrioritiserRedis;
 }
 
-/** The oldest jobs are left as they are: workers are about to take them. */
+/** This many of the oldest jobs are left as they are: workers are about to take them. */
 const LEFT = 50;
 /** This many commands are under way at once, so that commands of workers get through in between. */
 const AT_ONCE = 100;
-/** The shortest time between two looks for jobs without a priority, for the case that single ones come all the time. */
+/** The shortest time between two looks for jobs without a priority, since single ones may come all the time. */
 const EVERY_MS = 100;
 /** If the worker that changes priorities is killed, another one begins after this. */
 const LOCK_MS = 2_000;
@@ -68,33 +68,33 @@ export function createPrioritiser({ queue, redis }: PrioritiserOptions): Priorit
   });
 }
 
-/** A job that is taken so long after it was due is a sign that workers cannot take what is due in time. */
+/** If a job is taken this long after its due time, more jobs are due than the workers can take in time. */
 const OVERDUE_MS = 250;
-/** Newcomers get one of so many passes of an overloaded queue. */
+/** In an overloaded queue, one of this many passes is for a new job. */
 const ONE_OF = 5;
 /** The time between two looks for newcomers, of all workers together. */
 const SHARE_EVERY_MS = 200;
-/** The most newcomers that one look finds. */
+/** One look raises at most this many new jobs. */
 const MOST_RAISED = 200;
 
-/** Gives newcomers a share of a queue in which what is due is overdue. */
+/** Lets workers take some new jobs while due jobs are overdue. */
 export interface NewcomerShare {
   /** To be called with each job that was taken. */
   taken(job: Pick<Job, 'progress'>): void;
-  /** As that of Prioritiser. */
+  /** As `close` of Prioritiser. */
   close(): Promise<void>;
 }
 
 /**
- * What is due goes before what is new. If more is due than the workers can do, a new notification would wait until nothing is
- * overdue any more. So for every four jobs that workers take too late, one of them raises one new job, the oldest first, to the
- * priority of new jobs that are high. Each recipient's new jobs keep their order, and the limiter is told that they may not
- * overtake older ones of their recipient (`behindOverdue`).
+ * Due jobs go before new jobs. If more jobs are due than the workers can do, a new job would wait until no job is overdue. So
+ * for every four jobs that are taken too late, a worker gives one new job, the oldest, the priority `high`. The new jobs of
+ * each recipient keep their order. The limiter is told that they may not overtake older notifications of their recipient
+ * (`behindOverdue`).
  */
 export function createNewcomerShare({ queue, redis }: PrioritiserOptions): NewcomerShare {
   const lockKey = queue.toKey('lock:raising');
   const [newcomers] = scoresOfPriority(PRIORITY.due + 1, PRIORITY.due + 1);
-  /** Jobs that this worker has taken too late since it raised some. So over all workers, each counts once. */
+  /** How many jobs this worker took too late since it last raised new jobs. Only this worker counts these jobs. */
   let overdue = 0;
 
   const raising = lookingEvery(SHARE_EVERY_MS, async () => {
@@ -132,7 +132,7 @@ function change(queue: Queue, ids: readonly string[], priority: number): Promise
   );
 }
 
-/** Runs the work when it is wanted, but one at a time, and not within `everyMs` after it has ended. */
+/** Each `look` runs `work`, but never twice at once, and not within `everyMs` after the last run has ended. */
 function lookingEvery(everyMs: number, work: (isClosed: () => boolean) => Promise<void>): Prioritiser {
   let running: Promise<void> | undefined;
   let nextAt = -Infinity;

@@ -4,9 +4,9 @@ import { defineQueueScript } from '../redis/scripts.ts';
 import { moveKeys } from './names.ts';
 
 /**
- * Some jobs BullMQ itself cannot read: their data is not JSON (old BullMQ for Python writes `NaN`) or was cut off, or their
- * options are not an object. BullMQ throws while it takes such a job, so no worker ends it: it stalls, is taken again, and
- * delays others each time. So a worker gets a readable job with the same id instead, whose data says what is wrong.
+ * BullMQ cannot read some jobs: their data is not JSON (old BullMQ for Python writes `NaN`) or was cut off, or their options
+ * are not an object. BullMQ throws when it takes such a job. So the job never ends: it stalls, is taken again, and delays other
+ * jobs each time. Therefore the worker gets a readable job with the same id in its place, whose data says what is wrong.
  */
 
 /**
@@ -17,7 +17,7 @@ export const MAX_JOB_TEXT = 400_000;
 /** This much of an unreadable text is kept for a person to look at. */
 const KEPT_TEXT = 2_000;
 
-/** The name of the fault in the data of such a job. */
+/** The field that has the fault, in the data of a job that BullMQ cannot read. */
 const UNREADABLE = '$unreadable';
 
 /** What is wrong with a job that BullMQ cannot read; undefined for all other jobs. The fault contains nothing of the text. */
@@ -70,7 +70,7 @@ function problemOf(name: string, text: string, isUsable: (value: unknown) => boo
   return unreadable(`job ${name} in JSON`, `${text.length} characters that are not${where}`);
 }
 
-/** A job, by BullMQ's `getJob`. Undefined if there is none, or BullMQ cannot read it: a worker ends such a job when it takes it. */
+/** The job with this id. Undefined if there is none, or if BullMQ cannot read it (a worker ends such a job). */
 export function findJob(queue: Queue, jobId: string): Promise<Job<unknown, unknown> | undefined> {
   return (queue.getJob(jobId) as Promise<Job<unknown, unknown> | undefined>).catch((error: unknown) => {
     if (error instanceof SyntaxError || error instanceof TypeError) return undefined;
@@ -86,7 +86,7 @@ export async function isMoving(queue: Queue, jobId: string): Promise<boolean> {
 }
 
 type Text = string | null;
-/** A job's fields as they are in Redis: null if there is none. `length` is the length of the data, in bytes. */
+/** A job's fields as they are in Redis; null for a field that does not exist. `length`: how many bytes the data has. */
 export type RawJob = readonly [
   ...[length: number, data: Text, timestamp: Text, name: Text, opts: Text, progress: Text],
   ...[why: Text, failedReason: Text, finishedOn: Text],

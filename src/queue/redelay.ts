@@ -17,20 +17,20 @@ export interface Due {
    */
   readonly why?: Pick<Waited, 'rule' | 'ruleUntil'>;
   /**
-   * True if the job was due before this. If a worker has the job now, nothing more has to be done: the worker puts it back
-   * until the earlier time, and the job asks for its slot then.
+   * True if the job moves to a later time. Then a worker that has the job now needs no correction: it puts the job back until
+   * the earlier time, and the job asks for its slot then.
    */
   readonly isLater?: boolean;
 }
 
 /** What `redelay` did. */
 export interface Redelayed {
-  /** How many of the jobs were delayed, so that their due times were changed. */
+  /** How many of the jobs were delayed, and so got their new due times. */
   readonly moved: number;
   /**
-   * Each job that a worker had at that moment is followed until it is put back or has ended, for 30 s at most; jobs with
-   * `isLater` are not. If a followed job then waits for a slot later than its new due time, the due time is changed. Resolves
-   * when no job is followed any more. Rejects if Redis is away.
+   * Resolves when no job is followed any more; rejects if Redis is away. A job that a worker had at that moment is followed
+   * until it is put back or has ended, for 30 s at most. If it then waits for a slot after its new due time, its due time is
+   * changed. Jobs with `isLater` are not followed.
    */
   readonly followed: Promise<void>;
 }
@@ -81,15 +81,15 @@ async function changeDue(queue: Queue, { jobId, at, why }: Due): Promise<boolean
   return true;
 }
 
-/** A worker that stands still for longer has lost its job, by the default of LOCK_DURATION. */
+/** With the default of LOCK_DURATION, a worker that stands still for longer than this has lost its job. */
 const MOST_FOLLOWED_MS = 30_000;
-/** The wait before a look at a job that a worker has: the first one, doubled each time, and the longest. */
+/** The waits between looks at a job that a worker has: the first wait, doubled each time, and the longest wait. */
 const [FIRST_LOOK_MS, LAST_LOOK_MS] = [10, 500];
 
 async function follow(queues: readonly Queue[], due: Due): Promise<void> {
   const deadline = performance.now() + MOST_FOLLOWED_MS;
   for (let waitMs = FIRST_LOOK_MS; performance.now() < deadline; waitMs = Math.min(2 * waitMs, LAST_LOOK_MS)) {
-    // In this order: a worker or a reshard lets go of the job only when the job is in its queue again.
+    // In this order: the job is in its queue again before a worker or a reshard gives it up.
     const inHand = await Promise.all(queues.map((queue) => isInHand(queue, due.jobId)));
     const dueAts = await Promise.all(queues.map((queue) => dueAtIn(queue, due.jobId)));
     const delayed = dueAts.findIndex((dueAt) => dueAt !== undefined);

@@ -17,7 +17,7 @@ import { deadIdsOf, jobIdOf, replayIdsOf } from './names.ts';
 /** What became of a notification. `state` decides which other fields there are. */
 export type NotificationStatus =
   | {
-      /** No notification has this id; or it ended more than an hour ago; or it was a dead letter that was removed. */
+      /** No notification has this id, or it ended more than an hour ago, or it was a dead letter that was removed. */
       readonly state: 'unknown';
     }
   | {
@@ -26,15 +26,15 @@ export type NotificationStatus =
       /** Epoch milliseconds: no worker takes it before this. Absent if a worker may take it now. */
       readonly until?: number;
       /**
-       * The longest cause of its wait: `quiet`, `block`, or the limit that alone would make it wait longest: `gap`, `10/1m`. Absent
-       * if it waits for something else, such as another attempt.
+       * The cause that alone would make the notification wait longest: `quiet`, `block`, or a limit such as `gap` or `10/1m`.
+       * Absent if the notification waits for something else, such as another attempt.
        */
       readonly rule?: string;
       /** Epoch milliseconds: the end of the quiet time or of the block, if `rule` is one of them. */
       readonly ruleUntil?: number;
       /**
-       * How many notifications of this recipient are before it in its line. Absent if it has no slot in a line, or the limiter's
-       * Redis does not answer.
+       * How many of this recipient's notifications are before this one in its line. Absent if it has no slot in a line, or the
+       * limiter's Redis does not answer.
        */
       readonly before?: number;
     }
@@ -53,9 +53,9 @@ export type NotificationStatus =
       readonly silenced?: true;
       /** Epoch milliseconds. */
       readonly endedAt: number;
-      /** When the first device accepted it: epoch milliseconds. Absent if none did. */
+      /** When the notification was accepted for the first device: epoch milliseconds. Absent if it was accepted for none. */
       readonly sentAt?: number;
-      /** From enqueuing to `sentAt`, or to the end if it was not sent; milliseconds. */
+      /** The time from enqueuing to `sentAt`, or to the end if the notification was not sent; milliseconds. */
       readonly waitMs: number;
       /** How each device ended, by label: `apns#0` is the first of `devices`, on APNs. */
       readonly devices: Readonly<Record<string, DeviceState>>;
@@ -114,7 +114,7 @@ async function firstKnown(looks: readonly Promise<NotificationStatus>[]): Promis
 }
 
 /**
- * The status by BullMQ's job. The state is read first: if the job goes on meanwhile, the fields that are read later only say
+ * The status that BullMQ's job shows. The state is read before the fields: if the job changes meanwhile, the fields only say
  * more.
  */
 async function statusOf(queue: Queue, jobId: string, countBefore: CountBefore): Promise<NotificationStatus> {
@@ -140,7 +140,7 @@ async function statusOf(queue: Queue, jobId: string, countBefore: CountBefore): 
   }
 }
 
-/** Usually only the job's id is left here: it is or was a dead letter. Or `reshard` is moving the job to another queue. */
+/** For a job in no state. Usually only its id is kept, since it is or was a dead letter. Or `reshard` is moving the job. */
 async function movingStatus(queue: Queue, job: Job<unknown, unknown>): Promise<NotificationStatus> {
   if (!(await isMoving(queue, job.id ?? ''))) return UNKNOWN;
   return job.finishedOn === undefined ? { state: 'waiting' } : endedStatus(job);

@@ -37,16 +37,15 @@ const LAST_RETRY_MS = 64;
 const MAX_AHEAD_MS = 86_400_000;
 
 /**
- * Wakes workers when a delayed job is due. A worker waits for the job in a blocking command, but Redis ends an overdue blocking
- * command only in the next turn of its event loop: without other traffic every 100 ms, at the default `hz 10`. Any command
- * makes Redis turn, so the worker that requeued a job sends one just after the due instant. This command reads the head of the
- * delayed set, which also shows whether the job was taken. Only that worker sends it: if two dozen did so for each job, they
- * would use up the CPU that the worker needs that takes the job. Jobs of a killed worker wait for Redis's own turn.
+ * Wakes workers when a delayed job is due. A worker waits in a blocking command, which Redis ends only in the next turn of its
+ * event loop: without other traffic every 100 ms (`hz 10`). Any command starts a turn. So the worker that requeued a job sends
+ * a command just after the job is due: it reads the head of the delayed set, which also shows whether the job was taken. Other
+ * workers send none: with two dozen workers that would cost too much CPU. So jobs of a killed worker wait for Redis's own turn.
  *
  * One timer serves all jobs, since a timer for each of a million jobs would take 450 MB.
  */
 export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptions): Waker {
-  /** The instants at which to look, rounded up to buckets. Both `upcoming` and `retries` contain all buckets, each once. */
+  /** The instants at which to look, rounded up to buckets. `retries` has the same buckets, each with its next wait. */
   const upcoming = new TinyQueue<number>();
   const retries = new Map<number, number>();
   const looks = new Set<Promise<void>>();

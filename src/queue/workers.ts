@@ -23,13 +23,13 @@ import { workersKey } from './names.ts';
 const WRITE_EVERY_MS = 5_000;
 /** A worker that was not seen for this long counts as gone: it missed two writes, and the third is late. */
 const GONE_AFTER_MS = 15_000;
-/** After this many writes, a worker also removes the entries of workers that were not seen for an hour: every ten minutes. */
+/** After this many writes (ten minutes), a worker also removes the entries of workers that were not seen for an hour. */
 const PRUNE_EVERY = 120;
 /** A worker that stops waits at most this long for Redis to remove its entry. */
 const CLOSE_MS = 1_000;
-/** A policy is not stored if it is longer than this as JSON: some thousand categories. */
+/** A policy that is longer than this as JSON (some thousand categories) is not stored. */
 const MAX_POLICY_TEXT = 100_000;
-/** The longest texts and lists in an entry, since each worker writes its entry every 5 s. */
+/** The longest texts and lists in an entry. Entries stay small, since each worker writes its entry every 5 s. */
 const [MAX_NAME, MAX_CODE, MAX_APPS, MAX_ACCOUNTS, MAX_BREAKERS] = [100, 100, 50, 100, 20];
 const NO_DIGEST = '-';
 
@@ -52,7 +52,7 @@ const unreachableSchema = z.object({
 });
 
 export const workerFactsSchema = z.object({
-  /** BullMQ's id of the worker (with several shards, of the first one's): the value of a job lock begins with it. */
+  /** BullMQ's id of the worker; with several shards, that of the first one. The value of a job lock begins with this id. */
   id: z.string(),
   version: z.string(),
   /** The version of the layout that the worker follows (layout.ts). Absent: a worker of an older version, which follows none. */
@@ -60,22 +60,19 @@ export const workerFactsSchema = z.object({
   host: z.string(),
   pid: z.number(),
   startedAt: z.number(),
-  /** Redis's clock minus that of the worker's machine, milliseconds. */
+  /** Redis's clock minus the clock of the worker's machine, in milliseconds. */
   clockOffsetMs: z.number(),
   /** WORKER_CONCURRENCY */
   concurrency: z.number(),
-  /**
-   * LOCK_DURATION, milliseconds: if the worker is killed, others take its jobs after this time. Absent: a worker of an older
-   * version.
-   */
+  /** LOCK_DURATION, ms: after this time others take a killed worker's jobs. Absent: a worker of an older version. */
   lockMs: z.number().optional(),
   /** OUTCOMES_MAX; 0: the worker writes no outcomes. Absent: a worker of an older version. */
   outcomesMax: z.number().optional(),
   /** LIMIT_MAX_OVERTAKEN. Absent: a worker of an older version. */
   mostOvertaken: z.number().optional(),
-  /** How many jobs the worker has, with those whose passes sleep. */
+  /** How many jobs the worker has, including jobs whose passes sleep. */
   inHand: z.number(),
-  /** How many of these sleep, and so take none of the WORKER_CONCURRENCY places. */
+  /** How many of these jobs sleep. They take none of the WORKER_CONCURRENCY places. */
   asleep: z.number(),
   /** The worker got a signal, and takes no more jobs. */
   stopping: z.boolean().default(false),
@@ -90,24 +87,23 @@ export const workerFactsSchema = z.object({
       late: z.array(z.number()).readonly(),
     })
     .optional(),
-  /** The quotas that the worker shares with others: the account is the quota's name (`quotaNameOf`), the rules are written as `600000/1m`. */
+  /** The quotas that the worker shares. `account`: the quota's name (`quotaNameOf`); `rules`: such as `600000/1m`. */
   quotas: z.array(z.object({ account: z.string(), rules: z.string() })).optional(),
   /** The platforms for which the environment's app has credentials. */
   platforms: z.array(z.string()),
-  /** The first names of APPS_FILE, and how many apps it has. */
+  /** `apps`: the first names in APPS_FILE; `appCount`: how many apps the file has. */
   apps: z.array(z.string()).default([]),
   appCount: z.number().default(0),
-  /** The first of all accounts that the worker has credentials for: `apns`, `fcm~teacher`. Absent: a worker of an older version. */
+  /** Accounts that the worker has credentials for: `apns`, `fcm~teacher`; at most 100. Absent: a worker of an older version. */
   accounts: z.array(z.string()).optional(),
   /** Circuit breakers that are not closed, as this worker knows them. */
   breakers: z.array(breakerSchema).default([]),
-  /** Providers, and their sign-ins, that this worker cannot connect to. A breaker opens only by answers to sends. */
+  /** Providers and sign-in servers that this worker cannot connect to. A breaker opens only by answers to sends. */
   unreachable: z.array(unreachableSchema).default([]),
   /** The Redises whose `maxmemory-policy` is not `noeviction`. */
   evicting: z.array(z.object({ redis: z.enum(['queue', 'limiter']), policy: z.string() })).optional(),
   /**
-   * The worker asks for slots, and has got none from `since` to `lastAt`, its last ask. Absent if it gets slots, or asks for
-   * none.
+   * The worker asks for slots, but got none from `since` to `lastAt`, its last ask. Absent if it gets slots or asks for none.
    */
   withoutSlot: z.object({ code: z.string(), since: z.number(), lastAt: z.number() }).optional(),
 });
@@ -125,12 +121,12 @@ export interface WorkerPolicy {
 
 /** A worker in the registry. */
 export interface SeenWorker extends WorkerFacts {
-  /** When it last wrote: epoch milliseconds on Redis's clock. */
+  /** When the worker last wrote: epoch milliseconds on Redis's clock. */
   readonly seenAt: number;
   readonly silentMs: number;
   /** Seen within the last 15 s. */
   readonly alive: boolean;
-  /** Names the worker's policy: the same name is the same policy. Absent if the worker stored none. */
+  /** A digest of the worker's policy: equal policies have equal ids. Absent if the worker stored no policy. */
   readonly policyId?: string;
 }
 
@@ -138,7 +134,7 @@ export interface SeenWorker extends WorkerFacts {
 export interface SeenWorkers {
   /** Redis's clock, epoch milliseconds. */
   readonly now: number;
-  /** The oldest first. A worker that ended by itself is not among them; one that was killed is, for an hour. */
+  /** The oldest first. A worker that ended by itself is left out. A killed worker stays for an hour. */
   readonly workers: readonly SeenWorker[];
   /** By `policyId`, without policies that this version cannot read. */
   readonly policies: ReadonlyMap<string, WorkerPolicy>;
@@ -161,7 +157,7 @@ export interface Presence {
   close(): Promise<void>;
 }
 
-/** Writes a worker into the registry, until it is closed. A write that fails is not repeated: the next one is only 5 s away. */
+/** Writes a worker into the registry every 5 s until `close`. A failed write is not repeated, since the next one comes soon. */
 export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EVERY_MS }: PresenceOptions): Presence {
   const call = callOf(redis);
   const key = workersKey(prefix);
@@ -193,7 +189,6 @@ export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EV
   };
 }
 
-/** The `policyId` that a worker with this policy has. */
 export function policyIdOf(policy: WorkerPolicy): string {
   return digestOf(policyJson(policy));
 }
@@ -230,7 +225,7 @@ export async function readWorkers(redis: ScriptRedis, prefix: string): Promise<S
   };
 }
 
-/** Whether a worker has credentials for this account. Also true for an app that its entry has no room to name. */
+/** Whether a worker has credentials for this account. Also true for an app that may be one of those left out of the entry. */
 export function hasAccount({ platforms, apps, appCount, accounts }: WorkerFacts, account: Account): boolean {
   if (accounts !== undefined && accounts.length < MAX_ACCOUNTS) return accounts.includes(account);
   const { platform, app } = namesOf(account);
@@ -242,9 +237,9 @@ export function accountsOf({ accounts, platforms }: WorkerFacts): readonly Accou
   return (accounts ?? platforms) as Account[];
 }
 
-/** Which credentials other living workers have, for a worker that lacks some. */
+/** What a worker asks about the credentials of the other living workers if it lacks some itself. */
 export interface OtherWorkers {
-  /** Whether one living worker has all of these; also true if Redis does not answer. Never rejects. */
+  /** Whether one living worker has credentials for all these accounts; also true if Redis does not answer. Never rejects. */
   have(accounts: readonly Account[]): Promise<boolean>;
 }
 
@@ -270,20 +265,17 @@ export function createOtherWorkers(redis: ScriptRedis, prefix: string): OtherWor
   };
 }
 
-/** The policy that most living workers have, and how many have another one. */
+/** The policy that most living workers have. */
 export interface SharedPolicy {
   readonly policy: WorkerPolicy;
   readonly workers: number;
   /** How many living workers have another policy, or none that this version can read. */
   readonly others: number;
-  /** How often a reservation may be overtaken: the most of all living workers. Absent: none of them says so. */
+  /** How often a reservation may be overtaken: the highest value of all living workers. Absent if no worker reports a value. */
   readonly mostOvertaken?: number;
 }
 
-/**
- * Undefined if no worker is alive, or none stored a policy. If two policies are equally frequent, the one of the worker that
- * started last.
- */
+/** Undefined if no worker is alive, or none stored a policy. Of two equally frequent policies, the one of the newest worker. */
 export function sharedPolicy({ workers, policies }: SeenWorkers): SharedPolicy | undefined {
   const living = workers.filter(({ alive }) => alive);
   const counts = new Map<string, number>();

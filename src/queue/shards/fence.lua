@@ -1,4 +1,4 @@
--- Refuses a process that lost its lease while it stood still: another process goes on in its place, with a higher number.
+-- Refuses a process that lost its lease while it stood still: another process has a newer lease, with a higher number.
 
 local FENCE_KEPT_MS = 86400000
 

@@ -5,15 +5,15 @@ import { defineScript, readScript } from '../../redis/scripts.ts';
 import { DEAD_LETTERS, layoutKey, QUEUE, shardOf, shardPrefixes, SLOTS, crc16, tagOf } from '../names.ts';
 
 /**
- * Which queues there are, and which recipient has which queue. It comes from the record in Redis (docs/shards.md); without a
- * record there are as many queues as QUEUE_SHARDS says.
+ * Which queues there are, and which recipient has which queue. The layout comes from the record in Redis (docs/shards.md);
+ * without a record there are as many queues as QUEUE_SHARDS says.
  */
 export interface Layout {
   /** Grows with each change. 0: there is no record. */
   readonly version: number;
   /**
-   * `prepare`: `next` will follow; workers consume its queues already. `move`: notifications are added to `prefixes`, and those
-   * in the first of `former` are moved there. `steady`: what appears in `former` is moved now and then.
+   * `prepare`: `next` will follow, and workers consume its queues already. `move`: notifications are added to `prefixes`, and
+   * those in `former[0]` are moved there. `steady`: notifications that appear in `former` are moved now and then.
    */
   readonly phase: 'steady' | 'prepare' | 'move';
   /** One for each shard: a recipient's notifications are added to `prefixes[crc16(recipientId) % prefixes.length]`. */
@@ -30,14 +30,14 @@ export interface QueueNames {
   readonly shards: number;
 }
 
-/** Every process that uses the queues follows a new layout within this time, and does not ask for it more often. */
+/** Every process that uses the queues reads the layout again after this time, so it follows a new layout within this time. */
 export const LOOK_EVERY_MS = 5_000;
 /** How many former layouts are remembered. */
 const MOST_FORMER = 8;
 
 /**
  * The layout of a new queue. With several shards, the single queue counts as a former one: a producer that looked before there
- * was a record may add to it, and what it adds is moved.
+ * was a record may still add notifications to it, and these are moved.
  */
 export function newLayout({ prefix, shards }: QueueNames): Layout {
   const prefixes = shardPrefixes(prefix, shards);
@@ -109,7 +109,7 @@ export function prefixesBefore({ prefix, shards }: QueueNames): string[] {
   });
 }
 
-/** All queues: those to which notifications are added first, then others that may have some. */
+/** The prefixes of all queues: first the queues to which notifications are added, then others that may have notifications. */
 export function prefixesOf({ prefixes, next = [], former }: Layout): string[] {
   return [...new Set([...prefixes, ...next, ...former.flat()])];
 }
@@ -124,13 +124,13 @@ export function homeOf(recipientId: string, { prefixes }: Pick<Layout, 'prefixes
   return homeIn(prefixes, recipientId);
 }
 
-/** The prefixes of all queues that may have notifications of a recipient. New ones are added to the first. */
+/** The prefixes of all queues that may have notifications of a recipient. New notifications are added to the first queue. */
 export function homesOf(recipientId: string, { prefixes, next, former }: Layout): string[] {
   const all = [prefixes, ...(next === undefined ? [] : [next]), ...former];
   return [...new Set(all.map((each) => homeIn(each, recipientId)))];
 }
 
-/** Those of the queues that have one of these prefixes, in the order of the prefixes. */
+/** The queues with these prefixes, in the order of the prefixes. */
 export function queuesAt<Q extends { readonly opts: { readonly prefix?: string } }>(
   prefixes: readonly string[],
   queues: readonly Q[],
@@ -138,7 +138,7 @@ export function queuesAt<Q extends { readonly opts: { readonly prefix?: string }
   return prefixes.flatMap((prefix) => queues.find(({ opts }) => opts.prefix === prefix) ?? []);
 }
 
-/** The former queue where a notification that is not moved yet may have the id; undefined if only the home can have it. */
+/** The prefix of the former queue where an unmoved notification of the recipient may be; undefined if there is none. */
 export function formerHomeOf(recipientId: string, { phase, former }: Layout): string | undefined {
   return phase === 'move' && former[0] !== undefined ? homeIn(former[0], recipientId) : undefined;
 }
@@ -166,7 +166,7 @@ export function movingLayout({ version, prefixes, next = [], former }: Layout): 
   };
 }
 
-/** The layout when nothing is left to move, or when a reshard is given up that was only prepared. The queues stay the same. */
+/** The layout when nothing is left to move, or when a reshard is given up in the phase `prepare`. The queues stay the same. */
 export function steadyLayout({ version, prefixes, former }: Layout): Layout {
   return { version: version + 1, phase: 'steady', prefixes, former };
 }

@@ -3,8 +3,8 @@ import { defineQueueScript } from '../../redis/scripts.ts';
 import { ID_KEPT_S } from '../names.ts';
 
 /**
- * Marks of ids in a former queue: the notification is in another queue now, or is being added to one. To BullMQ a marked id is
- * taken (also to BullMQ of another language that adds to the former queue), so one id is one notification while queues change.
+ * A mark of an id in a former queue: the notification is in another queue, or is being added to one. BullMQ finds a marked id
+ * taken, also BullMQ of another language that adds to the former queue. So one id is one notification while queues change.
  */
 
 const MARKS = defineQueueScript<(0 | 1)[]>(new URL('marks.lua', import.meta.url), 1);
@@ -12,8 +12,7 @@ const MARKS = defineQueueScript<(0 | 1)[]>(new URL('marks.lua', import.meta.url)
 type Verb = 'claim' | 'marked' | 'clear';
 
 /**
- * `claim` answers which ids may be added to another queue; `marked` and `clear` answer which were marked. In the order of the
- * ids.
+ * In the order of the ids: `claim` answers which ids may be added to another queue; `marked` and `clear`, which were marked.
  */
 export async function callMarks(queue: Queue, verb: Verb, jobIds: readonly string[]): Promise<boolean[]> {
   const answers = await MARKS(queue, [queue.toKey('meta'), verb, queue.toKey(''), ID_KEPT_S, ...jobIds]);

@@ -10,7 +10,7 @@
 --
 -- Answers -1 if another process has a newer lease; else how many jobs were removed.
 --
--- Why one step: a process that is killed must leave the job together with its hash, or neither.
+-- Why one step: if the process is killed, the job's hash and its note in `moving` must both be left, or both be gone.
 
 -- include fence.lua
 

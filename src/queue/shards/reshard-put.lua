@@ -22,10 +22,10 @@
 -- Answers { -1, 0 } if another process has a newer lease; else { how many were put, how many were dropped because their id is
 -- taken }.
 --
--- A job that was put before is left out, though it may have ended and be gone by now: then the process before this one was
+-- A job whose note is in `moved` is left out, even if it has ended and is gone by now: an earlier process put it, and was
 -- killed before it could remove the job from the other queue. An id is taken if a producer that does not know the number of
--- queues has added it to the wrong one. Then one of the two jobs is dropped, so that not both alert: a job that has progress or
--- has ended is kept against one that has neither; else the job that is here is kept.
+-- queues has added it to the wrong queue. Then one of the two jobs is dropped, so that not both alert: a job that has progress
+-- or has ended is kept against a job that has neither; else the job that is here is kept.
 --
 -- If Redis refuses a command in the middle (because the user lacks a right), what was written stays. So the note is written
 -- after the job is in its state: a second try finds the job there, or finds its hash without a state, which it writes again.
@@ -39,7 +39,7 @@ if isStale(KEYS[12], ARGV[1]) then return { -1, 0 } end
 local WAIT, PRIORITIZED, DELAYED, COMPLETED, ACTIVE, FAILED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local MARKER, EVENTS, MOVED = KEYS[8], KEYS[9], KEYS[11]
 local MARK = 'pushpacer:moved'
--- A process that goes on after another one was killed does so within seconds.
+-- If a process is killed, the next one goes on within seconds, so this is long enough.
 local NOTE_KEPT_MS = 86400000
 local PER_PRIORITY, PER_MS = 0x100000000, 0x1000
 
@@ -72,7 +72,7 @@ local PUSH = {
   completed = function(id, at)
     redis.call('ZADD', COMPLETED, at, id)
   end,
-  -- Dead letters come newest first, and all are older than those that were buried here since: the oldest is at the tail.
+  -- Dead letters are moved newest first, and all are older than those that were buried here since. So each is put at the tail.
   dead = function(id)
     redis.call('RPUSH', WAIT, id)
   end,
@@ -150,7 +150,7 @@ while at <= #ARGV do
     for field = 1, #fields, 2 do has[fields[field]] = fields[field + 1] end
     local newId, job, number = id, prefix .. id, 0
     local base = string.match(id, '^(.+)#d%d+$') or id
-    -- As the caller of bury.lua does if another dead letter has the id.
+    -- If another dead letter has the id, the next free id is taken, as the caller of bury.lua does.
     while state == 'dead' and not isFree(newId, job) do
       number = number + 1
       newId = base .. '#d' .. number

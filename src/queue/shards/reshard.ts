@@ -17,21 +17,21 @@ import {
 import type { ShardQueues } from './shards.ts';
 
 /**
- * Moves what is in queues that no longer belong to the layout to the queues that its recipients have now. The two queues are in
- * different hash slots, so a job is moved in steps:
+ * Moves jobs and stories from former queues to the queues that their recipients have now. The two queues are in different hash
+ * slots, so a job is moved in steps:
  *
- * 1. take: the job leaves its state in the former queue, and is noted in `moving`. Its hash stays.
+ * 1. take: the job leaves its state in the former queue, and a note about it is added to `moving`. Its hash stays.
  * 2. put: the job is added to the new queue, and its note to `moved`, so that a second put does nothing.
  * 3. drop: its hash in the former queue is removed, and a mark keeps the id (marks.lua).
  * 4. its note is removed from `moved`.
  *
- * A process that is killed after any step leaves what the next process needs, which first puts what is in `moving`. Each script
- * refuses a process that stood still and whose lease another process has by now.
+ * If a process is killed after any step, the next process can go on: it first puts the jobs in `moving`. Each script refuses a
+ * process that stood still and lost its lease to another process.
  */
 export interface Mover {
   /**
-   * Moves one batch of each former queue: first what a worker could take, then by due time, then what has ended. Answers how
-   * many jobs.
+   * Moves one batch of each former queue, and answers how many. First jobs that a worker could take, then delayed jobs by due
+   * time, then ended jobs, then dead letters, then stories.
    */
   moveSome(): Promise<number>;
   /** What is still in the former queues. */
@@ -68,7 +68,7 @@ export interface MoverParts {
   readonly onStep?: ((step: 'taken' | 'put' | 'dropped') => void | Promise<void>) | undefined;
 }
 
-/** A batch is small, since one command with it takes Redis some milliseconds. */
+/** A batch is small, since one command for a batch takes Redis some milliseconds. */
 const BATCH = 100;
 const BATCH_BYTES = 1_000_000;
 /** The states that jobs are taken from, in this order. */
@@ -134,7 +134,7 @@ export function createMover({ connection, layout, lease: { fence }, open, bury, 
     return count;
   }
 
-  /** Moves dead letters from the queue that has the newest ones. */
+  /** Moves one batch of dead letters from the queue that has the newest one. */
   async function moveDead(): Promise<number> {
     const shards = await Promise.all(sources.map((source) => open(source)));
     const newest = await Promise.all(shards.map(({ deadQueue }) => newestAt(deadQueue, connection)));
@@ -182,7 +182,7 @@ function take(from: Queue, notifications: Queue, fence: number, states: readonly
 interface Described {
   readonly id: string;
   readonly recipientId: string;
-  /** A retract has taken this id, whoever its notification is for: so it is put into every queue. */
+  /** The job only keeps an id that a retract has taken. Its recipient is not known, so the job is put into every queue. */
   readonly isIdTaken: boolean;
   readonly taken: Taken;
   /** The key of the cancellation index in the former shard that contains the job; empty if none does. */
@@ -239,7 +239,7 @@ async function newestAt(deadQueue: Queue, connection: Connection): Promise<numbe
   return id === undefined ? 0 : Number((await connection.hget(deadQueue.toKey(id), 'timestamp')) ?? 0);
 }
 
-/** Moves stories. A story may be written twice, so this needs no steps as jobs do. */
+/** Moves one batch of stories. A story may be written twice without harm, so the steps that jobs need are not needed. */
 async function moveStories(source: string, layout: Layout, connection: Connection): Promise<number> {
   const from = historyKeys(source);
   const all = await connection.zrange(from.ends, '0', String(BATCH - 1), 'WITHSCORES');
@@ -255,7 +255,7 @@ async function moveStories(source: string, layout: Layout, connection: Connectio
   for (const [target, some] of Map.groupBy(stories, ({ recipientId }) => homeOf(recipientId, layout))) {
     const to = historyKeys(target);
     const knownMs = await connection.pttl(to.ends);
-    // A notification that was replayed has ended in the new queue since: that story is kept.
+    // If a replay of the notification has ended in the new queue since, its newer story is kept.
     const known = await connection.hmget(to.stories, ...some.map(({ id }) => id));
     const put = connection.multi();
     for (const [at, { id, text, score }] of some.entries()) {
@@ -300,7 +300,7 @@ export interface MoveOptions {
 
 /** Between two batches Redis has at least this long for other commands. */
 const PAUSE_MS = 2;
-/** How often it looks again while workers have the last jobs in hand. */
+/** While workers have the last jobs in hand, the mover looks again after this time. */
 const AGAIN_MS = 200;
 
 /** Moves until nothing is left. Rejects with the signal's reason, or with LeaseLostError: it is safe to go on later. */

@@ -10,13 +10,11 @@ export interface ShardQueues {
 }
 
 export interface Shards {
-  /** All queues: those of the shards first, then others that may have notifications. Rejects if Redis does not answer. */
+  /** All queues: first those of the shards, then others that may have notifications. Rejects if Redis does not answer. */
   open(): Promise<readonly ShardQueues[]>;
-  /** The queues that may have notifications of a recipient: those of the recipient's shard first. */
+  /** The queues that may have notifications of a recipient, the queues of the recipient's shard first. */
   homes(recipientId: string): Promise<readonly [ShardQueues, ...ShardQueues[]]>;
-  /** The queues under this prefix. */
   at(prefix: string): Promise<ShardQueues>;
-  /** Which queues there are. */
   layout(): Promise<Layout>;
   close(): Promise<void>;
 }
