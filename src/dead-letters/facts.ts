@@ -8,7 +8,7 @@ import { notificationIdOf } from '../queue/names.ts';
 
 /** The part of a dead letter that may be shown: no token, no text of the alert, no data. */
 export interface Facts {
-  /** The dead letter's id: that of its job, followed by `#d1` or `#r1` if it became a dead letter more than once. */
+  /** The dead letter's id: the id of its job, with `#d1` or `#r1` at its end if it became a dead letter more than once. */
   readonly id: string;
   readonly reason: DeadLetterReason;
   readonly message: string;
@@ -67,7 +67,6 @@ export function notificationFacts(notification: unknown, jobId: string): Notific
   const known = names.map((name) => [name, fields[name]] as const).filter(([, value]) => isName(value));
   const expiresAt = instantOf(fields['expiresAt']);
   const devices = labelsOf(devicesIn(fields));
-  // The data may lack the id: then the job's id is used.
   const id = 'id' in fields ? statedIdOf(notification) : notificationIdOf(jobId);
   return {
     ...(isName(id) && { id }),

@@ -5,7 +5,7 @@ import type { DeadLetters } from './store.ts';
 /** The dead letters of one shard. */
 export type Shard = Pick<DeadLetters, 'count' | 'page' | 'walk' | 'discard'>;
 
-/** The part of ioredis by which the workers agree who looks. */
+/** The part of ioredis with which the workers agree that one of them looks. */
 export interface KeeperRedis {
   time(): Promise<(number | string)[]>;
   get(key: string): Promise<string | null>;
@@ -22,7 +22,7 @@ export interface KeeperOptions {
   /** The greatest age of a dead letter, in milliseconds; 0: no bound. */
   readonly maxAgeMs: number;
   readonly maxCount: number;
-  /** How often one of all workers looks, in milliseconds. */
+  /** Each time this has passed, one of the workers looks. Milliseconds. */
   readonly everyMs: number;
 }
 
@@ -67,7 +67,7 @@ const WARN_FROM = 0.8;
 const WARNING_MS = 3_600_000;
 /** A warning is logged again after this at the latest. */
 const LOG_EVERY_MS = 3_600_000;
-/** If no worker has looked for this long at most, an old warning does not count any more. */
+/** If no worker has looked for this long (or less, see `timesOf`), an earlier warning no longer counts. */
 const FORGOTTEN_AFTER_MS = 7 * 86_400_000;
 /** How many dead letters are removed at once. */
 const BATCH = 100;
@@ -94,8 +94,8 @@ export function createKeeper({
   }
 
   /**
-   * How often a warning is logged, and how long it counts while no worker looks. Dead letters are named by a warning of their
-   * age only from WARN_FROM on. So each must be named by one, and none may grow too old while an earlier warning still counts.
+   * How often a warning is logged, and how long it counts while no worker looks. A warning of age covers only dead letters that
+   * have reached WARN_FROM of the bound. The times are so short that each dead letter is covered before it is removed.
    */
   function timesOf(bound: Bound): { readonly logEveryMs: number; readonly countsMs: number } {
     if (bound === 'count') return { logEveryMs: LOG_EVERY_MS, countsMs: FORGOTTEN_AFTER_MS };
@@ -104,10 +104,7 @@ export function createKeeper({
     return { logEveryMs, countsMs: Math.ceil(Math.min(FORGOTTEN_AFTER_MS, nearMs - logEveryMs)) };
   }
 
-  /**
-   * Since when a bound has been nearly reached, without a break. A bound with another `size` is a new one, and needs a new
-   * warning.
-   */
+  /** Since when a bound has been nearly reached without a break. After a change of `size`, a new warning is needed. */
   async function nearSince(bound: Bound, size: number, now: number): Promise<number> {
     const { countsMs } = timesOf(bound);
     const name = key('since', bound);
@@ -186,10 +183,7 @@ export function createKeeper({
 /** How many were removed in this look, by reason. */
 type ByReason = Map<DeadLetterReason, number>;
 
-/**
- * When the dead letter died. A worker's clock may be ahead, so this is never later than when the dead letter came into the
- * queue.
- */
+/** When the dead letter died; at the latest, when it came into the queue, since a worker's clock may be ahead. */
 export function diedAt({ letter, buriedAt }: StoredDeadLetter): number {
   return Math.min(letter.deadAt, buriedAt);
 }
@@ -206,8 +200,7 @@ async function removeOlder(shard: Shard, until: number, byReason: ByReason, sign
 }
 
 /**
- * About how many of the shard's dead letters died until then. A binary search: they are in the order of arrival, which is nearly
- * the order of death.
+ * About how many of the shard's dead letters died until then. A binary search, since the list is nearly in the order of death.
  */
 export async function countUntil(shard: Pick<Shard, 'count' | 'page'>, until: number): Promise<number> {
   let [low, high] = [0, await shard.count()];

@@ -34,10 +34,7 @@ export interface StoredDeadLetter {
 /** The fields of a job's hash that dead letters need. */
 export interface JobFields {
   readonly name: string;
-  /**
-   * The job's data; only the beginning of its text if that is not JSON, is too long, or is nested too deeply to be written as
-   * JSON again.
-   */
+  /** The job's data. If its text is no JSON, too long, or nested too deeply to be written as JSON again: its beginning. */
   readonly data: unknown;
   readonly progress: unknown;
   readonly opts: unknown;
@@ -70,14 +67,14 @@ export function deadLetterOf(job: JobFields, now: number): DeadLetter {
   };
 }
 
-/** What the digest is made of that this job or dead letter is to send. Nothing for a notification that stands for no others. */
+/** What the digest of this job or dead letter consists of. Empty for a notification that stands for no others. */
 function digestIn(holder: unknown): Pick<DeadLetter, 'digest'> {
   const { count, own } = objectOr(valueAt(holder, 'digest'));
   if (typeof count !== 'number' || typeof own !== 'boolean' || (count === 1 && own)) return {};
   return { digest: { count, own } };
 }
 
-/** The story of a job or dead letter. Nothing if no pass was recorded, and it is not known who enqueued it or in which trace. */
+/** The story of a job or dead letter. Empty if no pass was recorded, and neither its producer nor its trace is known. */
 function storyIn(passesIn: unknown, originIn: unknown, enqueuedAt: number): { readonly story?: LetterStory } {
   const [passes, origin] = [readPasses(passesIn), originOf(originIn)];
   const { enqueuedBy, traceparent } = origin;
@@ -122,7 +119,7 @@ export function replayProgress(
   };
 }
 
-/** A dead letter as it is stored. If a newer version wrote it, only its age is known, and that it exists. */
+/** Reads a stored dead letter. If a newer version wrote it, only its age is known. */
 export function readStored(id: string, buriedAt: number, data: unknown): StoredDeadLetter {
   const newer = newerThanKnown('dead letter', data);
   if (newer === undefined) {

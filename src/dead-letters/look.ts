@@ -8,7 +8,7 @@ export interface LookOptions {
   /** Which of the matching dead letters are answered: `limit` of them, after the first `offset`. */
   readonly offset: number;
   readonly limit: number;
-  /** How many are looked at, since each has to be read: the newest ones, or with `untilMs` in the filter, the newest until then. */
+  /** At most this many are looked at, since each has to be read: the newest ones, or the newest ones until `filter.untilMs`. */
   readonly most: number;
   /** Epoch milliseconds. */
   readonly now: number;
@@ -23,7 +23,7 @@ export interface Look {
   readonly lookedAt: number;
   /** How many dead letters there are. */
   readonly of: number;
-  /** When the oldest one died that was looked at: epoch milliseconds. Absent if all were looked at. */
+  /** The `deadAt` of the oldest one that was looked at: epoch milliseconds. Absent if all were looked at. */
   readonly lookedBackTo?: number;
   /** When the matching ones died. */
   readonly times: Times;
@@ -31,7 +31,7 @@ export interface Look {
   readonly reasons: readonly ReasonTimes[];
 }
 
-/** When dead letters died. The last number of each list is that of the minute or hour that is not over yet. */
+/** When dead letters died. The last number of each list is for the present minute or hour, which is not over yet. */
 export interface Times {
   /** How many in each minute of the last hour. */
   readonly minutes: readonly number[];

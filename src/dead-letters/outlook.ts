@@ -18,11 +18,11 @@ export interface ReplayTerms {
 export interface Forecast {
   readonly count: number;
   readonly recipients: number;
-  /** The recipient of the most dead letters; of several, the first one. Absent if no dead letter names a recipient. */
+  /** The recipient with the most dead letters (the first of several). Absent if no dead letter names a recipient. */
   readonly busiest?: { readonly recipientId: string; readonly count: number };
   /** About how many will have expired before they are replayed. They are not sent. */
   readonly expired: number;
-  /** About how long after the beginning of the replay the last alert is sent; absent if none is. */
+  /** About how long after the beginning of the replay the last alert is sent; absent if none is sent. */
   readonly lastAfterMs?: number;
 }
 
@@ -46,7 +46,7 @@ export function createOutlook({ perSecond, policy, now }: ReplayTerms): Outlook 
     add({ letter: { notification } }) {
       const recipientId = valueAt(notification, 'recipientId');
       const replayedMs = (count++ * 1_000) / perSecond;
-      const id = typeof recipientId === 'string' ? recipientId : ''; // no recipient has this name, and it is not counted as one
+      const id = typeof recipientId === 'string' ? recipientId : ''; // no recipient has the empty name: it is not counted
       if (id !== '') counts.set(id, (counts.get(id) ?? 0) + 1);
       const schedule = schedules.get(id) ?? [];
       const sendAfter = instantOf(valueAt(notification, 'sendAfter')) ?? now;

@@ -17,7 +17,7 @@ export interface RunRequest extends Choice {
   readonly by: string;
 }
 
-/** `failed`: `error` says why. What was not taken still exists, so the run may be started again. */
+/** `failed`: `error` says why. Dead letters that were not taken still exist, so the run may be started again. */
 export type RunState = 'running' | 'done' | 'stopped' | 'failed';
 
 /** A replay or discard of many dead letters, which goes on without a caller that waits for it. */
@@ -27,19 +27,16 @@ export interface Run extends RunRequest {
   /** Epoch milliseconds on this machine's clock. */
   readonly beganAt: number;
   readonly endedAt?: number;
-  /** How many dead letters were chosen; absent while they are counted, and if the run ended before all were. */
+  /** How many dead letters were chosen. Absent while they are counted, and if the run ended before all were counted. */
   readonly of?: number;
   /** How many dead letters the run has taken. */
   readonly done: number;
   readonly byReason: ReasonCounts;
-  /** How many others had taken before the run came to them. */
+  /** How many chosen dead letters others had taken before the run came to them. */
   readonly gone: number;
-  /** Since when Redis does not answer: epoch milliseconds. Absent if it does. */
+  /** Since when Redis does not answer: epoch milliseconds. Absent while Redis answers. */
   readonly awaySince?: number;
-  /**
-   * Only of a run that ended because Redis did not answer: the id of the dead letter that was under way, which may have been
-   * taken.
-   */
+  /** If the run ended because Redis did not answer: the id of the dead letter that may have been taken or not. */
   readonly unsure?: string;
   readonly error?: string;
 }
@@ -80,10 +77,9 @@ const AGAIN_MS = 500;
 const REMEMBERED = 50;
 
 /**
- * Runs that a console or the HTTP API starts. A run lives in the process that started it: if that process ends, the run ends
- * too, and what it has not taken still exists. Dead letters are taken one by one, each in a step of its own in Redis, so if two
- * runs choose the same dead letter, only one of them takes it. While Redis does not answer, a run waits, then goes on from the
- * beginning of what is left.
+ * Runs that a console or the HTTP API starts. A run ends with the process that started it, and dead letters that it has not
+ * taken still exist. Each dead letter is taken in one step in Redis: if two runs choose the same one, only one of them takes
+ * it. While Redis does not answer, a run waits. Then it walks again over the dead letters that are left.
  */
 export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = PATIENCE_MS }: RunsOptions): Runs {
   const all = new Map<string, Going>();
@@ -106,7 +102,7 @@ export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = P
     if (stopping.signal.aborted) return; // only some were counted
     run.of = of;
     const pace = createPace(run.perSecond, { signal });
-    // A reshard moves dead letters to other queues, and behind the place of a walk: so again, while that finds some.
+    // A reshard may move dead letters to a place that the walk has passed. So walks are repeated until one takes nothing.
     for (let before = -1; before < run.done && run.done + run.gone < of;) {
       before = run.done;
       await attend(async () => {
@@ -122,8 +118,7 @@ export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = P
   }
 
   /**
-   * Takes one dead letter. An error of Redis does not say whether the step was done: if the dead letter is gone at the next
-   * try, it was.
+   * Takes one dead letter. An error of Redis does not say whether it was taken: if it is gone at the next try, it was taken.
    */
   async function take(each: Going, found: FoundDeadLetter, opened: Awaited<ReturnType<typeof shards>>): Promise<void> {
     const { run } = each;
@@ -143,7 +138,7 @@ export function createRuns({ shards, explain, onEnd, most = MOST, patienceMs = P
     countIn(each.byReason, found.letter.reason);
   }
 
-  /** Repeats `work` while Redis does not answer. Rejects if that takes too long, if it would not help, or if the run is to stop. */
+  /** Repeats `work` while Redis does not answer. Rejects if that takes too long or cannot help, or if the run is stopped. */
   async function untilAnswered<T>({ run, stopping }: Going, work: () => Promise<T>): Promise<T> {
     for (;;) {
       try {

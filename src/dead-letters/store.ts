@@ -54,14 +54,14 @@ export interface DeadLettersOptions {
   readonly queue: Queue;
   /** The queue `dead-letters`, under the same prefix: in a cluster both must lie in one hash slot. */
   readonly deadQueue: Queue;
-  /** The present time: of death for a job whose failure has none, and of a replay in its story. Epoch milliseconds. */
+  /** The present time, epoch milliseconds: the time of death if the failed job has none, and of a replay in the story. */
   readonly now?: () => number;
   /** About how many outcomes the stream keeps; 0 (the default): there is no stream. */
   readonly outcomesMax?: number;
   /**
-   * Gives back what a notification holds that failed without a pass, because it stalled too often. Answers what its digest is
-   * made of, if no other notification leads that. Must not reject. Default: nothing is given back; a slot is free again a
-   * minute after its time.
+   * Called for a notification that failed without a pass, because its job stalled too often: gives back its slot and what else
+   * it holds. Answers what its digest consists of, if no other notification leads this digest. Must not reject. Default:
+   * nothing is given back; a slot is free again a minute after its time.
    */
   readonly giveBack?: ((failed: Failed) => Promise<DeadLetter['digest']>) | undefined;
   /** Called with each dead letter whose failure no pass decided: its job stalled too often, or BullMQ could not run it. */
@@ -105,7 +105,7 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
         ? await giveBack?.({ jobId, data: notification, progress, firstEnqueuedAt })
         : undefined;
     const data = { ...deadLetterOf(job, now()), ...(digest && { digest }) };
-    // The dead letter's id is taken if a producer has used the id again, an hour or more after its first dead letter.
+    // The dead letter's id is taken if a producer used the id again, an hour or more after the first job with this id died.
     const ids = (attempt: number) => deadIdOf(jobId, attempt);
     const outcome = isNotification ? outcomeOf(jobId, job, data) : undefined;
     const id = await underFreeId(ids, (id) => moves.bury(jobId, { id, data }, outcome));
@@ -190,7 +190,7 @@ interface NewJob {
 
 /** A job to write into the notifications' queue. `progress`: what was delivered before, so that it is not sent again. */
 interface ReplayedJob extends NewJob {
-  /** Default: that of a notification. */
+  /** Default: the name of a notification's job. */
   readonly name?: string | undefined;
   readonly options: Readonly<Record<string, unknown>>;
   readonly priority: number;
@@ -288,7 +288,7 @@ function undefinedIfNoJob(error: unknown): undefined {
   if (!(error instanceof Error && error.message.includes('WRONGTYPE'))) throw error;
 }
 
-/** This many are read by one command: it takes half the time of single reads, and Redis can answer others in between. */
+/** One command reads this many, in half the time of single reads. Between two commands Redis can answer others. */
 const READ_AT_ONCE = 20;
 
 /** The dead letters that exist. Ids whose jobs do not exist are removed from the queue. */

@@ -26,7 +26,7 @@ export interface DeadLetterFilter {
   readonly platform?: Platform;
   readonly app?: string;
   readonly category?: string;
-  /** The notification's id, which is that of its job if its data has none; or the id of the dead letter's job. */
+  /** The notification's id (its job's id if its data has none), or the id of the dead letter's job. */
   readonly id?: string;
   /** The earliest and the latest time of death: epoch milliseconds. */
   readonly sinceMs?: number;
@@ -123,7 +123,7 @@ export function inOrder(
         if (matches(stored, filter)) yield { ...stored, shard };
         else onPassed?.();
       }
-      // Those that follow were buried later still; a single one may be out of order, after Redis's clock went back or a reshard.
+      // All that follow were buried later, so the walk ends. One alone would not show that: a reshard may change the order.
       if (page.length > 0 && meant.length === 0) return undefined;
     }
     return undefined;
@@ -157,13 +157,13 @@ export function countIn(counts: Map<DeadLetterReason, number>, reason: DeadLette
 export interface TakeOptions extends Choice {
   /** How many to take at most. */
   readonly limit?: number | undefined;
-  /** Takes one dead letter; false if it was gone. Absent: they are only counted. */
+  /** Takes one dead letter; false if it was gone. Absent: dead letters are only counted. */
   readonly take?: (found: FoundDeadLetter) => Promise<boolean>;
   /** How many are taken in a second at most. Default: without a pause. */
   readonly perSecond?: number;
   /** Called for each dead letter that is chosen, in their order, before it is taken. */
   readonly onMatched?: (found: FoundDeadLetter) => void;
-  /** Called for each dead letter that was looked at; if it is taken, after that. */
+  /** Called for each dead letter after it was looked at, or taken. */
   readonly onSeen?: () => void;
 }
 
@@ -179,9 +179,9 @@ export interface TakeCounts {
   readonly byReason: ReasonCounts;
 }
 
-/** This many are taken at the same time. Redis does them one after the other, and nothing else meanwhile. */
+/** This many dead letters are taken at the same time. Redis takes them one after the other, and does nothing else meanwhile. */
 const AT_ONCE = 10;
-/** If Redis needs longer than this for them, it then has as long for others. */
+/** If that takes Redis longer than this, the next ones are taken after a pause of the same length. */
 const LONG_MS = 10;
 
 /** Replays or removes dead letters, oldest first. If it is ended half-way, start it again: it goes on with the rest. */
@@ -214,7 +214,7 @@ export async function takeAll(shards: DeadLetterShards, options: TakeOptions): P
     const failed = taking.find((each) => each.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
     const tookMs = taking.map((each) => (each.status === 'fulfilled' ? each.value : 0));
-    const busyMs = Math.max(...tookMs) - Math.min(...tookMs); // without the way to Redis, which is in each of them
+    const busyMs = Math.max(...tookMs) - Math.min(...tookMs); // the time of the network is in each of them
     if (busyMs > LONG_MS) await sleep(busyMs);
   }
 

@@ -83,13 +83,13 @@ export function check(input: EnqueueInput, enqueuedBy?: string): Check {
   return { entry, sendAfter, expiresAt };
 }
 
-/** How many integers that are too large are named. */
+/** At most this many integers that are too large are named. */
 const MOST_ROUNDED = 20;
 const SAFE = `an integer from ${Number.MIN_SAFE_INTEGER} to ${Number.MAX_SAFE_INTEGER} (write larger integers as texts)`;
 
 /**
- * The faults of integers that JavaScript rounds: their last digits may be others already. A worker takes them, since earlier
- * versions have enqueued such jobs.
+ * The faults of integers that JavaScript rounds: their last digits may have changed already. Workers accept such integers,
+ * since earlier versions enqueued them.
  */
 function roundedFaults(value: unknown, path: readonly PropertyKey[] = []): Fault[] {
   if (typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value)) {
@@ -207,20 +207,20 @@ async function add(queue: Queue, jobs: readonly Planned[]): Promise<Entry[]> {
   }
   const [first, ...others] = notAdded;
   if (first === undefined) return added;
-  // After SCRIPT FLUSH, ioredis sends a script's text again for a plain call, but not within a transaction. So the first is added
-  // by a plain call. It is noted under its key before that, since a worker may end it before the next command.
+  // After SCRIPT FLUSH, ioredis sends a script's text again for a plain call, but not in a transaction. So the first job is
+  // added by a plain call. Before that it is noted under its key, since a worker may end it before the next command.
   const command = indexed(queue, first);
   if (command !== undefined) await client.runCommand(...command);
-  // No transaction checks the id here, and another producer may add it at the same time: the job that is there says whose it is.
+  // No transaction checks the id here, and another producer may add it at the same time. `addedBy` says who added the job.
   const own = { addedBy: crypto.randomUUID() };
   Object.assign(first.job.opts, own);
   await first.job.addJob(client);
   const options = await client.hget(first.key, 'opts');
-  const isOwn = options === null || parseObject(options)['addedBy'] === own.addedBy; // null: it has ended, and is gone
+  const isOwn = options === null || parseObject(options)['addedBy'] === own.addedBy; // null: the job has ended, and is gone
   return [...added, ...(isOwn ? [first.entry] : []), ...(await add(queue, others))];
 }
 
-/** The command that notes a job under its cancellation key, if it has one. `ifAdded`: only if the job with this hash is the one. */
+/** The command that notes a job under its cancellation key, if it has one. `ifAdded`: only if this hash is that of the job. */
 function indexed(queue: Queue, { entry, job }: Planned, ifAdded?: string): ReturnType<typeof indexCommand> | undefined {
   const { recipientId, cancellationKey, delayMs = 0 } = entry;
   if (cancellationKey === undefined) return undefined;

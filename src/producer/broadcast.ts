@@ -30,7 +30,7 @@ export interface EnqueueManyOptions {
 
 /** The result of a long sequence. */
 export interface EnqueuedMany {
-  /** How many inputs the sequence had, with the skipped ones. */
+  /** How many inputs the sequence had, including skipped inputs. */
   readonly read: number;
   /** How many were added to the queue. */
   readonly added: number;
@@ -42,7 +42,7 @@ export interface EnqueuedMany {
   readonly skipped: number;
 }
 
-/** Where the position of a broadcast is kept, as a number: how many inputs were dealt with. */
+/** Stores the position of a broadcast: how many inputs were dealt with. */
 export interface Positions {
   read(): Promise<number>;
   write(position: number): Promise<void>;
@@ -78,7 +78,7 @@ export function checkBroadcast(options: EnqueueManyOptions): void {
  * others. The position is written after each batch. If the process dies before that, the next call adds the batch again, and
  * its ids make it duplicates.
  *
- * @param take called with each input before the next one is asked for, since a sequence may use one object for all
+ * @param take called with each input before the next input is asked for, since a sequence may yield the same object each time
  */
 export async function broadcast<Input, Taken>(
   inputs: AsyncIterable<Input> | Iterable<Input>,

@@ -12,7 +12,7 @@ import { redelay } from '../queue/redelay.ts';
 import { find, homesIn, jobsOf, progressOf, stageOf, type AllFound, type FindParts, type Found } from './find.ts';
 
 export interface CancelParts extends FindParts {
-  /** The limiters decide: that of alerts, and those of background pushes and Live Activities. */
+  /** The limiters that decide: for alerts, for background pushes and for Live Activities. */
   readonly deciders: Readonly<Record<CountedAs, Canceller>>;
 }
 
@@ -93,13 +93,13 @@ async function cancelOne(found: Found, parts: CancelParts): Promise<boolean> {
   const { job, request, isTaken, isRepeated } = stopped;
   const decider = parts.deciders[found.place.kind];
   const after = job === undefined ? 'waits' : stageOf(job); // if the job became a dead letter, its replay ends as canceled
-  // The limiter knows no slot of the notification. But its send takes very long, or the worker that had the job has died.
+  // The limiter knows no slot of the notification, but a worker has its job: the send takes very long, or the worker has died.
   const isUnsure = after === 'waits' && isTaken;
-  // If an earlier cancel came before that pass, its answer holds, unless it was taken back meanwhile: so the limiter is asked
+  // If an earlier cancel came before that pass, its answer holds, unless it was taken back since. So the limiter is asked
   // again.
   if (isUnsure && isRepeated && (await decider.cancel(request)).isRepeated === true) return true;
   if (isUnsure) return !(await decider.takeBack(request));
-  if (after === 'ended' || after === 'canceled') await decider.forget(request); // it may have ended before this cancel
+  if (after === 'ended' || after === 'canceled') await decider.forget(request); // the job may have ended before this cancel
   return after !== 'ended';
 }
 
@@ -110,16 +110,16 @@ interface Stopped {
   readonly job: Job<unknown> | undefined;
   /** An earlier cancel had stopped it. */
   readonly isRepeated: boolean;
-  /** A pass of it is still under way, or its worker died, and no other one has noticed that yet. */
+  /** A pass of the job is still under way; or its worker died, and no other worker has noticed that yet. */
   readonly isTaken: boolean;
 }
 
 /**
- * Makes the limiter give a notification no slot any more. Then waits until no pass of its job is under way, or until `isSure`
- * of the job, for 2 s at most. Then wakes the job, unless a pass still has it, so that its next pass ends it. Undefined if it
- * is too late.
+ * Stops a notification in the limiter: it gets no slot any more. Then waits until no pass of its job is under way, or until
+ * `isSure(job)`, for 2 s at most. Then wakes the job, unless a pass still has it, so that the next pass ends the job. Undefined
+ * if it is too late to stop the notification.
  *
- * @param isResend stop it also if it was sent before, and waits to be sent again
+ * @param isResend also stops a notification that was sent before, and waits to be sent again
  */
 export async function stop(
   found: Found,
@@ -146,8 +146,8 @@ export async function stop(
 }
 
 /**
- * Waits until no pass of the job is under way, or until `isSure` of the job, for 2 s at most; answers the job then. The limiter
- * forgets an admission after its longest window, or at a `reset`, but a send may take longer: then the job lock shows that a
+ * Waits until no pass of the job is under way, or until `isSure(job)`, for 2 s at most; then answers the job. The limiter
+ * forgets an admission after its longest window, or at a `reset`. A send may take longer: then only the job lock shows that a
  * pass is under way. A pass that sends nothing ends within a second. If a worker died, its job stays in BullMQ's list `active`,
  * after some time without a lock.
  */
@@ -158,10 +158,10 @@ async function afterPass(
 ): Promise<Pick<Stopped, 'job' | 'isTaken'>> {
   const deadline = performance.now() + PASS_MS;
   for (;;) {
-    // All before the job: a pass writes its end, then unlocks; and a job of a worker that died notes that when it waits again.
+    // The job is read last: a pass writes its end before it unlocks; if a worker died, the job notes that when it waits again.
     const isLocked = (await connection.exists(lockKeyOf(queue, id))) === 1;
     const isTaken = isLocked || (await queue.getJobState(id)) === 'active';
-    const job = (await jobsOf(queue, [id]))[0]?.job; // what a reshard leaves in its place is none
+    const job = (await jobsOf(queue, [id]))[0]?.job; // a mark that a reshard left is no job
     if (!isTaken || performance.now() > deadline || (job !== undefined && isSure(job))) return { job, isTaken };
     await sleep(LOOK_MS);
   }

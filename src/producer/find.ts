@@ -75,7 +75,7 @@ async function findById(id: string, { connection, queues }: FindParts): Promise<
   return { jobs, dead: await deadAmong(jobIds.flatMap(deadIdsOf), { connection, queues }), gone: new Map() };
 }
 
-/** Where at least one of these ids is a dead letter. */
+/** The prefixes under which at least one of these ids is a dead letter. */
 export async function deadAmong(
   ids: readonly string[],
   { connection, queues }: Pick<FindParts, 'connection' | 'queues'>,
@@ -88,10 +88,7 @@ export async function deadAmong(
   return prefixes.filter((_, index) => (counts[index] ?? 0) > 0).map((prefix) => ({ prefix, ids }));
 }
 
-/**
- * The jobs of a recipient under a cancellation key: those that wait, and those that have ended, as long as the index has their
- * ids.
- */
+/** The jobs of a recipient under a cancellation key: waiting jobs, and ended jobs whose ids the index still has. */
 export async function findByKey(place: KeyPlace, parts: FindParts): Promise<AllFound> {
   const homes = homesIn(place.recipientId, parts);
   const keys = homes.map(({ opts }) =>

@@ -25,9 +25,9 @@ export interface ProducerOptions extends RedisTarget {
    */
   readonly shards?: number | undefined;
   /**
-   * The workers' `LIMITER_REDIS_URL`, for `cancel`: the limiter decides whether a notification can still be canceled. And for
-   * `status`: the limiter knows how many are before a notification. If the queue's Redis has `cluster` or `sentinel`, the URLs
-   * are those of the limiter's nodes or Sentinels. Default: the queue's Redis.
+   * The workers' `LIMITER_REDIS_URL`. `cancel` asks the limiter whether a notification can still be canceled, and `status` asks
+   * how many are before it. If the queue's Redis has `cluster` or `sentinel`, give the URLs of the limiter's nodes or
+   * Sentinels. Default: the queue's Redis.
    */
   readonly limiterRedisUrl?: string | undefined;
   /** The workers' `LIMITER_REDIS_SENTINEL_NAME`: the limiter's master. Default: the name in `sentinel`. */

@@ -110,11 +110,11 @@ export interface Producer extends AsyncDisposable {
    */
   cancel(target: CancelTarget): Promise<Canceled>;
   /**
-   * Takes back the notification with this id, or all of a recipient under a `cancellationKey`. What waits is canceled; from
-   * devices that were alerted within the last hour the alert is taken, by a background push that apps know
+   * Takes back the notification with this id, or all of a recipient under a `cancellationKey`. Waiting notifications are
+   * canceled. Devices that were alerted within the last hour get a background push that tells the app to remove the alert
    * (docs/retract.md). With a `badge`, the app's icon gets that number. A notification that is being sent is taken back by the
-   * workers as soon as the send has ended. Rejects with InputError if the target is not usable, and with RedisAwayError: some may
-   * be taken back by then. It is safe to repeat.
+   * workers as soon as the send has ended. Rejects with InputError if the target is not usable, and with RedisAwayError: some
+   * may be taken back by then. It is safe to repeat.
    */
   retract(target: RetractTarget): Promise<Retracted>;
   /** Closes the connection, unless the caller gave it. With `await using`, this is called at the end of the block. */
@@ -198,7 +198,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return opening;
   }
 
-  /** The queues of this name that may have notifications: those of the shards first. */
+  /** The queues of this name that may have notifications, the queues of the shards first. */
   async function open(name: string): Promise<Queue[]> {
     return Promise.all(prefixesOf(await followed.look()).map((of) => openOne(name, of)));
   }
@@ -216,7 +216,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return ask(async () => addWhereTheyBelong(entries, { followed, open: (of) => openOne(QUEUE, of), carried }));
   }
 
-  /** Adds those that are valid. */
+  /** Adds the valid ones. */
   async function addMany(checks: readonly Check[]): Promise<Enqueued[]> {
     const added = await addAll(checks.flatMap(({ entry }) => entry ?? []));
     return checks.map(({ entry, faults }) => {
@@ -294,13 +294,13 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     });
   }
 
-  /** Leaves the rest of a retract to the workers. `until`: by a key, those that were enqueued after this are not meant. */
+  /** Leaves the rest of a retract to the workers. By a key, only notifications enqueued until `until` are retracted. */
   async function addRetract(target: RetractTarget, until: number): Promise<void> {
     const { prefixes } = await followed.look();
     const of = 'id' in target ? (prefixes[0] ?? prefix) : homeOf(target.recipientId, { prefixes });
     const queue = await openOne(QUEUE, of);
     await queue.add(RETRACT, target, {
-      jobId: `#order-${crypto.randomUUID()}`, // BullMQ counts in each queue, and a reshard may bring two queues together
+      jobId: `#order-${crypto.randomUUID()}`, // BullMQ's own ids are unique in one queue only, and a reshard may join two
       timestamp: until,
       priority: PRIORITY.high,
       removeOnComplete: KEEP_COMPLETED,
@@ -308,7 +308,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     });
   }
 
-  /** Runs `work` with what it needs to ask the limiters, once both Redis answer. */
+  /** When both Redises answer, runs `work` with what it needs to ask the limiters. */
   async function withLimiter<T>(work: (parts: CancelParts) => Promise<T>): Promise<T> {
     assertOpen();
     const redis = limiterConnection();

@@ -36,9 +36,7 @@ export interface Retracting {
   readonly retracted: Retracted;
   /** The retract is not complete yet, for example because a notification is being sent: repeat it a little later. */
   readonly isOpen: boolean;
-  /**
-   * When the newest notification that has a job was enqueued, on its producer's clock: epoch milliseconds; 0 if none has a job.
-   */
+  /** When the newest notification with a job was enqueued, on its producer's clock: epoch milliseconds; 0 if none has a job. */
   readonly newestAt: number;
 }
 
@@ -64,7 +62,7 @@ export async function retract(
   let all = await look();
   if (!isByKey && isUnknown(all)) {
     await takeId(target.id, parts);
-    all = await look(); // it may have come meanwhile
+    all = await look(); // the notification may have come meanwhile
     if (isUnknown(all)) return { retracted: { ...NOTHING, unknown: 1 }, isOpen: false, newestAt: 0 };
   }
   const states: State[] = [];
@@ -80,7 +78,7 @@ export async function retract(
   // The dead letters are removed only after `takeBack`: if this process ends before that, the next try finds them again.
   const ofIt = letters.filter(({ isForOthers }) => !isForOthers);
   await Promise.all(ofIt.map(({ queue, jobId }) => queue.remove(jobId)));
-  // The next try finds them: by a key they are in the index after their first pass.
+  // These replays began meanwhile, and are only stopped here. The next try finds them: by a key, they are in the index by then.
   const replays = await Promise.all(
     (await findReplays(target, all, until, parts)).map((each) => stopOne(each, isByKey, parts)),
   );
@@ -128,8 +126,8 @@ function shownIn(found: readonly State[], badge: number | undefined): Shown[] {
 interface State {
   readonly kind: 'canceled' | 'seen' | 'ended' | 'open';
   /**
-   * What its devices show, or may show. If nothing has to be removed from them: all its devices, and no tags. Absent if `open`,
-   * if its data are unreadable, and for a Live Activity.
+   * What the notification's devices show, or may show. If no alert has to be removed: all its devices, and no tags. Absent if
+   * `kind` is `open`, if the data are unreadable, and for a Live Activity.
    */
   readonly shown?: Shown | undefined;
 }
@@ -137,15 +135,15 @@ interface State {
 async function stopOne(found: Found, isByKey: boolean, parts: RetractParts): Promise<State> {
   if (found.job.finishedOn !== undefined || isPartOf(found.job, isByKey)) return stateOf(found.job, isByKey);
   const stopped = await stop(found, parts, ({ finishedOn }) => finishedOn !== undefined, true);
-  // It is being sent, or has its slot; or its worker died, and another one is to take it; or it is between two queues.
+  // The notification is being sent, or has its slot; or its worker died, and no other has it yet; or it is between two queues.
   if (stopped?.job === undefined || (stopped.isTaken && stopped.job.finishedOn === undefined)) return { kind: 'open' };
-  if (stageOf(stopped.job) === 'dead') return { kind: 'open' }; // its dead letter was not there when all was looked for
+  if (stageOf(stopped.job) === 'dead') return { kind: 'open' }; // its dead letter came after the search
   // The job may have ended before the cancel.
   if (stopped.job.finishedOn !== undefined) await parts.deciders[found.place.kind].forget(stopped.request);
   return stateOf(stopped.job, isByKey);
 }
 
-/** By the id of one of its notifications a digest that was admitted is not taken back: it stands for the others too. */
+/** True if only one notification of an admitted digest is retracted: the digest stays, since it stands for others too. */
 function isPartOf(job: Job<unknown>, isByKey: boolean): boolean {
   return !isByKey && hasOthers(progressOf(job).digest);
 }
@@ -172,10 +170,7 @@ interface Seen {
   /** A device without a state, or whose attempts are exhausted, may have been alerted. */
   readonly isUnsure: boolean;
   readonly trying?: readonly string[];
-  /**
-   * The notification was sent in a digest that stands for others too. By the id of one of them, such a digest is not taken
-   * back.
-   */
+  /** The notification was sent in a digest that stands for others too. By the id of one notification, such a digest stays. */
   readonly isPart: boolean;
 }
 
@@ -211,7 +206,7 @@ function isSeenOn(label: string, { states, isUnsure, trying = [] }: Seen): boole
 interface Letter {
   readonly queue: Queue;
   readonly jobId: string;
-  /** The dead letter of a digest that stands for others too, found by the id of only one of them: it stays, for the others. */
+  /** The dead letter stands for other notifications too (a digest), and the retract names only one of them: so it stays. */
   readonly isForOthers: boolean;
   readonly state: State;
 }
@@ -236,7 +231,7 @@ async function findLetters(
       const { notification, delivered = [], digest, reason, attempts = [], enqueuedAt = 0 } = letter;
       if (isByKey && !(isUnderKey(notification, target) && enqueuedAt <= until)) return [];
       const states = Object.fromEntries(delivered.map((label) => [label, 'delivered']));
-      // The reason is that of only one device, so each device counts as perhaps alerted. To retract what no device shows does no
+      // The reason is about one device only, so each device may have been alerted. To retract what no device shows does no
       // harm.
       const isUnsure = UNSURE.includes(reason) || attempts.length > 0;
       const isForOthers = !isByKey && hasOthers(digest);
@@ -247,13 +242,13 @@ async function findLetters(
   return (await Promise.all(found)).flat();
 }
 
-/** The ids of the jobs that have become dead letters, or may have. */
+/** The ids of the jobs that have become dead letters, or may have become some. */
 function diedOf({ jobs, gone }: Pick<AllFound, 'jobs' | 'gone'>): string[] {
   const died = jobs.flatMap(({ job }) => (stageOf(job) === 'dead' ? (job.id ?? []) : []));
   return [...new Set([...gone.values(), died].flat())];
 }
 
-/** Replays of dead letters that began while these were looked for, and that wait or are being sent. */
+/** Replays that wait or are being sent, and that began while the dead letters were looked for. */
 async function findReplays(
   target: RetractTarget,
   all: AllFound,

@@ -19,7 +19,7 @@ export interface Shown {
   /** When its notification was enqueued: epoch milliseconds. */
   readonly enqueuedAt: number;
   readonly devices: readonly Device[];
-  /** The `apns.topic` of the notification: its app on iPhones, if that is not the one of the worker's variables. */
+  /** The `apns.topic` of the notification: its app on iPhones, if that is not the app of the worker's variables. */
   readonly topic: string | undefined;
   readonly tags: readonly string[];
 }
@@ -36,10 +36,10 @@ interface Group {
 const MOST_LOOKS = 5;
 
 /**
- * Enqueues the retractions of these alerts: for each app of a recipient one background push, or several if one would be too large. If
- * there is room, the push also names what was retracted in the last hour, because of several retractions that wait only the
- * newest is sent. An alert that another retraction names already is not enqueued again. False if other processes retract so
- * often at the same time that a later call must look again.
+ * Enqueues retractions of these alerts: for each app of a recipient one background push, or several if one would be too large.
+ * Of several waiting retractions only the newest is sent. So if there is room, the push also names what was retracted in the
+ * last hour. An alert that another retraction names already gets no second one. False if other processes retract so often at
+ * the same time that a later call must look again.
  */
 export async function takeBack(
   shown: readonly Shown[],
@@ -67,14 +67,14 @@ async function takeBackOf(
   badge: number | undefined,
   parts: TakeBackParts,
 ): Promise<boolean> {
-  // What fits into no push cannot be taken back.
+  // An alert that fits into no push cannot be taken back.
   const own = shown.filter((one) => entryOf(group, badge, [ofShown(one)]) !== undefined);
   for (let look = 0; look < MOST_LOOKS; look++) {
     const { jobs } = await findByKey({ recipientId: group.recipientId, cancellationKey: RETRACTION }, parts);
     const known = jobs.map(({ job }) => readJob(job)).filter(({ topic }) => topic === group.topic);
     const entries = missing(group, own, badge, known.toSorted(byAge));
     if (entries.length === 0) return true;
-    // Each producer has its own clock: the new retraction must be newer than those that it replaces, and than what it takes back.
+    // Each producer has its own clock: the new retraction must be newer than those that it replaces, and than its alerts.
     const after = Math.max(0, ...own.map(({ enqueuedAt }) => enqueuedAt), ...known.map(({ at }) => at));
     await parts.add(entries.map((entry) => ({ ...entry, after })));
   }
@@ -90,9 +90,9 @@ interface Known extends Retraction {
   readonly collapseId: unknown;
   readonly at: number;
   readonly isWaiting: boolean;
-  /** At least one device has taken it. */
+  /** At least one device has taken the retraction. */
   readonly isSent: boolean;
-  /** It is a dead letter: no device has taken it. */
+  /** The retraction is a dead letter: no device has taken it. */
   readonly isDead: boolean;
 }
 
@@ -131,7 +131,7 @@ function missing(
   const waiting = known.filter(({ isWaiting }) => isWaiting);
   const isReplaceable = ({ collapseId }: Known): boolean => collapseId === group.collapseId;
   const newest = waiting.find(isReplaceable);
-  // Of the retractions that wait under this collapse id only the newest is sent; none is, if a still newer one was sent already.
+  // Of the waiting retractions with this collapse id only the newest is sent; none is, if an even newer one was sent already.
   const isReplaced = known.some((each) => each.isSent && isReplaceable(each) && each.at > (newest?.at ?? Infinity));
   const isLasting = (each: Known): boolean => !isReplaceable(each) || (each === newest && !isReplaced);
   const lasting = known.filter((each) => each.isSent || (each.isWaiting && isLasting(each)));
@@ -162,7 +162,7 @@ function isAmong(devices: readonly Device[]): (device: Device) => boolean {
   return (device) => devices.some((other) => isSameDevice(device, other));
 }
 
-/** The badge that a device gets from these retractions: that of the newest one with a badge for this device. */
+/** The badge that a device gets: the badge of the newest of these retractions that has one for this device. */
 function badgeOn(device: Device, known: readonly Known[]): number | undefined {
   return known.find(({ badge, devices }) => badge !== undefined && isAmong(devices)(device))?.badge;
 }
@@ -188,7 +188,7 @@ function divided(group: Group, badge: number | undefined, named: readonly Named[
   return [named.slice(0, half), named.slice(half)].flatMap((some) => divided(group, badge, some));
 }
 
-/** Undefined if it would be too large. */
+/** Undefined if the push would be too large. */
 function entryOf(
   { recipientId, topic, collapseId }: Group,
   badge: number | undefined,
