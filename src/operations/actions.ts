@@ -28,13 +28,13 @@ export interface Acted {
   readonly moved: number;
 }
 
-/** An action is done when its jobs are put back, which takes milliseconds, or after this: a worker may be frozen. */
+/** An action waits at most this long until its jobs are put back: usually milliseconds, but a worker may be frozen. */
 const MOST_FOLLOWED_MS = 5_000;
 
 /**
- * Does to a recipient what an operator has decided, and changes the due times of its delayed jobs to their new slots, also of
- * those that a worker has at that moment, once it has put them back. If the action fails half-way, it may be done again: jobs
- * whose slots have moved before get their due times then.
+ * Does to a recipient what an operator has decided, and changes the due times of its delayed jobs to their new slots. The due
+ * time of a job that a worker has now is changed when the worker has put the job back. If the action fails half-way, it may be
+ * repeated: then jobs whose slots have moved before get their due times too.
  *
  * @param onMoved called now and then with how many have moved so far
  */
@@ -71,10 +71,7 @@ export async function act(
   return { wasThere, moved };
 }
 
-/**
- * The limiters that an action concerns. A block stops everything; limits, quiet hours and what was sent are only those of
- * alerts.
- */
+/** The limiters that an action concerns. A block stops all notifications; every other action concerns only alerts. */
 export function limitersOf<L>({ kind }: Pick<Action, 'kind'>, limiters: Readonly<Record<CountedAs, L>>): readonly L[] {
   return kind === 'block' || kind === 'unblock' ? Object.values(limiters) : [limiters.alert];
 }

@@ -189,7 +189,7 @@ const quietFields = z.strictObject({
   }),
 });
 
-/** The quiet hours that the fields give, with the days in the form that they mean. */
+/** The quiet hours that the fields give, with the days as a list. */
 function hoursOf(given: Readonly<Record<string, unknown>>): unknown {
   if (given['none'] === true) return { timezone: 'UTC', quietHours: [] };
   const { timezone, from, until, days } = given;
@@ -218,7 +218,7 @@ function quietFieldFaults(given: Readonly<Record<string, unknown>>, { of, word }
     const expected = `${of('timezone')}, ${of('from')} and ${of('until')} (or ${of('quietHours')}, or ${of('none')})`;
     return [{ path: missing.join(', '), expected, found: 'nothing' }];
   }
-  // A fault at `quietHours[0].from` is about the field `from`; one at `quietHours` is about the time that both fields give.
+  // A fault at `quietHours[0].from` is about the field `from`; a fault at `quietHours` is about `from` and `until` together.
   const named = (path: string): string =>
     path === 'quietHours' ? `${of('from')}, ${of('until')}` : of(path.replace(/^quietHours\[0\]\.?/, ''));
   return quietFaults(hoursOf(given)).map((fault) => ({ ...fault, path: named(fault.path) }));

@@ -46,7 +46,7 @@ export function endFaults(given: Readonly<Record<string, unknown>>, { of }: Name
   return [{ path: of('until'), expected: `${of('until')} or ${of('for')}`, found: 'both' }];
 }
 
-/** When it ends: epoch milliseconds; undefined for no end. An instant may be at most `mostMs` ahead of the limiter's clock. */
+/** The end in epoch milliseconds; undefined for no end. It may be at most `mostMs` ahead of the limiter's clock. */
 export function endOf(end: End, { now, names }: PlanContext, mostMs = Infinity): number | undefined {
   const { until, for: forMs } = end;
   if (until === undefined) return forMs === undefined ? undefined : now + forMs;

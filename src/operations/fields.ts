@@ -15,7 +15,7 @@ export interface FieldLook {
    * flag.
    */
   readonly kind?: 'time' | 'days' | 'none' | 'flag' | 'file' | 'argument';
-  /** All values that it may have. */
+  /** All values that the field may have. */
   readonly choices?: readonly string[];
   /** True for a name: spaces at its ends belong to it. */
   readonly isExact?: true;

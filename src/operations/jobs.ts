@@ -11,7 +11,7 @@ import { notificationIdOf, replayOf } from '../queue/names.ts';
 /** Facts about a waiting notification, read from the queue, without texts and tokens. */
 export interface WaitingJob {
   readonly id: string;
-  /** If it is a replay of a dead letter: which one. */
+  /** Which replay of a dead letter it is; absent if it is no replay. */
   readonly replay?: number;
   readonly category?: string;
   readonly priority: Notification['priority'];

@@ -77,7 +77,7 @@ export interface Kept {
 /** What an operation itself does, without a limiter or a cancel. It moves no waiting notification. */
 export interface OwnDeed {
   readonly kind: 'own';
-  /** @param who did it, as the audit shows it. Resolves to the value of `Result.wasThere`. It is safe to repeat */
+  /** Resolves to the value of `Result.wasThere`. It is safe to repeat. @param who the operator, as the audit shows it */
   run(store: OperatorStore, who: string): Promise<boolean>;
 }
 

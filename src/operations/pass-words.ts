@@ -16,7 +16,7 @@ export function passText(now: number, pass: StoryPass, before: StoryPass | undef
   return parts.filter((part) => part !== '').join('; ');
 }
 
-/** A worker may be this much late every time, so it is not mentioned. */
+/** A smaller delay is usual, so it is not mentioned. */
 const LATE_MS = 50;
 
 function lostText({ stalls = 0 }: StoryPass, before: StoryPass | undefined): string {

@@ -41,8 +41,8 @@ export interface Preview {
   readonly lastAtBefore?: number;
   readonly lastAtAfter?: number;
   /**
-   * How many would be sent in time now, but would expire before their new slots. Of `expiryKnown` that move to later, the
-   * expiry was read.
+   * How many would be sent in time now, but would expire before their new slots. The expiry is known only for `expiryKnown` of
+   * those that move to a later slot.
    */
   readonly expiring: number;
   readonly expiryKnown: number;
@@ -50,7 +50,7 @@ export interface Preview {
   readonly slots: readonly PreviewedSlot[];
 }
 
-/** Of the notifications that move to later, the expiry of at most this many is read. */
+/** The expiry is read of at most this many notifications that move to a later slot. */
 const MOST_LOOKED_UP = 2_000;
 /** How many jobs one command reads. */
 const JOBS_A_READ = 100;
@@ -114,7 +114,7 @@ async function previewOf(foreseen: readonly Foreseen[], queues: readonly Queue<u
   };
 }
 
-/** The latest of these instants. Not by spreading them: there may be more of them than a call may have arguments. */
+/** The latest of these instants. Not by `Math.max(...instants)`: there may be more instants than a call may have arguments. */
 function latest(instants: readonly number[]): number {
   return instants.reduce((last, at) => Math.max(last, at), -Infinity);
 }

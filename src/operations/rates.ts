@@ -21,9 +21,9 @@ const NOTHING_DONE = { passes: 0, delivered: 0, requeued: 0, dead: 0 };
 const NO_RATES: Rates = { passesPerS: 0, deliveredPerS: 0, requeuedPerS: 0, deadPerS: 0 };
 
 /**
- * Answers, for one look after another, the rates of the living workers. A worker writes its counts every 5 s, so its rates are
- * those between its last two writes, however often it is looked at. Undefined while no worker has written twice; 0 if none is
- * alive. A worker that started after the first look counts from its start.
+ * Each call answers the rates of the living workers together. A worker writes its counts every 5 s, so its rates are computed
+ * from its last two writes. Undefined while no worker has written twice; 0 if no worker is alive. A worker that started after
+ * the first call counts from its start.
  */
 export function createRates(): (seen: Pick<SeenWorkers, 'now' | 'workers'>) => Rates | undefined {
   const writes = new Map<string, readonly Written[]>();

@@ -87,7 +87,7 @@ export async function lookAtRecipient(
 /**
  * `goes first`; `overtaken 2 times, at most 18 more`; '' for others.
  *
- * @param mostOvertaken how often a reservation may be overtaken; undefined: nobody says so
+ * @param mostOvertaken how often a reservation may be overtaken; undefined if that is not known
  */
 export function orderText({ goesBefore, overtaken = 0 }: OrderView, mostOvertaken: number | undefined): string {
   if (goesBefore !== undefined) return 'goes first';
@@ -99,7 +99,7 @@ export function orderText({ goesBefore, overtaken = 0 }: OrderView, mostOvertake
 /** Causes of a wait that are not rules; a notification may wait for them although it has a slot. */
 const NO_RULES: ReadonlySet<string> = new Set(['retry', 'provider', CREDENTIALS, SEND_AFTER]);
 
-/** The reserved slots with their notifications. The limiter says why each waits for its slot, since it knows of every move. */
+/** The reserved slots with their notifications. Each wait gets the limiter's cause, since it knows of every move. */
 async function waitingOf(
   { reserved }: Pick<Inspection, 'reserved'>,
   most: number,

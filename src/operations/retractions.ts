@@ -10,7 +10,7 @@ import type { NotificationStatus } from '../queue/status.ts';
 import type { Connection } from '../redis/connection.ts';
 import { fromNow, timeNear } from '../terminal/text.ts';
 
-// Which retractions take a notification from its devices, and in words.
+// Which retractions take a notification from its devices, and sentences that say so.
 
 type Ended = Extract<NotificationStatus, { state: 'ended' }>;
 
@@ -23,16 +23,16 @@ export interface RetractionSeen extends Partial<Pick<Ended, 'outcome' | 'endedAt
 
 export interface RetractionParts {
   readonly connection: Connection;
-  /** The queues that may have notifications of a recipient: those of the recipient's shard first. */
+  /** The queues that may have notifications of a recipient, the queues of the recipient's shard first. */
   readonly homes: (recipientId: string) => Promise<readonly ShardQueues[]>;
   /** `producer.status` */
   readonly status: (id: string) => Promise<NotificationStatus>;
 }
 
 /**
- * The retractions that take this notification of this recipient back. They are known until an hour after their end; one that
- * became a dead letter, as long as that is kept. Each names all of the last hour, so of those that took it only the first one
- * counts, and those that a newer one replaced do not count.
+ * The retractions that take back this notification of this recipient. A retraction is known until an hour after its end, or as
+ * long as its dead letter is kept. Each retraction names all notifications that were retracted in the last hour. So if several
+ * retractions took this one, only the first counts. Retractions that a newer one replaced do not count.
  */
 export async function findRetractions(
   id: string,
@@ -57,14 +57,14 @@ export async function findRetractions(
   return seen.filter(({ state, outcome }) => state !== 'unknown' && outcome !== 'superseded');
 }
 
-/** Whether every device took it, or is gone. */
+/** Whether every device has taken the retraction, or is gone. */
 function isWhole({ devices = {} }: Pick<RetractionSeen, 'devices'>): boolean {
   return Object.values(devices).every(hasTaken);
 }
 
 type Enqueued = readonly [jobId: string, data: unknown];
 
-/** The dead letters that some of these ids have, with their notifications. */
+/** The dead letters with these ids, each with its notification. */
 async function deadOf(ids: readonly string[], shards: readonly { readonly deadQueue: Queue }[]): Promise<Enqueued[]> {
   const found = await Promise.all(shards.flatMap(({ deadQueue }) => ids.map((id) => findDeadLetter(deadQueue, id))));
   return found.flatMap((each): Enqueued[] => (each === undefined ? [] : [[each.id, each.letter.notification]]));
@@ -101,7 +101,7 @@ export function takenBackText(
 
 const STILL_SHOWN = 'the devices may still show it';
 
-/** Names of more notifications than these are not listed. */
+/** At most this many ids are listed. */
 const MOST_NAMES = 10;
 
 /** `msg-1, msg-2 and 3 more` */

@@ -19,7 +19,7 @@ export interface OperationParts extends ActionParts {
   readonly limiters: Readonly<Record<CountedAs, ActionParts['limiters'][CountedAs] & Pick<Limiter, 'inspect'>>>;
   readonly audit: Pick<Audit, 'write'>;
   readonly store: OperatorStore;
-  /** Only a cancel needs them: they open every queue. */
+  /** Called only for a cancel, since it opens every queue. */
   readonly canceling: () => Promise<CancelingParts>;
 }
 
@@ -62,8 +62,8 @@ export interface Done extends Did {
  * Runs the operation, and writes it into the audit. If it fails half-way, it may be run again. Rejects with InputError for an
  * end that has passed, and if a notification to cancel is another recipient's.
  *
- * @param who did it, as the audit shows it
- * @param onMoved called now and then with how many have moved, and how many waited before; more may have moved by then
+ * @param who the operator, as the audit shows it
+ * @param onMoved called now and then with how many have moved so far, and how many waited before the operation
  */
 export async function runOperation(
   asked: Asked,
@@ -119,7 +119,7 @@ function nothingMoves({ now, reserved }: Inspection): Preview {
   };
 }
 
-/** Plans the operation. Its end counts from the limiter's clock, so it is planned when that clock is known. */
+/** Plans the operation. Asks the limiter first, since the end of the operation counts from the limiter's clock. */
 async function planOf(
   { operation, recipientId, fields, names }: Asked,
   { limiters, policy }: Pick<OperationParts, 'limiters' | 'policy'>,
@@ -143,8 +143,8 @@ async function waitingOf(
 }
 
 /**
- * What a cancel would find. Throws if it is about one notification, and the recipient has none with this id: nothing of another
- * recipient may be canceled.
+ * What a cancel would find. Throws if the cancel names one notification, and the recipient has none with this id: nothing of
+ * another recipient may be canceled.
  */
 async function findOwn(
   { recipientId, names }: Asked,

@@ -4,7 +4,7 @@ import { readJobs } from '../queue/readable.ts';
 import type { ShardQueues } from '../queue/shards/shards.ts';
 import type { Connection } from '../redis/connection.ts';
 
-/** A notification that has not ended, whichever of its fields matched. */
+/** A notification that matches the text and has not ended. */
 export interface FoundNotification {
   readonly id: string;
   readonly recipientId?: string;
@@ -18,7 +18,7 @@ export interface SearchResult {
   readonly found: readonly FoundNotification[];
   /** More notifications matched than are in `found`. */
   readonly isCut: boolean;
-  /** How many notifications were looked at, and how many there are that have not ended. */
+  /** How many notifications were looked at, and how many have not ended. */
   readonly lookedAt: number;
   readonly of: number;
 }
@@ -30,9 +30,9 @@ const MOST_FOUND = 50;
 const PAGE = 50;
 
 /**
- * Finds notifications that have not ended, whose id, recipient or category begins with the text, or whose cancellation key is
- * the text. Looks at 20,000 at most, in all shards together: first those that a worker has, then those that are new or due,
- * then those that are due next.
+ * Finds notifications that have not ended, and whose id, recipient or category begins with the text, or whose cancellation key
+ * is the text. Looks at 20,000 at most in all shards: first those that a worker has, then new and due ones, then delayed ones
+ * by due time.
  */
 export async function searchWaiting(
   shards: readonly ShardQueues[],

@@ -59,7 +59,7 @@ export interface OpenBreaker {
   readonly workers: number;
 }
 
-/** A provider, or its sign-in, that cannot be reached, and how many of the living workers report it. */
+/** A provider or sign-in server that cannot be reached, and how many of the living workers report it. */
 interface Unreachable {
   readonly platform: string;
   readonly app?: string;
@@ -72,7 +72,7 @@ interface Unreachable {
 
 interface DeadOverview {
   readonly total: number;
-  /** How many dead letters were looked at, the newest ones. */
+  /** How many of the newest dead letters were looked at. */
   readonly lookedAt: number;
   readonly byReason: Readonly<Partial<Record<DeadLetterReason, number>>>;
   /** How many of these became dead letters in the last hour. */
@@ -105,7 +105,7 @@ export interface StatusResult extends Overview {
   readonly ok: boolean;
   readonly wrong: readonly Wrong[];
   readonly shards: ShardsFacts;
-  /** Redis's words if it takes no writes. Then workers cannot write that they are alive. */
+  /** Redis's error message if it takes no writes. Then workers cannot write that they are alive. */
   readonly noWrites?: string;
   /** What Redis has lost within a day, as workers noticed it, unless an operator has acknowledged it. */
   readonly losses: readonly NotedLoss[];
@@ -130,7 +130,7 @@ const USUAL_LOCK_MS = 30_000;
 /** A worker may have renewed a lock up to 5 s after it was last seen, and others look for expired locks every 5 s. */
 const TAKE_OVER_MS = 10_000;
 const CLOCK_APART_MS = 1_000;
-/** A job that gets no slot asks again after 1 to 2 s, so this time has more than one ask that failed. */
+/** A job that gets no slot asks again after 1 to 2 s, so within this time more than one ask has failed. */
 const WITHOUT_SLOT_MS = 5_000;
 
 /** Looks at queue, workers and dead letters. `shards`: all queues of the layout; `prefix`: QUEUE_PREFIX itself. */
@@ -148,7 +148,7 @@ export async function readStatus(
   const alive = seen.workers.filter((worker) => worker.alive);
   const ofShards = await readShards(shards, connection, layout);
   const prefixes = new Set([prefix, ...queues.map((queue) => queue.opts.prefix ?? prefix)]);
-  // The last question, since a client closes a connection on which a replica refused to write.
+  // Asked last, since a client closes a connection on which a replica refused to write.
   const noWrites = await readWriteRefusal(connection, [...prefixes].map(writeProbeKey));
   const facts = {
     ...overview,
@@ -243,7 +243,7 @@ function unreachableOf(alive: readonly SeenWorker[]): Unreachable[] {
   }));
 }
 
-/** Those of the same name: the first one, and all of them. */
+/** Groups these by name: for each name, the first one and all of them. */
 function together<T>(all: readonly T[], nameOf: (each: T) => string): (readonly [first: T, same: readonly T[]])[] {
   return [...Map.groupBy(all, nameOf).values()].flatMap((same) =>
     same.slice(0, 1).map((first) => [first, same] as const),
@@ -337,7 +337,7 @@ const NO_SLOT: Readonly<Record<string, string>> = {
   'limiter-unavailable': "the limiter's Redis does not answer",
 } satisfies Record<WithoutSlotCode, string>;
 
-/** Names credentials that jobs wait for and no living worker has, and workers that lack some that others have. */
+/** Says how many jobs wait for credentials that no living worker has, and which workers lack credentials that others have. */
 function credentialsText({ workers, waiting: { byRule } }: Facts): string | undefined {
   const alive = workers.filter((worker) => worker.alive);
   const all = [...new Set(alive.flatMap(accountsOf))].toSorted();
@@ -435,7 +435,7 @@ function deadText(dead: DeadOverview): string {
   return `${leastOf(dead)}${deadLettersText(lastHour)} in the last hour${breakdown(lastHourByReason)}; ${look}`;
 }
 
-/** What stands before `lastHour`: dead letters of the last hour may be among those that were not looked at. */
+/** What to write before `lastHour`: there may be more of the last hour among the dead letters that were not looked at. */
 export function leastOf({ total, lookedAt, lastHour }: DeadOverview): string {
   return lastHour === lookedAt && total > lookedAt ? 'at least ' : '';
 }

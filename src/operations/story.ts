@@ -252,7 +252,7 @@ async function sourceOfJob(
   };
 }
 
-/** The breakers that living workers report, of those devices that are still to be sent to. */
+/** The open breakers, as living workers report them, of the devices that the notification still has to be sent to. */
 function breakersOf(data: unknown, jobId: string, progress: Progress, { workers }: SeenWorkers): Facts['breakers'] {
   const parsed = parseNotification(isObject(data) ? { id: notificationIdOf(jobId), ...data } : data);
   if (!parsed.ok) return [];
@@ -309,9 +309,9 @@ const CLOCKS_APART_MS = 2_000;
 const MOST_ASKS = 4;
 
 /**
- * The notification that has a slot. For sent slots the limiter stores only a hash of the id. So the ids of jobs that workers
- * have, and of jobs that ended soon after the slot, are hashed too, and one with the same hash is taken if it is of the same
- * recipient.
+ * The id of the notification that has this slot. Of a sent slot the limiter stores only a hash of the id. So the ids of active
+ * jobs, and of jobs that ended soon after the slot, are hashed too and compared. A match with another recipient's job does not
+ * count.
  */
 async function nameOf(
   slot: SlotBefore | undefined,

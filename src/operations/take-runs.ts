@@ -36,7 +36,7 @@ export interface TakeRuns extends Pick<Runs, 'list' | 'find' | 'close'> {
   readonly open: TakeRunsParts['open'];
   /** Writes nothing. Ends after `lookMs` milliseconds with what it has seen by then. */
   preview(wish: Wish, opened: OpenedDeadLetters, lookMs: number): Promise<TakePreview>;
-  /** Rejects, and takes nothing, if the audit cannot be written. @param by who did it, as the audit shows it */
+  /** Rejects, and takes nothing, if the audit cannot be written. @param by the operator, as the audit shows it */
   start(wish: Wish, by: string): Promise<Started>;
   /** False if the run has ended already, or never existed. */
   stop(id: string, by: string): boolean;

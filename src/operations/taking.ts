@@ -47,9 +47,9 @@ export const TAKINGS: Readonly<Record<Verb, Taking>> = { replay: REPLAY, discard
 
 const TIME_FORMAT = `${INSTANT_FORMAT}, or a duration ago such as 2h`;
 const RATE_FORMAT = 'a rate such as 50/s, 30/m or 500/h, or off';
-/** How a form names the app without a name, since an empty field means any app. */
+/** What a form's field has for the app without a name, since an empty field means any app. */
 const NO_APP = "''";
-/** At least as many as one page of a list shows. */
+/** At most this many can be picked: at least as many as one page of a list shows. */
 const MOST_PICKED = 200;
 const PICK_FORMAT = 'a shard and an id, such as 0:msg-1, or several of these';
 
@@ -65,7 +65,7 @@ function oneOf<T extends string>(label: string, value: string, choices: readonly
   });
 }
 
-/** A century: no date of JavaScript is before the year -271821. */
+/** A century, so that the time is one that JavaScript can represent. */
 const MOST_AGO_MS = 36_525 * 86_400_000;
 
 /** Turns a written time into epoch milliseconds, from the present time. */

@@ -36,8 +36,8 @@ export interface WhatIf {
   readonly later: number;
   readonly same: number;
   /**
-   * For how long the limiter keeps sent slots, if the longest window that is tried is longer than this: earlier slots are not
-   * counted, so the real waits may be longer. Absent if all sent slots are counted.
+   * The time for which the limiter keeps sent slots, if a tried window is longer than that. Then earlier slots are not counted,
+   * so the real waits may be longer. Absent if all sent slots are counted.
    */
   readonly countedMs?: number;
 }
@@ -132,7 +132,7 @@ function summaryOf(
   };
 }
 
-/** The smallest value that is not exceeded by this share of all values; 0 if there are no values. */
+/** The smallest value that at least this share of all values does not exceed; 0 if there are no values. */
 function quantile(sorted: readonly number[], share: number): number {
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? 0;
 }
@@ -171,7 +171,7 @@ async function sampleRecipients(connection: Connection, queues: readonly Queue[]
   return { found: [...found], lookedAt, of };
 }
 
-/** All items, in an order in which each is far from the ones before it: by steps of the golden ratio. */
+/** All items, in an order in which each is far from the item before it: by steps of the golden ratio. */
 function spread<T>(all: readonly T[]): T[] {
   const { length } = all;
   let step = Math.max(1, Math.round(length * 0.618));

@@ -13,10 +13,7 @@ import { namesText, takenBackText, type RetractionSeen } from './retractions.ts'
 
 /** The reason for a slot, with the ids of the notifications that it names. */
 export interface NamedReason extends SlotReason {
-  /**
-   * The id of the notification whose slot fixes this one. Absent if it is not known any more, or no other notification fixes
-   * it.
-   */
+  /** The id of the notification that this slot has to wait for. Absent if there is none, or its id is not known any more. */
   readonly after?: string;
   /** As `after`, for `longest`. */
   readonly longestAfter?: string;
@@ -33,19 +30,19 @@ export interface Facts {
   readonly slotReason?: NamedReason;
   /** How often a reservation may be overtaken, as living workers say. */
   readonly mostOvertaken?: number;
-  /** If it was sent after a wait: the notification whose slot it had to wait for. Absent if that is not known any more. */
+  /** If it was sent after a wait for another notification's slot: that notification. Absent if that is not known any more. */
   readonly sentAfter?: string;
-  /** From when on it could be sent: since it was enqueued or replayed, or since a later `sendAfter`. */
+  /** When it could first be sent: when it was enqueued or replayed, or its `sendAfter` if that is later. */
   readonly from?: number;
   readonly workersAlive: number;
   /** The open breakers of its devices, as living workers report them. */
   readonly breakers: readonly SeenWorker['breakers'][number][];
   readonly hasHistory: boolean;
-  /** Those that take it from its devices. */
+  /** The retractions that take the notification from its devices. */
   readonly retractions: readonly RetractionSeen[];
-  /** Of a retraction: what it takes back. */
+  /** If the notification is a retraction: the ids of the notifications that it takes back. */
   readonly retracts?: readonly string[];
-  /** A retract has taken its id: before it was enqueued, or later than the queue knew it. */
+  /** A retract has taken the notification's id: before it was enqueued, or after the queue had forgotten it. */
   readonly idTaken?: 'before' | 'later';
 }
 
@@ -57,7 +54,7 @@ interface JobFacts {
   readonly expiresAt?: number;
   /** If no worker has looked at it: how many jobs are taken before it. */
   readonly ahead?: number;
-  /** The worker that has it. */
+  /** The worker that has the job. */
   readonly worker?: SeenWorker;
   readonly takenAt?: number;
 }
@@ -128,10 +125,10 @@ function waitingWhy(status: Waiting, facts: Facts): string[] {
 }
 
 /**
- * Why it waits for its slot: what fixes the slot, how many are before it, and the longest cause if that is another one.
+ * Why a notification waits for its slot: what fixes the slot, how many are before it, and the longest cause if it is another.
  *
- * @param askedRule why it waited when it got the slot
- * @param mostOvertaken how often it may be overtaken, as living workers say
+ * @param askedRule the cause of the wait when the slot was given
+ * @param mostOvertaken how often the notification may be overtaken, as living workers say
  */
 function slotWhy(slotReason: NamedReason, askedRule: string, mostOvertaken: number | undefined): string[] {
   const { now, at, fixed, longest, rule, ruleUntil, before, block, after, longestAfter } = slotReason;
@@ -188,7 +185,7 @@ function reasonText(block: SlotReason['block']): string {
   return block === undefined ? '' : ` ("${printable(block.reason)}")`;
 }
 
-/** Why a notification waits that has no slot ahead. */
+/** Why a notification without a slot ahead waits. */
 function otherCause(
   { rule, ruleUntil }: Waiting,
   { now, passes, job, breakers }: Facts,
@@ -267,7 +264,7 @@ function codeText(code: string): string {
   return CODES[code] ?? `nothing was sent, because of ${printable(code)}`;
 }
 
-/** Which devices were reached already, if it waits for the others. */
+/** Which devices were alerted already, if the notification waits for other devices. */
 function deliveredWhy({ job }: Facts): string[] {
   const states = Object.entries(job?.progress.devices ?? {});
   const labels = states.flatMap(([label, state]) => (state === 'delivered' ? [label] : []));
@@ -328,7 +325,7 @@ function endedWhy(status: Ended, facts: Facts): string[] {
   }
 }
 
-/** The devices that did not take it. */
+/** The devices that did not take the notification. */
 function othersWhy({ devices }: Ended): string[] {
   const open = Object.entries(devices).filter(([, state]) => state !== 'delivered');
   if (open.length === 0) return [];
@@ -362,8 +359,8 @@ const LEAST_PART_MS = 50;
 const MOST_PARTS = 4;
 
 /**
- * The parts of a wait, the longest first: `3s for the gap`. The wait is from `from` until `end`, by the passes since the last
- * replay. Empty if not all of these passes are known.
+ * The parts of the wait from `from` until `end`, the longest first: `3s for the gap`. They are read from the passes since the
+ * last replay. Empty if not all of these passes are known.
  */
 function waitParts({ passes, passesLeftOut, sentAfter }: Facts, from: number, end: number): string[] {
   const since = passes.findLastIndex(({ result }) => result === 'replayed') + 1;
@@ -386,7 +383,7 @@ function waitParts({ passes, passesLeftOut, sentAfter }: Facts, from: number, en
     .map(([name, ms]) => `${span(ms)} ${name}`);
 }
 
-/** @param after the notification whose slot it waited for */
+/** @param after the id of the notification whose slot was waited for */
 function causeText({ result, rule, code }: StoryPass, after: string | undefined): string {
   if (rule === SEND_AFTER) return 'for sendAfter';
   if (rule !== undefined && after !== undefined) return `for ${ruleText(rule)} after ${printable(after)}`;
