@@ -47,7 +47,6 @@ export type Warning =
       readonly going: number;
     };
 
-/** What was removed. */
 export interface Removal {
   readonly bound: Bound;
   readonly byReason: ReadonlyMap<DeadLetterReason, number>;
@@ -158,7 +157,7 @@ export function createKeeper({
 
   return {
     async look(signal) {
-      // A little shorter than `everyMs`: then the key of this worker's own last look has expired when it looks again.
+      // Shorter than `everyMs`, so that the key of this worker's own last look has expired when this worker looks again.
       if (!(await isSet(key('look'), Math.ceil(everyMs * 0.9))) || signal.aborted) return undefined;
       const [seconds, microseconds] = await redis.time();
       const now = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
@@ -188,7 +187,7 @@ export function diedAt({ letter, buriedAt }: StoredDeadLetter): number {
   return Math.min(letter.deadAt, buriedAt);
 }
 
-/** Removes dead letters that are too old, page by page from the oldest. Stops at a page that has none, or after MOST_A_LOOK. */
+/** Removes dead letters that are too old, page by page from the oldest. Stops at a page without any, or after MOST_A_LOOK. */
 async function removeOlder(shard: Shard, until: number, byReason: ByReason, signal: AbortSignal): Promise<void> {
   let removed = 0;
   for await (const page of shard.walk()) {
@@ -238,8 +237,8 @@ interface ToDiscard {
 }
 
 /**
- * The oldest dead letters of all shards. `keep` is how many the shard has after this removal: if others take some meanwhile,
- * fewer are removed.
+ * The oldest dead letters of all shards. `keep`: how many the shard is to have afterwards. If other processes take some
+ * meanwhile, fewer are removed.
  */
 async function oldestOf(shards: readonly Shard[], counts: readonly number[], most: number): Promise<ToDiscard[]> {
   const pages = await Promise.all(
@@ -255,7 +254,7 @@ async function oldestOf(shards: readonly Shard[], counts: readonly number[], mos
   return oldest.map((each) => ({ ...each, keep: keeps.get(each.shard) ?? 0 }));
 }
 
-/** Removes these dead letters. Adds those that still existed to `byReason`, and answers how many these were. */
+/** Removes these dead letters, counts the removed ones in `byReason`, and answers how many there were. */
 async function discardAll(batch: readonly ToDiscard[], byReason: ByReason): Promise<number> {
   const answers = await Promise.all(batch.map(({ shard, stored, keep }) => shard.discard(stored.id, keep)));
   const gone = batch.filter((_, index) => answers[index] === 'discarded');

@@ -22,9 +22,9 @@ import { isOrder } from '../queue/names.ts';
 
 /** A dead letter in its queue. */
 export interface StoredDeadLetter {
-  /** The id of its job in `dead-letters`. */
+  /** The id of the dead letter's job in `dead-letters`. */
   readonly id: string;
-  /** When it came into the queue `dead-letters`: epoch milliseconds on Redis's clock. */
+  /** When the dead letter came into the queue `dead-letters`: epoch milliseconds on Redis's clock. */
   readonly buriedAt: number;
   readonly letter: DeadLetter;
   /** A newer version wrote the dead letter, or its notification: this version neither replays nor discards it. */
@@ -40,7 +40,7 @@ export interface JobFields {
   readonly opts: unknown;
   readonly failedReason: string;
   readonly finishedOn?: number;
-  /** When it was added: epoch milliseconds. */
+  /** When the job was added: epoch milliseconds. */
   readonly timestamp: number;
 }
 
@@ -102,8 +102,8 @@ function wasBeingSent(progress: unknown): boolean {
 }
 
 /**
- * The first progress of a replayed job: devices that were alerted before are marked as delivered, so they are skipped; a digest
- * is sent for all notifications that are in it; and the story goes on. delivery/progress.ts reads it.
+ * The first progress of a replayed job; delivery/progress.ts reads it. Devices that were alerted before are marked as
+ * delivered, so that they are skipped. A digest is sent for all its notifications. The story is continued.
  */
 export function replayProgress(
   { delivered = [], digest, story, reason, message, deadAt }: DeadLetter,
@@ -169,8 +169,8 @@ export interface OpenDevice {
 const MAX_APP = 64;
 
 /**
- * The devices of its notification that were not alerted. The notification may be any value, so a device without a known
- * platform is left out, and the list may be empty.
+ * The devices of the dead letter's notification that were not alerted. The notification may be any value, so a device without a
+ * known platform is left out, and the list may be empty.
  */
 export function openDevicesOf({ notification, delivered = [] }: DeadLetter): OpenDevice[] {
   return (devicesIn(notification) ?? []).flatMap((device: unknown, index): OpenDevice[] => {

@@ -25,9 +25,9 @@ export interface Look {
   readonly of: number;
   /** The `deadAt` of the oldest one that was looked at: epoch milliseconds. Absent if all were looked at. */
   readonly lookedBackTo?: number;
-  /** When the matching ones died. */
+  /** When the matching dead letters died. */
   readonly times: Times;
-  /** The reasons of the matching ones, the most frequent first. */
+  /** The reasons of the matching dead letters, the most frequent first. */
   readonly reasons: readonly ReasonTimes[];
 }
 

@@ -10,7 +10,7 @@ export interface ReplayTerms {
   readonly perSecond: number;
   /** The overall limits of each recipient. */
   readonly policy: Policy;
-  /** Epoch milliseconds, when the replay begins. */
+  /** When the replay begins: epoch milliseconds. */
   readonly now: number;
 }
 
@@ -87,7 +87,7 @@ export interface Preview extends Forecast {
   readonly isWhole: boolean;
 }
 
-/** Counts the chosen dead letters, and forecasts their replay. When `signal` fires, it ends with what it has counted so far. */
+/** Counts the chosen dead letters, and forecasts their replay. When `signal` fires, only those counted so far are included. */
 export async function preview(
   shards: DeadLetterShards,
   choice: Choice,

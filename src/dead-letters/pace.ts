@@ -7,13 +7,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 export const REPLAYS_PER_SECOND = 50;
 
 export interface PaceOptions {
-  /** When it fires, all waiting callers go on at once. Each caller must look at the signal, and end. */
+  /** When the signal fires, all waiting callers go on at once. Each caller must look at the signal, and end. */
   readonly signal?: AbortSignal | undefined;
   /** Milliseconds on a clock that only goes forward. */
   readonly now?: () => number;
 }
 
-/** Lets the callers go on one after the other, evenly spaced, `perSecond` of them each second; the first at once. */
+/** Lets `perSecond` callers go on each second, evenly spaced; the first one at once. */
 export function createPace(perSecond: number, options: PaceOptions = {}): () => Promise<void> {
   const { signal, now = () => performance.now() } = options;
   let next = -Infinity;
@@ -25,7 +25,7 @@ export function createPace(perSecond: number, options: PaceOptions = {}): () => 
   };
 }
 
-/** Less than one an hour is no rate: such waits are too long for a timer. */
+/** A rate of less than one an hour is refused: such waits are too long for a timer. */
 const LEAST_PER_SECOND = 1 / 3_600;
 
 /**

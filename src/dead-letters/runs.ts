@@ -13,14 +13,14 @@ export interface RunRequest extends Choice {
   readonly verb: Verb;
   /** The most dead letters that are taken in a second; Infinity: without a pause. */
   readonly perSecond: number;
-  /** The operator who wants it. */
+  /** The operator who started the run. */
   readonly by: string;
 }
 
 /** `failed`: `error` says why. Dead letters that were not taken still exist, so the run may be started again. */
 export type RunState = 'running' | 'done' | 'stopped' | 'failed';
 
-/** A replay or discard of many dead letters, which goes on without a caller that waits for it. */
+/** A replay or discard of many dead letters in the background. */
 export interface Run extends RunRequest {
   readonly id: string;
   readonly state: RunState;
@@ -49,7 +49,7 @@ export type Started =
 export interface Runs {
   /** The run takes nothing before `ready` resolves, which must not reject. */
   start(request: RunRequest, ready?: Promise<unknown>): Started;
-  /** The runs, the newest first: those that go on, and the last ones that ended. */
+  /** The runs that go on and the last ones that ended, the newest first. */
   list(): readonly Run[];
   find(id: string): Run | undefined;
   /** The run ends before its next dead letter. False if it has ended already, or never existed. */
@@ -60,7 +60,7 @@ export interface Runs {
 
 export interface RunsOptions {
   readonly shards: () => Promise<readonly Pick<DeadLetters, 'walk' | 'find' | 'replay' | 'discard'>[]>;
-  /** Answers RedisAwayError if that is what the error means, else the error itself. */
+  /** Turns an error into a RedisAwayError if Redis is away; answers any other error as it is. */
   readonly explain: (error: unknown) => unknown;
   /** Called with each run that has ended. */
   readonly onEnd?: (run: Run) => void;

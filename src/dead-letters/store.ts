@@ -25,13 +25,13 @@ import type { JobFields, StoredDeadLetter } from './letter.ts';
 
 /** The dead letters of one shard. None is lost and none exists twice, even if a process is killed at any instant. */
 export interface DeadLetters {
-  /** Makes a failed job a dead letter. False if it is not among the failed jobs (any more). */
+  /** Makes a failed job a dead letter. False if the job is not among the failed jobs (any more). */
   bury(jobId: string): Promise<boolean>;
-  /** Makes every failed job a dead letter, also the jobs of workers that were killed before they could do it. Answers how many. */
+  /** Makes every failed job a dead letter, also the jobs of workers that were killed before that. Answers how many. */
   sweep(): Promise<number>;
   /**
-   * Puts a dead letter back into the queue, and answers its new job id; undefined if it does not exist (any more). Rejects with
-   * NewerFormatError if a newer version wrote it.
+   * Puts a dead letter back into the queue, and answers its new job id; undefined if the dead letter does not exist (any more).
+   * Rejects with NewerFormatError if a newer version wrote it.
    */
   replay(stored: StoredDeadLetter): Promise<string | undefined>;
   /** Removes a dead letter for good, if there are more than `keep` (default 0). `gone` if it does not exist any more. */
@@ -40,12 +40,9 @@ export interface DeadLetters {
   find(id: string): Promise<StoredDeadLetter | undefined>;
   /** At most `limit` dead letters after the first `offset`, oldest first. */
   page(offset: number, limit: number): Promise<StoredDeadLetter[]>;
-  /**
-   * At most `limit` dead letters after the newest `offset`, newest first, page by page; works while others come or are taken
-   * away.
-   */
+  /** `limit` dead letters after the newest `offset`, newest first, page by page; others may come or be taken meanwhile. */
   newest(offset: number, limit: number): AsyncIterable<StoredDeadLetter[]>;
-  /** All dead letters, oldest first, page by page; works while some are replayed or removed, also by the caller. */
+  /** All dead letters, oldest first, page by page. The caller and others may replay or remove some meanwhile. */
   walk(): AsyncIterable<StoredDeadLetter[]>;
 }
 
@@ -72,7 +69,7 @@ export interface DeadLettersOptions {
 export interface Died extends Pick<DeadLetter, 'reason' | 'message'> {
   readonly jobId: string;
   readonly name: string;
-  /** Absent if the job was no notification, but an order about some. */
+  /** Absent if the job was an order about notifications. */
   readonly outcome?: Outcome;
 }
 
@@ -220,7 +217,6 @@ export function createMoves(queue: Queue, deadQueue: Queue, outcomesMax = 0) {
         ...[jobId, id, JOB, json(data), JSON.stringify({ attempts: 0, jobId: id }), ID_KEPT_S],
         ...(outcome === undefined || outcomesMax === 0 ? [0] : [outcomesMax, ...outcomeFields(outcome)]),
       ]),
-    /** Moves a dead letter from `deadQueue` into `queue`. */
     replay: (deadLetterId: string, { id, name = JOB, data, options, priority, progress }: ReplayedJob) =>
       REPLAY(queue, [
         ...[deadQueue.toKey('wait'), deadQueue.toKey(deadLetterId), queue.toKey(id), queue.toKey('prioritized')],
@@ -229,7 +225,6 @@ export function createMoves(queue: Queue, deadQueue: Queue, outcomesMax = 0) {
         ...[deadLetterId, id, name, json(data), JSON.stringify({ ...options, priority, jobId: id }), priority],
         progress === undefined ? '' : JSON.stringify(progress),
       ]),
-    /** Removes a dead letter from `deadQueue` for good, if there are more than `keep`. */
     discard: (deadLetterId: string, keep: number) =>
       DISCARD(deadQueue, [
         ...[deadQueue.toKey('wait'), deadQueue.toKey(deadLetterId), deadQueue.toKey('events')],
@@ -337,7 +332,7 @@ async function* walk(deadQueue: Queue): AsyncGenerator<StoredDeadLetter[], void,
     const [left, found, ...ids] = await NEXT_IDS(deadQueue, [deadQueue.toKey('wait'), ...options]);
     if (ids.length === 0) return;
     yield await readAll(deadQueue, ids);
-    // The ids before the one that was found do not exist any more.
+    // The dead letters with the ids before the found one do not exist any more.
     const stillThere = found === 0 ? [] : seen.slice(found - 1);
     seen = [...ids.toReversed(), ...stillThere].slice(0, REMEMBERED);
     seenCount = left + ids.length;

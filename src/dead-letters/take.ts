@@ -147,7 +147,6 @@ export async function* merged<T>(walks: readonly Walk<T>[], rankOf: (item: T) =>
   }
 }
 
-/** How many dead letters there are of each reason. */
 export type ReasonCounts = Readonly<Partial<Record<DeadLetterReason, number>>>;
 
 export function countIn(counts: Map<DeadLetterReason, number>, reason: DeadLetterReason): void {
@@ -155,7 +154,6 @@ export function countIn(counts: Map<DeadLetterReason, number>, reason: DeadLette
 }
 
 export interface TakeOptions extends Choice {
-  /** How many to take at most. */
   readonly limit?: number | undefined;
   /** Takes one dead letter; false if it was gone. Absent: dead letters are only counted. */
   readonly take?: (found: FoundDeadLetter) => Promise<boolean>;

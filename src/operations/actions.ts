@@ -7,7 +7,6 @@ import { paceOf } from '../limiter/pace.ts';
 import { within } from '../domain/time.ts';
 import { redelay, type Due } from '../queue/redelay.ts';
 
-/** What the actions on one recipient need. */
 export interface ActionParts {
   /** The limiters of alerts, background pushes and Live Activities, with the policies and the prefix of the workers. */
   readonly limiters: Readonly<Record<CountedAs, Oversight>>;
@@ -17,7 +16,6 @@ export interface ActionParts {
   readonly queues: readonly Queue<unknown>[];
 }
 
-/** What an action did. */
 export interface Acted {
   /**
    * True if there was something to end or to forget (a block, stored limits or quiet hours, sent slots), or if the action

@@ -7,7 +7,7 @@ export interface AuditEntry {
   readonly id: string;
   /** Epoch milliseconds on Redis's clock. */
   readonly at: number;
-  /** The name of the token; `local` for a console without a login; `root (terminal)`: no token can have such a name. */
+  /** The name of the token; `local` for a console without a login; `root (terminal)`, which no token can be named. */
   readonly who: string;
   /** What was done: `recipient block`, `dead-letters replay`. */
   readonly action: string;

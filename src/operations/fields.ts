@@ -3,11 +3,10 @@ import { describeFound, formatPath, InputError, nearest, zodFaults, type Fault }
 
 // The fields of operations: how people write them, and how a command's flags, a form and OpenAPI describe each of them.
 
-/** How a field is shown. */
 export interface FieldLook {
-  /** Its name in forms. */
+  /** The field's name in forms. */
   readonly label: string;
-  /** Its value in a command's help: `--for <duration>`. */
+  /** The name of the value in a command's help: `--for <duration>`. */
   readonly value: string;
   /**
    * What a form shows; a text field by default. `none`: no form has it. `flag`: it is `true` or absent, and no form has it.
@@ -25,7 +24,7 @@ export interface FieldLook {
 
 const LOOKS = z.registry<FieldLook>();
 
-/** What a written value means, or what is wrong with it; the faults' paths are below the field. */
+/** The value that the written value means, or its faults. The paths of the faults are relative to the field. */
 export type Read<T> = { readonly value: T } | { readonly faults: readonly Fault[] };
 
 export function unfit(expected: string, found: unknown): { readonly faults: readonly Fault[] } {

@@ -158,8 +158,7 @@ export async function findSending(
     const facts = readFacts(job)?.facts;
     if (facts === undefined) return undefined;
     const { asks } = readProgress(job.progress);
-    // The pass has not saved its ask yet. If the slot under `asks` went to a worker that died, this pass asks under the next
-    // number.
+    // The number of the pass's ask is saved later. It may already be the next number, so both numbers are looked up.
     const slots = await Promise.all([asks + 1, asks].map((number) => slotOf(job.data, `${job.id ?? ''}/${number}`)));
     const at = slots.find((slot) => slot !== undefined);
     return { ...facts, ...defined({ at, takenAt: job.processedOn }) };

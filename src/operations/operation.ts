@@ -17,9 +17,9 @@ export interface Operation<Fields extends z.ZodObject = z.ZodObject> {
   readonly name: string;
   /** The text of its button. */
   readonly title: string;
-  /** What it does, in one sentence. */
+  /** What the operation does, in one sentence. */
   readonly does: string;
-  /** What it leads to, for the reader of a command's help: whole sentences, with line breaks. */
+  /** What the operation leads to, for the reader of a command's help: whole sentences, with line breaks. */
   readonly help: string;
   /** The same as `help`, in short, shown above a form. */
   readonly hint: string;
@@ -27,9 +27,9 @@ export interface Operation<Fields extends z.ZodObject = z.ZodObject> {
   readonly done: string;
   /** The scope that a token needs for it. */
   readonly scope: 'operate';
-  /** True if it takes back what an operator did, or changes nothing that is sent. */
+  /** True if the operation takes back what an operator did, or changes nothing that is sent. */
   readonly isGentle?: true;
-  /** The terminal has it as a flag of another operation, used alone: `--clear` of `limit`. */
+  /** In the terminal, this operation is a flag of another one: `limit --clear`. */
   readonly flagOf?: { readonly operation: string; readonly flag: string; readonly does: string };
   /** The JSON fields of its answer that only this operation has, in the order in which the command's help lists them. */
   readonly answers: readonly string[];
@@ -41,7 +41,7 @@ export interface Operation<Fields extends z.ZodObject = z.ZodObject> {
   initial?(recipient: Inspection): FormValues;
   /** What is wrong with the fields together. `given`: as they were written. */
   faults?(given: Given, names: Names): readonly Fault[];
-  /** What it keeps about the recipient outside of the limiters; shown wherever the recipient is shown. */
+  /** What the operation keeps about the recipient outside of the limiters; shown wherever the recipient is shown. */
   kept?(recipientId: string, store: OperatorStore): Promise<Kept | undefined>;
   /** Plans what to do. Throws InputError, for example for an end that has passed. */
   plan(fields: z.output<Fields>, at: PlanContext): Plan;
@@ -87,8 +87,8 @@ export type Deed = Action | { readonly kind: 'cancel'; readonly target: CancelTa
 export interface Plan {
   readonly deed: Deed;
   /**
-   * The fields with which the same can be done later: an end is an instant, and a field that was left out has the value that
-   * was used. They are also the facts of the audit.
+   * The fields with which the same operation can be done later: an end is an instant, and a field that was left out has the
+   * value that was used. These fields are also the facts of the audit.
    */
   readonly settled: Readonly<Record<string, string | number>>;
   /** What would be done, with the values that the fields mean: whole sentences. */

@@ -23,7 +23,7 @@ export interface PreviewParts {
 export interface PreviewedSlot extends Pick<Moved, 'rule' | 'ruleUntil'> {
   /** The notification's id; absent if the limiter stores only a digest of it. */
   readonly id?: string;
-  /** Epoch milliseconds on the limiter's clock, as `to`. */
+  /** `from` and `to`: epoch milliseconds on the limiter's clock. */
   readonly from: number;
   readonly to: number;
 }
@@ -52,7 +52,6 @@ export interface Preview {
 
 /** The expiry is read of at most this many notifications that move to a later slot. */
 const MOST_LOOKED_UP = 2_000;
-/** How many jobs one command reads. */
 const JOBS_A_READ = 100;
 
 /** Rejects with InputError if the action itself would. */

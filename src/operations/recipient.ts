@@ -49,7 +49,7 @@ export interface LookParts {
   readonly connection: Connection;
   /** For how many reserved slots the notification is looked up. */
   readonly most: number;
-  /** How many delayed jobs are looked through, and how many that no worker has taken yet. Default: 20,000. */
+  /** At most this many delayed jobs, and as many that no worker has taken yet, are looked through. Default: 20,000. */
   readonly mostLookedAt?: number;
 }
 

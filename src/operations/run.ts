@@ -23,7 +23,6 @@ export interface OperationParts extends ActionParts {
   readonly canceling: () => Promise<CancelingParts>;
 }
 
-/** What an operation would do. */
 export interface Foreseen extends Pick<Plan, 'would' | 'settled'> {
   readonly preview: Preview | CancelPreview;
 }
@@ -46,7 +45,6 @@ export async function previewOperation(
   return { would, settled, preview: await previewCancel(recipientId, found, { foresights, own }) };
 }
 
-/** What an operation did. */
 export interface Done extends Did {
   /** The limiter's clock when the operation began: epoch milliseconds. The times in `text` are relative to it. */
   readonly now: number;

@@ -80,7 +80,6 @@ interface DeadOverview {
   readonly lastHourByReason: Readonly<Partial<Record<DeadLetterReason, number>>>;
 }
 
-/** A policy that workers have. */
 interface PolicyOfWorkers extends WorkerPolicy {
   readonly id: string;
   /** How many of the living workers have this policy. */
@@ -255,7 +254,7 @@ type Facts = Omit<StatusResult, 'ok' | 'wrong'>;
 /** The commands that say what is wrong, and which other command to call. */
 const SAYING = ['status', 'api', 'console', 'serve'];
 
-/** How the reader should call another command: by `npm run` too, if this command was called so. */
+/** How to call another command: with `npm run` if this command was called with it. */
 export function callOther(name: string): string {
   const { npm_lifecycle_event: event = '' } = process.env;
   return callOf(name, { ...process.env, npm_lifecycle_event: SAYING.includes(event) ? name : event });
@@ -293,7 +292,7 @@ function wrongsOf(facts: Facts): Wrong[] {
   return faults.flatMap(([kind, text]) => (typeof text === 'string' ? { kind, text } : []));
 }
 
-/** This many of the same kind are named. A machine that is lost takes all of its workers with it. */
+/** At most this many of the same kind are named. If a machine is lost, all of its workers are. */
 const NAMED = 3;
 
 function some<T>(all: readonly T[]): readonly T[] {

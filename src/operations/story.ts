@@ -141,7 +141,7 @@ async function findSource(
   return sourceOfJob(job, found.queue, workers, parts, kept);
 }
 
-/** The dead letter or the job of a notification in this state. Undefined if it was found in neither: its state has changed since. */
+/** The dead letter or the job of a notification in this state; undefined if the state has changed since. */
 export async function findHolder(
   id: string,
   state: NotificationStatus['state'],
@@ -208,7 +208,7 @@ function originNames(holder: object, enqueuedAt: number | undefined, replayedAt?
   return defined({ enqueuedAt: firstEnqueuedAt, enqueuedBy, replayedAt });
 }
 
-/** The ids in the data, which may be anything: a text that is longer than an id may be is left out. */
+/** The ids in the data (any value). A text that is too long for an id is left out. */
 function idsIn(data: unknown): Pick<Story, 'recipientId' | 'category'> {
   const [recipientId, category] = [valueAt(data, 'recipientId'), valueAt(data, 'category')];
   const short = (value: unknown) => (typeof value === 'string' && value.length <= 256 ? value : undefined);
@@ -264,7 +264,7 @@ function breakersOf(data: unknown, jobId: string, progress: Progress, { workers 
   return [...new Map(own.map((breaker) => [breaker.service, breaker])).values()];
 }
 
-/** How the slots of a recipient are read, and the names of the notifications that have them. */
+/** What is needed to read a recipient's slots, and to find the notifications that have them. */
 interface Reading {
   readonly recipientId: string;
   readonly reasons: SlotReasons;
@@ -283,7 +283,7 @@ function readerOf(data: unknown, workers: SeenWorkers, parts: StoryParts): Pick<
   return { recipientId: idsIn(data).recipientId ?? '', reasons: createSlotReasons({ redis, ...limits }) };
 }
 
-/** Why the slot that is reserved for this ask is not earlier; undefined if no slot is reserved for it. */
+/** Why the slot that is reserved for this ask is not earlier; undefined if the ask has no reserved slot. */
 async function findReason(askId: string, reading: Reading): Promise<NamedReason | undefined> {
   const reason = await reading.reasons.read({ recipientId: reading.recipientId, id: askId });
   if (reason === undefined) return undefined;

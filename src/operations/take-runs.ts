@@ -18,7 +18,7 @@ export interface OpenedDeadLetters {
 
 export interface TakeRunsParts extends Pick<RunsOptions, 'explain'> {
   readonly open: () => Promise<OpenedDeadLetters>;
-  /** The limits for the forecast of a preview: those of the living workers. */
+  /** The limits of the living workers, for the forecast of a preview. */
   readonly policy: () => Promise<Policy>;
   readonly audit: Pick<Audit, 'write'>;
   readonly log: Pick<Logger, 'info' | 'warn'>;
@@ -31,7 +31,7 @@ export interface TakePreview extends Preview {
   readonly now: number;
 }
 
-/** Replays and discards that go on without a caller that waits for them. Their beginning and end are written to the audit. */
+/** Replays and discards in the background. Their beginning and end are written to the audit. */
 export interface TakeRuns extends Pick<Runs, 'list' | 'find' | 'close'> {
   readonly open: TakeRunsParts['open'];
   /** Writes nothing. Ends after `lookMs` milliseconds with what it has seen by then. */

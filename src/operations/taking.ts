@@ -15,7 +15,7 @@ import { instantField } from './common-fields.ts';
 import { PLAIN_NAMES, readFields, unfit, written, type Given, type Names, type Read } from './fields.ts';
 
 // Which dead letters an operator means, and what may be done with them. The terminal, the console and the HTTP API make their
-// flags, forms and routes from this. take-runs.ts runs it in the background.
+// flags, forms and routes from these values. take-runs.ts runs replays and discards in the background.
 
 /** The words for `replay` and `discard` in the terminal, the console and the HTTP API. */
 export interface Taking {
@@ -68,7 +68,7 @@ function oneOf<T extends string>(label: string, value: string, choices: readonly
 /** A century, so that the time is one that JavaScript can represent. */
 const MOST_AGO_MS = 36_525 * 86_400_000;
 
-/** Turns a written time into epoch milliseconds, from the present time. */
+/** Computes a written time, such as `2h`, in epoch milliseconds. `now`: the present time. */
 type At = (now: number) => number;
 
 function time(label: string, example: string, description: string) {
@@ -164,11 +164,11 @@ export function askToTake(verb: Verb, input: unknown, now: number, names: Names 
   const faults = (given: Given): readonly Fault[] => [...timeFaults(now)(given, names), ...choiceFaults(given, names)];
   const fields = readFields(`cannot ${verb}`, TAKE, input, { names, faults });
   const { pick, rate = REPLAYS_PER_SECOND, before = now } = fields;
-  // Dead letters that come after the operator's look are not meant.
+  // Dead letters that came after the operator's look are left out.
   return { verb, which: pick ?? filterOf(fields, now), perSecond: rate, buriedUntilMs: Math.min(before, now) };
 }
 
-/** A single word may concern all dead letters, so `all` must be given explicitly. */
+/** Without a filter, `all` must be given, so that nobody takes all dead letters by mistake. */
 function choiceFaults(given: Given, { of }: Names): readonly Fault[] {
   const filters = Object.keys(which).filter((name) => given[name] !== undefined);
   const [all, pick] = [given['all'] === true, given['pick'] !== undefined];
@@ -216,7 +216,6 @@ export function pickText({ shard, id }: Picked[number]): string {
   return `${shard}:${id}`;
 }
 
-/** The choice as fields. */
 export function choiceFields(chosen: Choice['which']): Readonly<Record<string, string | true | readonly string[]>> {
   if (isList(chosen)) return { pick: chosen.map(pickText) };
   const fields = filterFields(chosen);

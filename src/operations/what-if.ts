@@ -8,10 +8,10 @@ import type { Foresight } from '../limiter/redis/foresight.ts';
 import { readJobs } from '../queue/readable.ts';
 import type { Connection } from '../redis/connection.ts';
 
-/** Limits that are tried on what waits now. Limits that are left out stay as they are. */
+/** Limits that are tried on the alerts that wait now. Limits that are left out stay as they are. */
 export interface TriedLimits {
   readonly policy?: Policy;
-  /** Limits of categories that have limits now too. */
+  /** Only for categories that have limits already. */
   readonly categories?: Readonly<Record<string, CategoryPolicy>>;
 }
 
@@ -27,7 +27,7 @@ export interface WhatIf {
   readonly recipients: number;
   /** How many alerts with a reserved slot have to wait for it. */
   readonly waiting: NowAndThen;
-  /** The longest wait of all alerts with a reserved slot, also of those that need not wait. */
+  /** The longest wait, the median and the 99th percentile, over all alerts with a reserved slot; those sent now count as 0. */
   readonly longestMs: NowAndThen;
   readonly p50Ms: NowAndThen;
   readonly p99Ms: NowAndThen;
@@ -58,7 +58,6 @@ export interface SampleParts {
   readonly queues: readonly Queue[];
 }
 
-/** What a sample found. */
 export interface SampleWhatIf extends WhatIf {
   /** How many delayed jobs were looked at to find the recipients, and how many there are. */
   readonly lookedAt: number;
@@ -66,7 +65,6 @@ export interface SampleWhatIf extends WhatIf {
 }
 
 const MOST_RECIPIENTS = 1_000;
-/** One command reads this many jobs. */
 const JOBS_A_READ = 100;
 /** This many recipients are read at once, so that other commands get through in between. */
 const RECIPIENTS_AT_ONCE = 8;

@@ -15,7 +15,7 @@ import { namesText, takenBackText, type RetractionSeen } from './retractions.ts'
 export interface NamedReason extends SlotReason {
   /** The id of the notification that this slot has to wait for. Absent if there is none, or its id is not known any more. */
   readonly after?: string;
-  /** As `after`, for `longest`. */
+  /** As `after`, for the cause `longest`. */
   readonly longestAfter?: string;
 }
 
@@ -25,7 +25,7 @@ export interface Facts {
   readonly status: NotificationStatus;
   readonly passes: readonly StoryPass[];
   readonly passesLeftOut: number;
-  /** Facts of its job, if the queue has it. */
+  /** Facts of the notification's job, if the queue has the job. */
   readonly job?: JobFacts;
   readonly slotReason?: NamedReason;
   /** How often a reservation may be overtaken, as living workers say. */
@@ -52,7 +52,7 @@ interface JobFacts {
   readonly newer?: Newer;
   readonly sendAfter?: number;
   readonly expiresAt?: number;
-  /** If no worker has looked at it: how many jobs are taken before it. */
+  /** If no worker has looked at the job: how many jobs are taken before it. */
   readonly ahead?: number;
   /** The worker that has the job. */
   readonly worker?: SeenWorker;

@@ -65,7 +65,7 @@ export function check(input: EnqueueInput, enqueuedBy?: string): Check {
   if (!asGiven.ok) return { faults: asGiven.faults };
   const text = JSON.stringify(given);
   const data = parseJson(text);
-  // JSON leaves out getters of classes, and has its own text of an object with toJSON.
+  // JSON leaves out getters of classes, and uses `toJSON`: if the copy differs, it is checked too.
   const parsed = isDeepStrictEqual(data, given) ? asGiven : parseNotification(data);
   if (!parsed.ok) return { faults: parsed.faults };
   const rounded = roundedFaults(data);
@@ -143,7 +143,7 @@ export interface Entry {
   readonly id: string;
   readonly recipientId: string;
   readonly priority: number;
-  /** No worker takes it before this has passed. Milliseconds; default 0. */
+  /** No worker takes the job before this has passed. Milliseconds; default 0. */
   readonly delayMs?: number;
   /** Entries with the same key get timestamps in the order in which this process added them. */
   readonly orderKey?: string | undefined;
@@ -151,7 +151,6 @@ export interface Entry {
   readonly after?: number;
   /** The key under which the notification can be canceled together with others. */
   readonly cancellationKey?: string | undefined;
-  /** Who enqueues the notification. */
   readonly enqueuedBy?: string | undefined;
   /** The job's data: a copy of the notification as the producer gave it, with its id. */
   readonly data: unknown;
@@ -174,7 +173,6 @@ export function addJobs(queue: Queue, entries: readonly Entry[], trace?: Trace):
   );
 }
 
-/** A job that is to be added. */
 interface Planned {
   readonly entry: Entry;
   readonly job: Job;

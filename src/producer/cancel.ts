@@ -54,14 +54,14 @@ function countsOf(target: CancelTarget, answers: readonly boolean[], isDead: boo
   return { canceled: 0, tooLate: answers.length > 0 || isDead ? 1 : 0 };
 }
 
-/** A notification that a cancel would find, as far as its job says. */
+/** A notification that a cancel would find. Everything is read from its job. */
 export interface Cancelable {
   readonly jobId: string;
   readonly recipientId: string;
   readonly countedAs: CountedAs;
-  /** When it was enqueued first: epoch milliseconds. */
+  /** When the notification was first enqueued: epoch milliseconds. */
   readonly enqueuedAt: number;
-  /** The number of its next ask. */
+  /** The number of the notification's next ask for a slot. */
   readonly asks: number;
   /** False: the notification was canceled before, or it is too late to cancel it. */
   readonly waits: boolean;

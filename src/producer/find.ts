@@ -121,7 +121,6 @@ async function toAndFro<Home, T>(homes: readonly Home[], read: (home: Home) => P
   return answers;
 }
 
-/** The queues that may have notifications of a recipient. */
 export function homesIn(recipientId: string, { queues, homes }: Pick<FindParts, 'queues' | 'homes'>): Queue[] {
   return queuesAt(homes(recipientId), queues);
 }

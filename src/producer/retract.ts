@@ -71,7 +71,7 @@ export async function retract(
     states.push(...(await Promise.all(some.map((found) => stopOne(found, isByKey, parts)))));
   }
   const letters = await findLetters(target, all, until, parts);
-  // A job that is kept says more than the dead letter that it became.
+  // A job that still exists says more than the dead letter that it became.
   const kept = new Set(all.jobs.map(({ job }) => job.id));
   const found = [...states, ...letters.filter(({ jobId }) => !kept.has(jobId)).map(({ state }) => state)];
   const isTaken = await takeBack(shownIn(found, badge), badge, parts);
@@ -181,7 +181,7 @@ function judge(data: unknown, jobId: string, enqueuedAt: number, seen: Seen, not
   if (!parsed.ok) return { kind: notAlerted };
   const { notification } = parsed;
   const { pushType, apns } = notification;
-  if (pushType === 'liveactivity') return { kind: notAlerted }; // its tokens take nothing else
+  if (pushType === 'liveactivity') return { kind: notAlerted }; // tokens of Live Activities take no other pushes
   const labels = notification.devices.map(({ platform }, index) => `${platform}#${index}`);
   const alerted = labels.flatMap((label, index) => (pushType === 'alert' && isSeenOn(label, seen) ? [index] : []));
   const of = { id, enqueuedAt, recipientId: notification.recipientId, topic: apns?.topic };

@@ -32,7 +32,7 @@ interface Group {
   readonly collapseId: string;
 }
 
-/** How often to look again whether others have retracted for the same recipient meanwhile. */
+/** How often to look again for retractions that other processes enqueued meanwhile for the same recipient. */
 const MOST_LOOKS = 5;
 
 /**
@@ -176,8 +176,8 @@ function ofShown({ id, tags, devices }: Shown): Named {
 }
 
 /**
- * If all are too large for one push, halves the list until each part fits. Each push has its own collapse id, so none replaces
- * another.
+ * If the alerts are too large for one push, halves the list until each part fits. Each push has its own collapse id, so none
+ * replaces another.
  */
 function divided(group: Group, badge: number | undefined, named: readonly Named[]): Entry[] {
   const own = { ...group, collapseId: `${RETRACTION}-${randomUUID().slice(0, 8)}` };

@@ -105,7 +105,7 @@ export async function lastMovedTo(queue: Queue, jobId: string): Promise<number |
   return Number.isFinite(at) ? at : undefined;
 }
 
-/** As `readWhy`, from the text of the field. */
+/** The reason in this text of the field, if it was noted for this due time; else undefined. */
 export function whyOf(text: string | null | undefined, dueAt: number): Record<string, unknown> | undefined {
   const why = typeof text === 'string' ? (JSON.parse(text) as Record<string, unknown>) : undefined;
   return why !== undefined && Math.abs(Number(why['at']) - dueAt) <= SAME_MS ? why : undefined;
@@ -127,7 +127,7 @@ export function lockNotRenewed(jobId: string): Error {
   return new Error(`could not renew lock for job ${jobId}`);
 }
 
-/** BullMQ's reason for a job that it fails because the job stalled more often than `maxStalledCount`. */
+/** The reason that BullMQ gives when it fails a job that stalled more often than `maxStalledCount`. */
 export const STALLED_TOO_OFTEN = 'job stalled more than allowable limit';
 
 /** Whether BullMQ itself failed the job because it stalled too often. */

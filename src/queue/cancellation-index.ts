@@ -21,11 +21,10 @@ export interface KeyPlace {
  * later time without a pass. The limiter keeps waiting notifications as long (waiting.lua).
  */
 const INDEX_KEPT_MS = 400 * 86_400_000;
-/** The most notifications of one recipient under one key. */
+/** The most notifications in one index. */
 const MOST_IDS = 1_000;
 const LUA = readScript('cancellation-index.lua', import.meta.url);
 
-/** The index as a worker writes it, on the queue's Redis. */
 export function createCancellationIndex(redis: ScriptRedis, layout: () => Layout): CancellationIndex {
   const script = defineScript<number>(redis, 'pushpacer:cancellation-index', LUA, 1);
   const keyOf = ({ recipientId, cancellationKey }: KeyPlace): string =>

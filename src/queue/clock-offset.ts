@@ -88,7 +88,7 @@ export async function redisNow(queue: Queue): Promise<number> {
   return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
 }
 
-/** Redis read its clock during the round trip. The middle of the trip is taken, which is wrong by at most half of the trip. */
+/** Redis reads its clock at some instant of the round trip. The middle is taken: it is wrong by at most half of the trip. */
 async function sampleOf(queue: Queue): Promise<Sample> {
   const askedAt = performance.now();
   const [seconds, microseconds] = await TIME(queue, [queue.toKey('delayed')]);

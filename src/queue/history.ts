@@ -13,7 +13,7 @@ export interface KeptStory extends Outcome, Passes, Origin {
 }
 
 export interface HistoryOptions {
-  /** Sends a command again if the connection broke before the answer, as `connectWorker` does. */
+  /** A client that repeats a command if the connection broke before the answer, such as one of `connectWorker`. */
   readonly redis: ScriptRedis;
   readonly layout: () => Layout;
   /** How many stories are kept, in all shards together. */
@@ -25,7 +25,7 @@ export interface HistoryOptions {
   readonly onLost: (story: KeptStory, error: unknown) => void;
 }
 
-/** Keeps the stories of notifications that have ended, each in its shard. */
+/** Keeps the stories of ended notifications, each in the shard of its recipient. */
 export interface History {
   /**
    * Resolves when the story is stored, or given up. Never rejects: a notification does not wait for its story. Takes one

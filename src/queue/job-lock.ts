@@ -3,7 +3,7 @@ import { defineQueueScript } from '../redis/scripts.ts';
 import { jobOfLostLock, lockKeyOf } from './bullmq-internals.ts';
 import { priorityWhenDue, type Prioritised } from './names.ts';
 
-/** A worker's job lock (BullMQ's), and the writes about the job that need this lock. */
+/** BullMQ's lock on a job that a worker has, and the writes that need this lock. */
 export interface JobLock {
   /** How long the lock lasts unless it is renewed, milliseconds. */
   readonly lockMs: number;
@@ -32,9 +32,7 @@ export function isLockLost(error: unknown): boolean {
   return jobOfLostLock(error) !== undefined || (error instanceof Error && error.message === ANOTHER_HAS_IT);
 }
 
-/**
- * What a lock needs of BullMQ's `Queue` or `Worker`. Only the commands of pushpacer's worker use Redis's clock (`onRedisTime`).
- */
+/** The part of BullMQ's `Queue` or `Worker` that a lock needs. With a `Worker` of pushpacer, commands use Redis's clock. */
 type Jobs = Pick<QueueBase<RedisQueueBackend>, 'getBackend' | 'toKey'>;
 type LockedJob = Pick<Job<unknown>, 'id' | 'processedOn'> & Prioritised;
 

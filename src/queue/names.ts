@@ -7,7 +7,7 @@ import { valueAt } from '../domain/json.ts';
 export const QUEUE = 'notifications';
 /** The queue of the dead letters. No worker consumes it. */
 export const DEAD_LETTERS = 'dead-letters';
-/** The name of the first queue in traces: `pushpacer:notifications`. There, all shards are one queue. */
+/** The name of the queue of notifications in traces, the same for all shards: `pushpacer:notifications`. */
 export function destinationOf(prefix: string): string {
   return `${prefix.replaceAll(/[{}]/g, '')}:${QUEUE}`;
 }

@@ -172,7 +172,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   override async processJob(job: Job, token: string) {
     this.#underWay += 1;
     this.#moves += 1;
-    this.#setConcurrency(); // before the first await, since BullMQ looks at it then
+    this.#setConcurrency(); // before the first await: BullMQ reads the concurrency then
     try {
       await this.#begin(job.id ?? '');
       // BullMQ's check of stalled jobs writes this failure into the job. A reshard also counts stalls, but does not know the

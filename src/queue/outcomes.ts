@@ -5,10 +5,10 @@ import { homeOf, type Layout } from './shards/layout.ts';
 import { outcomesKey } from './names.ts';
 
 export interface OutcomesOptions {
-  /** Sends a command again if the connection broke before the answer, as `connectWorker` does. */
+  /** A client that repeats a command if the connection broke before the answer, such as one of `connectWorker`. */
   readonly redis: StreamRedis;
   readonly layout: () => Layout;
-  /** About so many entries are kept in each stream. */
+  /** About this many entries are kept in each stream. */
   readonly max: number;
   /** How long to try again while Redis cannot take an entry, in milliseconds. */
   readonly insistMs: number;
@@ -40,7 +40,7 @@ export function createOutcomes({ redis, layout, max, insistMs, onLost }: Outcome
   };
 }
 
-/** A token that the provider does not take. */
+/** A token that the provider does not accept. */
 export interface InvalidToken {
   readonly recipientId: string;
   readonly platform: Platform;

@@ -28,7 +28,7 @@ export interface Overview {
 
 export interface Backlog {
   readonly count: number;
-  /** Since when the oldest job could have been taken. Absent if there is no job, or the job does not say. */
+  /** Since when the oldest job could have been taken. Absent if there is no job, or its time is not known. */
   readonly oldestAt?: number;
 }
 
@@ -65,7 +65,7 @@ interface WaitingRecipient {
 export interface QueueAges {
   /** Jobs by state, as BullMQ counts them. */
   readonly jobs: Readonly<Record<string, number>>;
-  /** Jobs that any worker could take now: those that are due, and those that no worker has looked at. */
+  /** Jobs that any worker could take now: due jobs, and jobs that no worker has looked at. */
   readonly dueJobs: number;
   /** How long the oldest job has been due, and how long the oldest alert waits, in milliseconds; 0 if there is none. */
   readonly oldestDueMs: number;
@@ -76,7 +76,7 @@ export interface QueueAges {
 const MOST_LOOKED_AT = 5_000;
 /** For metrics, at most this many jobs are looked at in each shard. */
 const FEW = 100;
-/** How many of the jobs that no worker has looked at are read; the oldest ones. */
+/** At most this many of the jobs that no worker has looked at are read: the oldest ones. */
 const UNTAKEN_LOOKED_AT = 500;
 /** This many jobs are read by one command, which takes Redis half a millisecond. */
 const PAGE = 50;
@@ -159,7 +159,6 @@ interface Look {
   readonly others: readonly Seen[];
 }
 
-/** The priorities of jobs that are due. */
 const DUE = [PRIORITY.dueHigh, PRIORITY.due].map((priority) => [priority, priority] as const);
 /** The priorities of new jobs: a range for each priority in use. The jobs in a range are in the order of enqueuing. */
 const NEW = [

@@ -15,7 +15,7 @@ export interface Prioritiser {
   close(): Promise<void>;
 }
 
-/** The part of ioredis that finds the jobs, and with which several workers avoid doing the same work. */
+/** The part of ioredis that finds the jobs, and by which workers avoid doing the same work twice. */
 interface PrioritiserRedis {
   set(key: string, value: string, unit: 'PX', ms: number, condition: 'NX'): Promise<'OK' | null>;
   pexpire(key: string, ms: number): Promise<number>;
@@ -41,7 +41,7 @@ const CLOSE_MS = 1_000;
 /**
  * BullMQ takes jobs without a priority before all others, even before due ones. A producer that adds thousands of them at once
  * would delay every alert that is due (6,000 for 1,500 recipients: by 6 s on two busy cores). So a worker that takes such a job
- * gives the normal priority to those that still wait.
+ * gives the normal priority to the jobs without a priority that still wait.
  */
 export function createPrioritiser({ queue, redis }: PrioritiserOptions): Prioritiser {
   const lockKey = queue.toKey('lock:prioritising');
@@ -72,7 +72,7 @@ export function createPrioritiser({ queue, redis }: PrioritiserOptions): Priorit
 const OVERDUE_MS = 250;
 /** In an overloaded queue, one of this many passes is for a new job. */
 const ONE_OF = 5;
-/** The time between two looks for newcomers, of all workers together. */
+/** The time between two looks for new jobs to raise, of all workers together. */
 const SHARE_EVERY_MS = 200;
 /** One look raises at most this many new jobs. */
 const MOST_RAISED = 200;

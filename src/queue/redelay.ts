@@ -23,7 +23,6 @@ export interface Due {
   readonly isLater?: boolean;
 }
 
-/** What `redelay` did. */
 export interface Redelayed {
   /** How many of the jobs were delayed, and so got their new due times. */
   readonly moved: number;

@@ -17,7 +17,7 @@ export interface WakerOptions {
 }
 
 export interface Waker {
-  /** This worker requeued a job until `dueAt` (epoch milliseconds on this machine's clock): wake a worker then. */
+  /** To be called when this worker requeued a job until `dueAt` (epoch milliseconds on this machine's clock). */
   note(dueAt: number): void;
   /** Stops; resolves when none of the waker's commands is under way. */
   close(): Promise<void>;
@@ -33,7 +33,7 @@ const BUCKET_MS = 2;
  */
 const FIRST_RETRY_MS = 2;
 const LAST_RETRY_MS = 64;
-/** Jobs further ahead than this are not noted: this worker will most likely be restarted before. */
+/** Jobs that are due later than this are not noted: this worker will most likely be restarted before. */
 const MAX_AHEAD_MS = 86_400_000;
 
 /**

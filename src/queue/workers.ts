@@ -111,7 +111,7 @@ export const workerFactsSchema = z.object({
 /** What a worker says about itself. Instants are epoch milliseconds on Redis's clock. */
 export type WorkerFacts = Readonly<z.output<typeof workerFactsSchema>>;
 
-/** The limits of a worker, as its variables and its LIMITS_FILE give them. */
+/** The limits of a worker, from its variables and its LIMITS_FILE. */
 export interface WorkerPolicy {
   readonly policy: Policy;
   readonly categories: Readonly<Record<string, CategoryPolicy>>;
@@ -119,7 +119,6 @@ export interface WorkerPolicy {
   readonly apartRules: Readonly<Record<CountedApart, readonly Rule[]>>;
 }
 
-/** A worker in the registry. */
 export interface SeenWorker extends WorkerFacts {
   /** When the worker last wrote: epoch milliseconds on Redis's clock. */
   readonly seenAt: number;
@@ -183,7 +182,7 @@ export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EV
     async close() {
       void writing.stop();
       if (id === '') return;
-      const gone = call(key, 'gone', id).catch(() => undefined); // behind a write that is under way
+      const gone = call(key, 'gone', id).catch(() => undefined); // sent after a write that is under way
       await within(gone, CLOSE_MS);
     },
   };

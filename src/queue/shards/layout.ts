@@ -68,7 +68,7 @@ function isLayout(record: unknown): record is Layout {
   );
 }
 
-/** The layout by the record, or the layout that applies without one. Writes nothing. */
+/** The layout in the record, or the layout that applies without a record. Writes nothing. */
 export async function findLayout(connection: Connection, queue: QueueNames): Promise<Layout> {
   const known = await readLayout(connection, queue.prefix);
   if (known !== undefined || queue.shards === 1) return known ?? newLayout(queue);
@@ -147,7 +147,7 @@ function homeIn(prefixes: readonly string[], recipientId: string): string {
   return prefixes[shardOf(recipientId, prefixes.length)] ?? '';
 }
 
-/** The next layout, in the phase `prepare`. A prefix of an earlier layout is used again only if that layout has as many shards. */
+/** The next layout, in the phase `prepare`. The prefixes of an earlier layout are used again only if it has as many shards. */
 export function preparedLayout(layout: Layout, { prefix, shards }: QueueNames): Layout {
   const even = shardPrefixes(prefix, shards);
   const isKnown = shards === 1 || layout.former.some((each) => isDeepStrictEqual(each, even));

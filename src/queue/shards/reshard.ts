@@ -45,7 +45,7 @@ export interface Mover {
 export interface Left {
   /** Notifications that wait or have ended, and dead letters. */
   readonly jobs: number;
-  /** Jobs that workers have in hand: they end, or come back. If a worker was killed, they come back when its job locks expire. */
+  /** Jobs that workers have now: they end, or are put back. Jobs of a killed worker come back when their locks expire. */
   readonly active: number;
   readonly stories: number;
   /** One of the queues is paused: nothing is taken from it. */
@@ -178,7 +178,7 @@ function take(from: Queue, notifications: Queue, fence: number, states: readonly
   return TAKE(from, [...lists, moving, mover, from.toKey('meta'), fence, ...names, BATCH, BATCH_BYTES, ...states]);
 }
 
-/** A job that was taken, with the fields that say where it belongs. */
+/** A taken job, with the fields that decide where it is put. */
 interface Described {
   readonly id: string;
   readonly recipientId: string;
@@ -197,7 +197,7 @@ async function described(taken: Taken, from: Queue, connection: Connection): Pro
   const data = parseJson(field('data'));
   const isIdTaken = field('name') === RETRACT && jobIdOf(textOf(valueAt(data, 'id'))) === id;
   const notification = from.name === DEAD_LETTERS && isObject(data) ? valueAt(data, 'notification') : data;
-  // As everywhere: a job without a recipient belongs to the recipient with the empty name.
+  // As elsewhere, a job without a recipient counts as one of the recipient with the empty name.
   const recipientId = textOf(valueAt(notification, 'recipientId'));
   const cancellationKey = from.name === QUEUE ? textOf(valueAt(notification, 'cancellationKey')) : '';
   if (cancellationKey === '')
