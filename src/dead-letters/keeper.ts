@@ -22,7 +22,7 @@ export interface KeeperOptions {
   /** The greatest age of a dead letter, in milliseconds; 0: no bound. */
   readonly maxAgeMs: number;
   readonly maxCount: number;
-  /** Each time this has passed, one of the workers looks. Milliseconds. */
+  /** One of the workers looks once in this time. Milliseconds. */
   readonly everyMs: number;
 }
 

@@ -51,14 +51,14 @@ export interface DeadLettersOptions {
   readonly queue: Queue;
   /** The queue `dead-letters`, under the same prefix: in a cluster both must lie in one hash slot. */
   readonly deadQueue: Queue;
-  /** The present time, epoch milliseconds: the time of death if the failed job has none, and of a replay in the story. */
+  /** The present time in epoch milliseconds: the time of death if the job has none, and the time of a replay in its story. */
   readonly now?: () => number;
   /** About how many outcomes the stream keeps; 0 (the default): there is no stream. */
   readonly outcomesMax?: number;
   /**
-   * Called for a notification that failed without a pass, because its job stalled too often: gives back its slot and what else
-   * it holds. Answers what its digest consists of, if no other notification leads this digest. Must not reject. Default:
-   * nothing is given back; a slot is free again a minute after its time.
+   * Called for a notification that failed without a pass, because its job stalled too often. Gives back what the notification
+   * holds, such as its slot. Answers what its digest consists of, if no other notification leads this digest. Must not reject.
+   * Default: nothing is given back; a slot is free again a minute after its time.
    */
   readonly giveBack?: ((failed: Failed) => Promise<DeadLetter['digest']>) | undefined;
   /** Called with each dead letter whose failure no pass decided: its job stalled too often, or BullMQ could not run it. */

@@ -179,7 +179,7 @@ export interface TakeCounts {
 
 /** This many dead letters are taken at the same time. Redis takes them one after the other, and does nothing else meanwhile. */
 const AT_ONCE = 10;
-/** If that takes Redis longer than this, the next ones are taken after a pause of the same length. */
+/** If Redis needs longer than this for one batch, the next batch comes after a pause of the same length. */
 const LONG_MS = 10;
 
 /** Replays or removes dead letters, oldest first. If it is ended half-way, start it again: it goes on with the rest. */
@@ -212,7 +212,7 @@ export async function takeAll(shards: DeadLetterShards, options: TakeOptions): P
     const failed = taking.find((each) => each.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
     const tookMs = taking.map((each) => (each.status === 'fulfilled' ? each.value : 0));
-    const busyMs = Math.max(...tookMs) - Math.min(...tookMs); // the time of the network is in each of them
+    const busyMs = Math.max(...tookMs) - Math.min(...tookMs); // without the time of the network, which each take needs
     if (busyMs > LONG_MS) await sleep(busyMs);
   }
 

@@ -7,7 +7,7 @@ export interface AuditEntry {
   readonly id: string;
   /** Epoch milliseconds on Redis's clock. */
   readonly at: number;
-  /** The name of the token; `local` for a console without a login; `root (terminal)`, which no token can be named. */
+  /** The name of the token; `local` for a console without a login; `root (terminal)`, a name that no token can have. */
   readonly who: string;
   /** What was done: `recipient block`, `dead-letters replay`. */
   readonly action: string;

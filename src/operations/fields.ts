@@ -24,7 +24,7 @@ export interface FieldLook {
 
 const LOOKS = z.registry<FieldLook>();
 
-/** The value that the written value means, or its faults. The paths of the faults are relative to the field. */
+/** What the written value means, or its faults. The paths of the faults are relative to the field. */
 export type Read<T> = { readonly value: T } | { readonly faults: readonly Fault[] };
 
 export function unfit(expected: string, found: unknown): { readonly faults: readonly Fault[] } {

@@ -50,7 +50,7 @@ export interface Preview {
   readonly slots: readonly PreviewedSlot[];
 }
 
-/** The expiry is read of at most this many notifications that move to a later slot. */
+/** The expiry is read for at most this many notifications that move to a later slot. */
 const MOST_LOOKED_UP = 2_000;
 const JOBS_A_READ = 100;
 

@@ -99,7 +99,7 @@ export function orderText({ goesBefore, overtaken = 0 }: OrderView, mostOvertake
 /** Causes of a wait that are not rules; a notification may wait for them although it has a slot. */
 const NO_RULES: ReadonlySet<string> = new Set(['retry', 'provider', CREDENTIALS, SEND_AFTER]);
 
-/** The reserved slots with their notifications. Each wait gets the limiter's cause, since it knows of every move. */
+/** The reserved slots with their notifications. The causes of the waits are the limiter's, which knows of every move. */
 async function waitingOf(
   { reserved }: Pick<Inspection, 'reserved'>,
   most: number,

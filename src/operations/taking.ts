@@ -47,7 +47,7 @@ export const TAKINGS: Readonly<Record<Verb, Taking>> = { replay: REPLAY, discard
 
 const TIME_FORMAT = `${INSTANT_FORMAT}, or a duration ago such as 2h`;
 const RATE_FORMAT = 'a rate such as 50/s, 30/m or 500/h, or off';
-/** What a form's field has for the app without a name, since an empty field means any app. */
+/** A form shows the app without a name as this, since an empty field means any app. */
 const NO_APP = "''";
 /** At most this many can be picked: at least as many as one page of a list shows. */
 const MOST_PICKED = 200;

@@ -218,7 +218,7 @@ async function add(queue: Queue, jobs: readonly Planned[]): Promise<Entry[]> {
   return [...added, ...(isOwn ? [first.entry] : []), ...(await add(queue, others))];
 }
 
-/** The command that notes a job under its cancellation key, if it has one. `ifAdded`: only if this hash is that of the job. */
+/** The command that notes a job under its cancellation key, if it has one. `ifAdded`: only if this hash is the job's own. */
 function indexed(queue: Queue, { entry, job }: Planned, ifAdded?: string): ReturnType<typeof indexCommand> | undefined {
   const { recipientId, cancellationKey, delayMs = 0 } = entry;
   if (cancellationKey === undefined) return undefined;

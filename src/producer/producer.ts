@@ -216,7 +216,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return ask(async () => addWhereTheyBelong(entries, { followed, open: (of) => openOne(QUEUE, of), carried }));
   }
 
-  /** Adds the valid ones. */
+  /** Adds the notifications that are valid. */
   async function addMany(checks: readonly Check[]): Promise<Enqueued[]> {
     const added = await addAll(checks.flatMap(({ entry }) => entry ?? []));
     return checks.map(({ entry, faults }) => {

@@ -170,7 +170,10 @@ interface Seen {
   /** A device without a state, or whose attempts are exhausted, may have been alerted. */
   readonly isUnsure: boolean;
   readonly trying?: readonly string[];
-  /** The notification was sent in a digest that stands for others too. By the id of one notification, such a digest stays. */
+  /**
+   * The notification was sent in a digest that stands for others too. A retract by the id of one notification does not take
+   * such a digest back.
+   */
   readonly isPart: boolean;
 }
 
@@ -242,7 +245,7 @@ async function findLetters(
   return (await Promise.all(found)).flat();
 }
 
-/** The ids of the jobs that have become dead letters, or may have become some. */
+/** The ids of the jobs that have, or may have, become dead letters. */
 function diedOf({ jobs, gone }: Pick<AllFound, 'jobs' | 'gone'>): string[] {
   const died = jobs.flatMap(({ job }) => (stageOf(job) === 'dead' ? (job.id ?? []) : []));
   return [...new Set([...gone.values(), died].flat())];

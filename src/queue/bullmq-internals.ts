@@ -144,8 +144,7 @@ const TIME_AT: Readonly<Record<string, number>> = { moveToActive: 12, moveToDela
  * that it put back too late. Also makes jobs readable that BullMQ cannot read (readable.ts).
  *
  * @param offsetMs Redis's clock minus this machine's, in whole milliseconds
- * @param onTaken called with the id of each job, in the order in which Redis gives the jobs; BullMQ may begin them in another
- * order
+ * @param onTaken called with each job's id, in the order in which Redis gives the jobs; BullMQ may begin them in another order
  */
 export function onRedisTime(
   offsetMs: () => number,
@@ -196,7 +195,7 @@ function onThisClock(dueAt: number, aheadMs: number): number {
 
 /**
  * Sets `processedOn` to `askedAt`. The age of a job lock is counted from `processedOn`, so this must be on this machine's
- * clock, and not later than the lock's begin.
+ * clock, and not later than the beginning of the lock.
  */
 function takenAt(fields: readonly unknown[], askedAt: number): unknown[] {
   return fields.map((value, at) => (at % 2 === 1 && fields[at - 1] === 'processedOn' ? String(askedAt) : value));

@@ -49,7 +49,7 @@ export function createCancellationIndex(redis: ScriptRedis, layout: () => Layout
 /**
  * The command that adds a new job to the index. It contains the whole script, since a transaction cannot load a script.
  *
- * @param added for use behind the add in the same transaction: nothing is written unless this hash has this timestamp
+ * @param added for use after the add in the same transaction: nothing is written unless this hash has this timestamp
  */
 export function indexCommand(
   key: string,

@@ -211,7 +211,8 @@ function nextCrc(crc: number, byte: number): number {
 }
 
 /**
- * The hash slot of a shard's tag is at most this far from the middle of the shard's share, so that masters get equal numbers.
+ * The hash slot of a shard's tag is at most this far from the middle of the shard's share: so masters get equal numbers of
+ * shards.
  */
 const OFF_MIDDLE = 3;
 

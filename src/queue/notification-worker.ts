@@ -74,7 +74,7 @@ const GIVE_WAY_FOR_MS = 5_000;
 
 /** At most this many passes sleep without a place: each of them needs some kilobytes, and a lock that is renewed. */
 const MOST_ASLEEP = 1_000;
-/** A job waits at most this long for jobs that Redis gave before it: if BullMQ could not make a job of one, it never begins. */
+/** A job waits at most this long for jobs that Redis gave earlier. These may never begin, if BullMQ could not build them. */
 const MOST_BEHIND_MS = 50;
 /** After Redis refused to give a job, the worker asks again after this; BullMQ would ask hundreds of times a second. */
 const REFUSED_MS = 500;

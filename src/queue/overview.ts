@@ -20,7 +20,7 @@ export interface Overview {
   readonly due: Backlog;
   /** Jobs that no worker has taken yet. */
   readonly untaken: Backlog;
-  /** What the jobs wait for that were looked at. */
+  /** The causes for which jobs wait, and who waits. Not all jobs are looked at. */
   readonly waiting: Waiting;
   /** Entries in the stream of outcomes; 0 if there is none. */
   readonly outcomes: number;
@@ -195,8 +195,7 @@ async function lookAt(queue: Queue, connection: Connection, mostDelayed: number,
   const due = await read(queue, dueIds);
   const fresh = await read(queue, [...new Set([...oldestOfNew, ...plain, ...newIds])]);
   // For delayed jobs the score counts: after a move to another slot, the job's progress still has the old due time. Due jobs
-  // that a newer version wrote are left out: they may have been put back since the progress was written that this version can
-  // read.
+  // that a newer version wrote are left out: their progress may be older than the last time when they were put back.
   const oldestPromoted = least(due.filter(({ isNewer }) => !isNewer).map(({ readyAt }) => readyAt));
   const oldestDue = least([overdue > 0 ? delayed[0]?.dueAt : undefined, oldestPromoted]);
   const oldestUntaken = least(fresh.map(({ readyAt }) => readyAt));

@@ -52,7 +52,7 @@ const unreachableSchema = z.object({
 });
 
 export const workerFactsSchema = z.object({
-  /** BullMQ's id of the worker; with several shards, that of the first one. The value of a job lock begins with this id. */
+  /** BullMQ's id of the worker (with several shards: in the first one). The value of a job lock begins with this id. */
   id: z.string(),
   version: z.string(),
   /** The version of the layout that the worker follows (layout.ts). Absent: a worker of an older version, which follows none. */
@@ -224,7 +224,7 @@ export async function readWorkers(redis: ScriptRedis, prefix: string): Promise<S
   };
 }
 
-/** Whether a worker has credentials for this account. Also true for an app that may be one of those left out of the entry. */
+/** Whether a worker has credentials for this account. Also true if the worker's entry may have left out the app. */
 export function hasAccount({ platforms, apps, appCount, accounts }: WorkerFacts, account: Account): boolean {
   if (accounts !== undefined && accounts.length < MAX_ACCOUNTS) return accounts.includes(account);
   const { platform, app } = namesOf(account);

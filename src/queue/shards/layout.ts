@@ -30,7 +30,7 @@ export interface QueueNames {
   readonly shards: number;
 }
 
-/** Every process that uses the queues reads the layout again after this time, so it follows a new layout within this time. */
+/** Every process that uses the queues follows a new layout within this time, and reads the layout at most this often. */
 export const LOOK_EVERY_MS = 5_000;
 /** How many former layouts are remembered. */
 const MOST_FORMER = 8;
