@@ -41,8 +41,8 @@ export interface Preview {
   readonly lastAtBefore?: number;
   readonly lastAtAfter?: number;
   /**
-   * How many would be sent in time now, but would expire before their new slots. The expiry is known only for `expiryKnown` of
-   * those that move to a later slot.
+   * How many would be sent in time now, but would expire before their new slots. `expiryKnown`: for how many of `later` the
+   * expiry was looked up.
    */
   readonly expiring: number;
   readonly expiryKnown: number;

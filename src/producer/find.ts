@@ -14,7 +14,7 @@ export interface FindParts {
   readonly connection: Connection;
   /** All queues that may have notifications. */
   readonly queues: readonly Queue[];
-  /** The prefixes of the queues that may have notifications of a recipient; the first one is that of the recipient's shard. */
+  /** The prefixes of the queues that may have notifications of a recipient, the prefix of the recipient's shard first. */
   readonly homes: (recipientId: string) => readonly string[];
 }
 
@@ -64,7 +64,7 @@ export function find(target: CancelTarget, parts: FindParts): Promise<AllFound> 
   return 'id' in target ? findById(target.id, parts) : findByKey(target, parts);
 }
 
-/** The jobs of a notification: its own and those of its replays, in any shard. */
+/** The jobs of a notification and of its replays, in any shard. */
 async function findById(id: string, { connection, queues }: FindParts): Promise<AllFound> {
   const jobId = jobIdOf(id);
   const jobIds = [jobId, ...replayIdsOf(jobId)];

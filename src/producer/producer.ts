@@ -373,7 +373,7 @@ async function addWhereTheyBelong(entries: readonly Entry[], parts: AddParts): P
   return added;
 }
 
-/** The entries whose id no notification has in the former queue. After this call none can be added there under these ids. */
+/** The entries whose ids are free in the former queue. After this call nothing can be added there under these ids. */
 async function claim(entries: readonly Entry[], layout: Layout, { open }: AddParts): Promise<Entry[]> {
   const free: Entry[] = [];
   for (const [of, itsEntries] of Map.groupBy(entries, ({ recipientId }) => formerHomeOf(recipientId, layout) ?? '')) {

@@ -111,9 +111,7 @@ async function takeId(id: string, { queues }: RetractParts): Promise<void> {
   await Promise.all(queues.map((queue) => queue.add(RETRACT, { id }, options)));
 }
 
-/**
- * What is to be taken back. With a badge, devices that show nothing get the badge too, except those that must show every push.
- */
+/** What is to be taken back. With a badge, devices that show nothing get it too, except devices that must show every push. */
 function shownIn(found: readonly State[], badge: number | undefined): Shown[] {
   return found.flatMap(({ kind, shown }) => {
     if (shown === undefined || (kind !== 'seen' && badge === undefined)) return [];
@@ -171,8 +169,7 @@ interface Seen {
   readonly isUnsure: boolean;
   readonly trying?: readonly string[];
   /**
-   * The notification was sent in a digest that stands for others too. A retract by the id of one notification does not take
-   * such a digest back.
+   * The notification was sent in a digest that stands for others too, which a retract by the id of only one does not take back.
    */
   readonly isPart: boolean;
 }

@@ -23,7 +23,7 @@ export interface Waker {
   close(): Promise<void>;
 }
 
-/** A worker's blocking command ends a round trip after the due instant; before that there is no worker to wake. */
+/** The waker sends its command this long after the due instant: earlier, no blocking command of a worker is overdue. */
 const AFTER_DUE_MS = 1;
 /** Jobs due within the same few milliseconds are woken by one command. */
 const BUCKET_MS = 2;
