@@ -130,9 +130,9 @@ export function lossesKey(prefix: string): string {
 const STAMPS_OF_CLUSTER = 8;
 
 /**
- * `{pushpacer}:stamp`: if this key is gone, workers notice that a Redis lost its data (redis/stamp.ts). In a cluster a single
- * master may come back empty, so there are several stamps, spread evenly over the hash slots: `{pushpacer-0-188}:stamp`.
- * `prefix` is QUEUE_PREFIX itself.
+ * `{pushpacer}:stamp`: a key by which workers notice that a Redis lost data (redis/stamp.ts). In a cluster a single master may
+ * come back empty, so there are several stamps, spread evenly over the hash slots: `{pushpacer-0-188}:stamp`. `prefix` is
+ * QUEUE_PREFIX itself.
  */
 export function stampKeys(prefix: string, isCluster: boolean): string[] {
   return shardPrefixes(prefix, isCluster ? STAMPS_OF_CLUSTER : 1).map((each) => `${each}:stamp`);

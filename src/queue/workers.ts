@@ -231,9 +231,7 @@ export function hasAccount({ platforms, apps, appCount, accounts }: WorkerFacts,
   return app === undefined ? platforms.includes(platform) : apps.includes(app) || appCount > apps.length;
 }
 
-/**
- * The accounts that a worker has credentials for. A worker of an older version names only accounts of the environment's app.
- */
+/** The accounts that a worker has credentials for. Workers of an older version name only those of the environment's app. */
 export function accountsOf({ accounts, platforms }: WorkerFacts): readonly Account[] {
   return (accounts ?? platforms) as Account[];
 }
