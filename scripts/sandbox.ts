@@ -115,7 +115,10 @@ export interface Flags extends PortFlags {
   readonly quiet?: true;
 }
 
-/** Serves until a signal comes. When all servers listen, it writes the environment into the folder and prints it. */
+/**
+ * Runs the servers until a signal to stop comes. When all servers listen, the environment variables for a worker are printed,
+ * and written into the folder `dir` if one is given.
+ */
 export async function serve(flags: Flags): Promise<void> {
   const asked = untilStopped();
   const answers = flags.script === undefined ? [] : await readScript(flags.script);

@@ -40,8 +40,9 @@ export interface Accounts {
   /** For each service with a quota: its rules. */
   quotaRules(): readonly (readonly [service: Service, rules: readonly Rule[]])[];
   /**
-   * Puts these credentials into force. A provider that was replaced is closed a minute later, so that passes under way end with
-   * it. Accounts that `isFaulty` or cannot be created stay as they are. Sends nothing, and connects only the environment's app.
+   * Puts these credentials into force. A replaced provider is closed a minute later, so that passes under way can still use it.
+   * Accounts that are faulty (`isFaulty`) or cannot be created stay as they are. Sends nothing, and connects only the
+   * environment's app.
    */
   apply(
     credentials: Omit<Credentials, 'files'>,

@@ -114,7 +114,7 @@ const ABANDONED =
 const ABANDONED_EVERY_MS = 600_000;
 const FOLLOWED = 'the record of the queues has changed, and is followed';
 
-/** One worker of all looks into the former queues this often. */
+/** The former queues are looked into this often, each time by only one of the workers. */
 const SWEEP_EVERY_MS = 10_000;
 /** A lease that is not renewed ends after this. */
 const LEASE_MS = 10_000;

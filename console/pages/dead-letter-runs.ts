@@ -17,7 +17,7 @@ import { deadLettersText, fieldsOfWish, wishIn } from './dead-letter-choice.ts';
 const LOOK_MS = 4_000;
 const REFRESH_MS = 1_000;
 
-/** Adds the preview of a replay or discard, its start, the page of the run, and its stop. */
+/** Adds the routes that preview, start, show and stop a replay or discard. */
 export function addRunPages(app: ConsoleApp, { takes }: Pick<ConsoleParts, 'takes'>): void {
   async function previewOf(c: Context<ConsoleEnv>, params: URLSearchParams, wrong?: string): Promise<Response> {
     const opened = await takes.open();

@@ -120,7 +120,7 @@ async function lookAtServer(node: Redis, timing: Timing, redis: RedisToCheck): P
 
 const numberIn = (info: Info, name: string): number => Number(info.get(name) ?? NaN);
 
-/** `Redis 7.0.15, a master` */
+/** `Redis 7.0.15` or `Valkey 8.0.1` */
 function serverText(info: Info): string {
   const valkey = info.get('valkey_version');
   return valkey === undefined ? `Redis ${info.get('redis_version') ?? 'of an unknown version'}` : `Valkey ${valkey}`;
@@ -161,7 +161,7 @@ function evictionFinding(info: Info): Finding {
   return numberIn(info, 'maxmemory') > 0 ? fault(text, advice) : warning(`${text}; it has no maxmemory now`, advice);
 }
 
-/** From these shares of the memory on there is a warning, and a fault. */
+/** The share of memory in use from which there is a warning, and the share from which there is a fault. */
 const [MEMORY_NEAR, MEMORY_FULL] = [0.8, 0.95];
 
 function memoryFinding(info: Info): Finding {

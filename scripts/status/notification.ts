@@ -184,7 +184,7 @@ const IN_STATE: ReadonlySet<string> = new Set([
   'devices',
 ]);
 
-/** Rows for all other fields, also for those that only a newer status has. */
+/** Rows for all fields that are not in IN_STATE, so also for fields that are added to the status later. */
 function statusRows(status: NotificationStatus, now: number): string[][] {
   return Object.entries(status as Readonly<Record<string, unknown>>).flatMap(([name, value]) =>
     IN_STATE.has(name) || value === undefined ? [] : [[wordsOf(name), valueText(name, value, now)]],

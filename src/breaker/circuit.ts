@@ -37,7 +37,7 @@ type State = OpenBreaker & z.infer<typeof STATE>;
 const TRIAL_MS = 20_000;
 /** A worker that did not get the trial asks for it again after this: by then the trial has most likely been answered. */
 const AGAIN_MS = 1_000;
-/** The first notification comes back this long after the breaker is half open here, since Redis is a round trip behind. */
+/** The first notification comes back this long after the open time ends here: in Redis it may end a round trip later. */
 const FIRST_AFTER_MS = 100;
 /** For this long after the open time, only recipients that have not failed may get the trial. */
 const STAND_BACK_MS = 2_000;

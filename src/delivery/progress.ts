@@ -18,7 +18,7 @@ const progressSchema = z.object({
   tries: z.number().default(0),
   /** Attempts without an answer, so that it is unknown whether they alerted. */
   ambiguous: z.number().default(0),
-  /** A reply left open whether it alerted: a timeout, a reset, an `InternalServerError`. Older workers do not write this. */
+  /** True after a timeout, a reset or an `InternalServerError`: a device may have been alerted. Older workers omit this. */
   maybe: z.boolean().optional(),
   /** Passes in a row that were to send and certainly sent nothing (no connection, a missed slot). They are no attempts. */
   unreached: z.number().default(0),

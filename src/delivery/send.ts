@@ -86,7 +86,9 @@ interface TokensOfQuota {
   readonly wait?: QuotaWait & { readonly name: Service; readonly at: Over['at'] };
 }
 
-/** Asks for each device in turn, up to the first that must wait: a quota sets room aside for each ask without a token. */
+/**
+ * Asks for one token per device. Stops at the first ask that must wait, because the quota sets room aside for each such ask.
+ */
 async function takeFor(
   name: Service,
   devices: readonly ReadyDevice[],

@@ -52,7 +52,7 @@ const MAX_LATE_MS = 25;
 const MAX_LATE_SHARE = 0.25;
 /** How often a missed slot is asked for again. That helps after a short standstill, not on a machine that is always late. */
 const MAX_RENEWALS = 5;
-/** A pass that was late again asks for an instant further ahead, by as much as it was late, but at most by this. */
+/** From its second missed slot on, a pass asks for a later one: later by as much as it was late, by this in all at most. */
 const MAX_LEAD_MS = 500;
 /** `prepare` is called this long before the slot. */
 const PREPARE_MS = 25;

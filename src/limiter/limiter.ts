@@ -306,8 +306,8 @@ export interface WaitingAsk extends Ask {
    */
   readonly behindOverdue?: boolean | undefined;
   /**
-   * When the notification was enqueued first: epoch milliseconds. Together with the job id this names the notification: an id
-   * alone may be used again, and a replay has another job id but is the same notification.
+   * When the notification was first enqueued, before any replay: epoch milliseconds. The id of its first job and this instant
+   * identify the notification, because a producer may use an id again.
    */
   readonly enqueuedAt?: number | undefined;
 }

@@ -179,9 +179,9 @@ export interface Outcome extends Target, Omit<Completion, 'outcome' | 'attempts'
   readonly generation: number;
   /** For a `retracted` outcome: the ids of the notifications that were taken back. Absent otherwise. */
   readonly retracted?: readonly string[];
-  /** When the job was added: epoch milliseconds. */
+  /** When the notification was enqueued, or replayed: epoch milliseconds. */
   readonly enqueuedAt: number;
-  /** Milliseconds from `enqueuedAt`, or from a later `sendAfter`, until `sentAt`, or until the end if nothing was sent. */
+  /** Milliseconds from `enqueuedAt`, or from a later `sendAfter`, until `sentAt`. If nothing was sent: until the end. */
   readonly waitMs: number;
 }
 

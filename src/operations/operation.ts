@@ -67,7 +67,7 @@ export interface OperatorStore {
 
 /** What an operation keeps about a recipient. */
 export interface Kept {
-  /** `Note`; safe for a terminal, like `text`. */
+  /** Example: `Note`. `label` and `text` are safe for a terminal. */
   readonly label: string;
   readonly text: string;
   /** The fields of the JSON that shows the recipient. */
@@ -87,8 +87,8 @@ export type Deed = Action | { readonly kind: 'cancel'; readonly target: CancelTa
 export interface Plan {
   readonly deed: Deed;
   /**
-   * The fields with which the same operation can be done later: an end is an instant, and a field that was left out has the
-   * value that was used. These fields are also the facts of the audit.
+   * The fields with which the same operation can be done later. The end is an instant, even if a duration was given. A field
+   * that was left out has the value that was used. The audit shows these fields.
    */
   readonly settled: Readonly<Record<string, string | number>>;
   /** What would be done, with the values that the fields mean: whole sentences. */

@@ -218,8 +218,8 @@ function policiesOf({ workers, policies }: SeenWorkers): PolicyOfWorkers[] {
 }
 
 /**
- * The breakers that living workers report. Breakers of the same service and trouble count once; workers may have learned it
- * from different answers.
+ * The breakers that living workers report, one for each service and trouble. `code` is what the first of the workers reports:
+ * others may have seen another code.
  */
 function breakersOf(alive: readonly SeenWorker[]): OpenBreaker[] {
   const all = alive.flatMap(({ breakers }) => breakers);

@@ -161,8 +161,9 @@ type Reply = readonly [Error | null, unknown];
 const NO_REPLY: Reply = [new Error('Redis sent fewer answers than it got commands'), undefined];
 
 /**
- * Adds jobs, and answers the entries whose id was not taken. BullMQ's `add` does not answer that, so the same transaction
- * checks each id before it adds the job: of two producers with the same id, exactly one has added it.
+ * Adds jobs, and returns the entries that were added: those whose id was not taken. BullMQ's `add` does not say whether it
+ * added the job, so the transaction checks the id first. If two producers add the same id, exactly one of them gets its entry
+ * back.
  *
  * @param trace the span in which the jobs are added
  */

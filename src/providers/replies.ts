@@ -93,7 +93,7 @@ export const TRANSPORT_REPLIES = {
   timeout: NO_ANSWER,
   reset: NO_ANSWER,
   aborted: UNKNOWN,
-  /** A status of success with a body that the provider does not send: the answer may be from a proxy. */
+  /** The status means success, but the provider never sends such a body: the answer may be from a proxy. */
   unreadable: NO_ANSWER,
   /** A bug of this project. */
   'unexpected-error': UNKNOWN,

@@ -72,7 +72,7 @@ export function createPrioritiser({ queue, redis }: PrioritiserOptions): Priorit
 const OVERDUE_MS = 250;
 /** In an overloaded queue, one of this many passes is for a new job. */
 const ONE_OF = 5;
-/** The time between two looks for new jobs to raise, of all workers together. */
+/** For this long after a worker has looked for new jobs to raise, no worker looks again. */
 const SHARE_EVERY_MS = 200;
 /** One look raises at most this many new jobs. */
 const MOST_RAISED = 200;

@@ -226,7 +226,7 @@ local function plannedBy(tier, at)
   return total
 end
 
--- The next instant at which fewer tokens count in the plan.
+-- The first instant at which one of the tokens that count at `at`, taken or promised, no longer counts.
 local function freeAt(tier, at)
   local bucket, free = bucketOf(tier, at), math.huge
   for takenIn = bucket - tier.span + 1, math.max(bucket, tier.last) do

@@ -45,8 +45,8 @@ export interface QuotaUse {
 export interface Quota extends AsyncDisposable {
   /**
    * Takes one token. An ask that comes back passes the `at` of its earlier answer: only then does it get the promised room,
-   * before all newcomers. Rejects with LimiterUnavailableError if there was no answer, after twice `timeoutMs` at most, plus
-   * `timeoutMs` for every 200 asks that wait before it.
+   * before all newcomers. Without an answer, rejects with LimiterUnavailableError: after twice `timeoutMs` at the latest, plus
+   * `timeoutMs` for every 200 asks that wait before this ask.
    */
   take(promisedAt?: number): Promise<QuotaAnswer>;
   /** How much of each rule is used, the shortest window first. Rejects like `take`. */

@@ -206,7 +206,10 @@ export async function explainedLoss(connection: Connection, error: unknown): Pro
   return new RedisAwayError(addressOf(connection), found ?? error);
 }
 
-/** RedisAwayError if the connection broke or was silent, or if Redis cannot work now or refuses this client; else `error`. */
+/**
+ * RedisAwayError if the connection broke or was silent, or if Redis cannot work now or refuses this client. Else `error`,
+ * without its command (`withoutCommand`).
+ */
 export function explained(connection: Connection, error: unknown): unknown {
   if (error instanceof RedisAwayError) return error;
   const cause = causeOf(error);

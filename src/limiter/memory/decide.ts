@@ -228,7 +228,7 @@ function tailInstant(scope: Scope, moment: AskMoment, withHeldBack: boolean): nu
   return awake(moment.quiet, Math.max(free, queue.at(-1)?.at ?? 0), moment.edgeMs);
 }
 
-/** The instants behind the overall line and behind the category's line; without a category, the first instant twice. */
+/** The first free instant behind the overall line, and behind the category's line. Without a category, both are the same. */
 function tails(scopes: Scopes, moment: AskMoment, withHeldBack: boolean): readonly [line: number, own: number] {
   const [first, category] = scopes;
   const line = tailInstant(first, moment, withHeldBack);

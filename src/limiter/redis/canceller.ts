@@ -98,8 +98,8 @@ function defineEnds<Reply>(redis: LimiterRedis): Call<Reply> {
 }
 
 /**
- * The ids that the notification may have among the sent slots. `id`: the id of its next ask. For a resend, the ids of earlier
- * asks are left out: after an earlier send it is not too late.
+ * The notification's possible ids among the sent slots: if one of them is there, it is too late to cancel. `id`: the id of the
+ * next ask. A resend can be canceled after an earlier send, so the ids of earlier asks are left out.
  */
 function sentEntries(id: string, isResend: boolean): string[] {
   const asks = Number(/\d+$/.exec(id)?.[0] ?? 0);

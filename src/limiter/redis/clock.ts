@@ -55,7 +55,7 @@ export interface TimeRedis {
 
 /** How many replies are measured at the start, one after the other, and for how long at most. */
 const FIRST = { replies: 5, forMs: 1_000 };
-/** With this interval a generation has about six replies, even if the worker has nothing to send. */
+/** Redis is asked for its time this often: about six replies in the 30 s of a Generation, even if the worker sends nothing. */
 const PROBE_EVERY_MS = 5_000;
 
 /**

@@ -15,7 +15,10 @@ export interface QuietTerms {
   of(recipientId: string, category: string | undefined, now: number): Terms;
   /** Reads an answer of admit.lua. True if it says that the recipient has other quiet hours than this process knew: ask again. */
   learns(recipientId: string, reply: unknown): boolean;
-  /** The quiet hours that are stored for a recipient (JSON), or this limiter's own, with their quiet times around now. */
+  /**
+   * The quiet hours of a recipient, and their quiet times around now. `stored`: the recipient's stored quiet hours as JSON; if
+   * undefined, the limiter's quiet hours are used.
+   */
   read(
     stored: string | undefined,
     now: number,

@@ -56,7 +56,7 @@ local function newest(set, k)
   return k == set.ahead + 1 and set.extra or stored(set, k - 1)
 end
 
--- Takes all entries with a score above `score` as damage.
+-- Counts all entries with a score above `score` as damage (`skipped`).
 local function skipBeyond(set, score)
   set.lastGood = score
   local top = scoreAt(set, 0)

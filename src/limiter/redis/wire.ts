@@ -92,7 +92,7 @@ function standingOf(answered: Answered, category: string | undefined): Standing 
   return { rule: ruleOf(answered, category), remaining, resetMs, toleranceMs, gapMs };
 }
 
-/** The fields that only an answer with a wait has. The deciding limit has no room: `remaining` is 0. */
+/** Fields of the answer to an ask that must wait. `remaining` is 0, because the deciding limit has no room. */
 function waitOf(
   answered: Answered,
   quiet: readonly Window[],

@@ -23,7 +23,7 @@ export function createNegotiatedSender(options: SenderOptions): Sender {
   const http2 = createSender({ ...options, offersHttp1: true });
   let http1: Sender | undefined;
   let isClosed = false;
-  /** The closing of the HTTP/2 sender. It is closed at once, since its pool would try to connect again and again. */
+  /** `close` waits for this. `fallBack` closes the HTTP/2 sender at once, because its pool would connect again and again. */
   const closing: Promise<void>[] = [];
 
   function fallBack(): Sender {
