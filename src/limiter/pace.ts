@@ -179,6 +179,7 @@ export function quietLeft(windows: readonly Window[], now: number): { readonly q
 /** What makes an id wait in one scope. */
 interface WaitIn {
   readonly limits: readonly Limit[];
+  readonly later?: LaterLimits | undefined;
   /** The sent slots, oldest first. */
   readonly sent: readonly { readonly at: number }[];
   /** How many ids are before this id here. */
@@ -211,12 +212,22 @@ export function causeBesidesQuiet(
 ): OtherCause {
   let rule: string | undefined;
   let until = now;
-  for (const { limits, sent, before } of scopes) {
-    for (const { name, max, perMs } of limits) {
-      const slotBefore = Math.max(sent.at((before % max) - max)?.at ?? -Infinity, now - perMs);
-      const alone = slotBefore + perMs * (1 + Math.floor(before / max));
-      if (rule === undefined || alone > until) [rule, until] = [name, alone];
+  for (const { limits, later, sent, before } of scopes) {
+    const longest = (among: readonly Limit[]): { readonly name?: string; readonly alone: number } => {
+      const ends = among.map(({ name, max, perMs }) => {
+        const slotBefore = Math.max(sent.at((before % max) - max)?.at ?? -Infinity, now - perMs);
+        return { name, alone: slotBefore + perMs * (1 + Math.floor(before / max)) };
+      });
+      return ends.reduce((slower, other) => (other.alone > slower.alone ? other : slower), { alone: -Infinity });
+    };
+    const present = longest(limits);
+    let { name, alone } = present;
+    if (later !== undefined && alone >= later.from) {
+      const after = longest(later.limits);
+      if (after.alone > later.from) ({ name, alone } = after);
+      else alone = later.from;
     }
+    if (name !== undefined && (rule === undefined || alone > until)) [rule, until] = [name, alone];
   }
   const isBlock = blockedUntil !== undefined && Math.min(blockedUntil, at) >= until;
   if (isBlock) return { rule: 'block', ruleUntil: blockedUntil, till: Math.min(blockedUntil, at) };

@@ -128,13 +128,16 @@ export function replan(state: RecipientState, leadMs: number, firstLeadMs: numbe
     const { id, own, at: wasAt, isHeldBack: wasHeldBack } = waiting;
     const from = Math.max(Math.min(wasAt, now + (passes ? firstLeadMs : leadMs)), blockedUntil);
     const windows = quietFor(own, quiet);
-    const free = (each: Line) => awake(windows, each.free(from), QUIET_EDGE_MS);
+    const awakeFree = (each: Line, start: number) => awake(windows, each.free(start), QUIET_EDGE_MS);
+    // Once more: quiet time may lead past the end of a stored policy, and then the limits after it decide.
+    const free = (each: Line, start = from) => awakeFree(each, awakeFree(each, start));
     const ownLine = own && lines.get(own);
     const isExempt = own !== undefined && isUrgent(own);
-    const inLine = free(isExempt ? new Line(scopeFor(own, overall), overall.slots.sent) : line);
+    const overallLine = isExempt ? new Line(scopeFor(own, overall), overall.slots.sent) : line;
+    const inLine = free(overallLine);
     const inCategory = ownLine ? free(ownLine) : -Infinity;
     const isHeldBack = isExempt || ownLine?.hasHeldBack === true || inCategory > inLine;
-    const at = isExempt ? Math.max(inLine, inCategory) : isHeldBack ? inCategory : inLine;
+    const at = isExempt ? free(overallLine, Math.max(inLine, inCategory)) : isHeldBack ? inCategory : inLine;
     ownLine?.take(at, isHeldBack);
     if (!isHeldBack) line.take(at, false);
     if (passedBy === 0 || at <= wasAt) return { ...waiting, at, isHeldBack, wasAt, wasHeldBack };
@@ -207,8 +210,9 @@ export function withCauses<W extends Waiting>(
     uncounted.push(each);
     const { at, own, isHeldBack } = each;
     const first = own !== undefined && isUrgent(own) ? 0 : count(overall);
-    const scopesOfIt = [{ limits: limitsFor(own, overall), sent: overall.slots.sent, before: first }];
-    if (own !== undefined) scopesOfIt.push({ limits: own.limits, sent: own.slots.sent, before: count(own) });
+    const scopesOfIt = [{ ...scopeFor(own, overall), sent: overall.slots.sent, before: first }];
+    if (own !== undefined)
+      scopesOfIt.push({ limits: own.limits, later: undefined, sent: own.slots.sent, before: count(own) });
     const cause = causeOf(causeBesidesQuiet(scopesOfIt, at, moment), at, {
       now: moment.now,
       quiet: quietFor(own, moment.quiet),

@@ -5,6 +5,7 @@ import {
   BURSTS,
   gapOf,
   MINUTE,
+  quietIn,
   reserved,
   UNLIMITED,
   Trial,
@@ -13,6 +14,8 @@ import {
   POLICY,
   refused,
 } from './trial.ts';
+
+const DAY = 86_400_000;
 
 /** What may go under which rules. */
 export function policiesContract(create: LimiterFactory): void {
@@ -101,6 +104,43 @@ export function storedPoliciesContract(create: LimiterFactory): void {
         trial.goTo(at);
         expect(await trial.ask(id)).toEqual(admitted(at));
       }
+    });
+
+    /** A quiet time of ten minutes, and when it begins: 5 to 6 minutes after the start. */
+    const soonQuiet = () => {
+      const begin = Math.ceil(Date.now() / MINUTE) * MINUTE + 5 * MINUTE;
+      const quietHours = quietIn({ from: begin, until: begin + 10 * MINUTE });
+      return { quietHours, from: (start: number) => (((begin - start) % DAY) + DAY) % DAY };
+    };
+
+    it('gives way to the limiter’s own also where quiet hours lead past its end', async () => {
+      const { quietHours, from } = soonQuiet();
+      const trial = new Trial(create, gapOf(3_000), { quietHours });
+      const begin = from(trial.start);
+      trial.goTo(begin + 1_000);
+      await trial.limit(UNLIMITED, begin + 5 * MINUTE);
+      await trial.askAll('abc');
+      const until = begin + 10 * MINUTE;
+      expect(await trial.slots()).toEqual({ a: until, b: until + 3_000, c: until + 6_000 });
+      await trial.limit(UNLIMITED, begin + 5 * MINUTE); // plans all anew
+      expect(await trial.slots()).toEqual({ a: until, b: until + 3_000, c: until + 6_000 });
+    });
+
+    it('gives way to the limiter’s own also where a category leads past its end', async () => {
+      const trial = new Trial(create, gapOf(3_000), { categories: { chat: gapOf(1_000) } });
+      await trial.limit(UNLIMITED, 1_000);
+      await trial.ask('a', { category: 'chat' });
+      trial.goTo(950);
+      // Its category would allow 1,000, which is near enough to be admitted, but from then on the overall gap holds.
+      expect(await trial.ask('b', { category: 'chat' })).toMatchObject({ kind: 'reserved' });
+    });
+
+    it('refuses by quiet hours who would wait in them once it has ended', async () => {
+      const { quietHours, from } = soonQuiet();
+      const trial = new Trial(create, gapOf(2_000), { quietHours });
+      await trial.ask('a');
+      await trial.limit(atMost(1, 60 * MINUTE), from(trial.start) + MINUTE);
+      expect(await trial.ask('b', { maxQuietMs: 0 })).toMatchObject({ kind: 'refused', rule: 'quiet' });
     });
 
     it('gives no slot after its end that the limiter’s own does not allow', async () => {

@@ -135,7 +135,11 @@ export function soonest(checks: readonly Check[], from: number, blockedUntil: nu
   const tried = [from, blockedUntil, ...ends].filter((at) => at >= from && at >= blockedUntil);
   const at = Math.min(...tried.filter((instant) => checks.every((check) => allows(check, instant))));
   const deciding = checks.find((check) => !allows(check, at - 1)) ?? checks[0];
-  return awakeFrom({ at, rule: at <= blockedUntil ? 'block' : (deciding?.name ?? 'none') }, quiet);
+  const free = { at, rule: at <= blockedUntil ? 'block' : (deciding?.name ?? 'none') };
+  const awake = awakeFrom(free, quiet);
+  // Other limits may hold when the quiet time ends.
+  const isAllowed = checks.every((check) => allows(check, awake.at));
+  return isAllowed ? awake : soonest(checks, awake.at, blockedUntil, quiet);
 }
 
 /** The same instant, or the first end of a quiet time after it that is not quiet itself. */
@@ -182,14 +186,17 @@ export interface Seeking {
 export function admissionOf(ask: Seeking): number | undefined {
   const { scopes, now, due, leadMs, lateMs, earlyMs, blockedUntil, sent } = ask;
   if (due === undefined) {
-    const at = Math.max(...present(scopes).map((scope) => behind(ask, scope, true).at));
+    const { at } = behindBoth(ask, behind(ask, scopes[0], true), scopes[1] && behind(ask, scopes[1], true));
     return at <= now + earlyMs ? at : undefined;
   }
   const quiet = { ...ask.quiet, edgeMs: 0 };
   const from = Math.max(now + leadMs, due);
-  const ends = present(scopes).map((scope) => behind({ ...ask, quiet }, scope, false).at);
+  const held = { ...ask, quiet };
+  const inLine = behind(held, scopes[0], false);
+  const own = scopes[1] === undefined ? inLine : behind(held, scopes[1], false);
+  const last = { ...own, at: Math.max(own.at, from) };
   const { at } = ask.isHeldBack
-    ? awakeFrom({ at: Math.max(from, ...ends), rule: '' }, quiet)
+    ? awakeFrom(behindBoth(held, inLine, last), quiet)
     : soonest(allChecksOf(present(scopes), sent), from, blockedUntil, quiet);
   return at <= from + lateMs ? at : undefined;
 }
@@ -199,18 +206,18 @@ export function placeOf(ask: Seeking): Instant & { readonly isHeldBack: boolean 
   const [line, category] = ask.scopes;
   if (ask.isHeldBack && category !== undefined && line.isUrgent !== true) {
     const [inLine, own] = [behind(ask, line, false), behind(ask, category, false)];
-    if (own.at <= inLine.at + line.gapMs) return { ...latest([inLine, own]), isHeldBack: false };
+    if (own.at <= inLine.at + line.gapMs) return { ...behindBoth(ask, inLine, own), isHeldBack: false };
   }
   const inLine = behind(ask, line, true);
   if (category === undefined) return { ...inLine, isHeldBack: false };
   const own = behind(ask, category, true);
-  if (line.isUrgent === true) return { ...latest([inLine, own]), isHeldBack: true };
+  if (line.isUrgent === true) return { ...behindBoth(ask, inLine, own), isHeldBack: true };
   const holdsBackOthers = ask.others.some((each) => isHeldBackIn(category, each) && each.at >= ask.now - GRACE_MS);
   return holdsBackOthers || own.at > inLine.at ? { ...own, isHeldBack: true } : { ...inLine, isHeldBack: false };
 }
 
 /** The first instant behind all that was sent and is reserved in a scope; `heldToo`: also what the category holds back. */
-function behind(ask: Seeking, scope: Scope, withHeldBack: boolean): Instant {
+function behind(ask: Seeking, scope: Scope, withHeldBack: boolean, from = ask.now): Instant {
   const { sent, others, now, blockedUntil, quiet } = ask;
   const checks = allChecksOf([scope], sent);
   const newest = Math.max(0, ...sent.filter((each) => countsIn(scope, each)).map(({ at }) => at));
@@ -220,8 +227,15 @@ function behind(ask: Seeking, scope: Scope, withHeldBack: boolean): Instant {
   const heldBack = withHeldBack ? waiting.filter((each) => isHeldBackIn(scope, each)) : [];
   const queue = [...line, ...heldBack.map(({ at }) => Math.max(at, floor, ...line))];
   const all = checks.map((check) => ({ ...check, instants: [...check.instants, ...queue] }));
-  const free = soonest(all, now, blockedUntil, quiet);
-  return awakeFrom({ at: Math.max(free.at, ...queue), rule: free.rule }, quiet);
+  return soonest(all, Math.max(from, ...queue), blockedUntil, quiet);
+}
+
+/** The later of both; where a stored policy has ended by then, also as the overall limits after it allow. */
+function behindBoth(ask: Seeking, inLine: Instant, own: Instant = inLine): Instant {
+  const [{ later, ...line }] = ask.scopes;
+  const last = own.at > inLine.at ? own : inLine;
+  if (later === undefined || last.at < later.from || last.at === inLine.at) return last;
+  return behind(ask, { ...line, later }, false, last.at);
 }
 
 /** What an ask stands behind in a scope, without what is held back. */
@@ -247,9 +261,21 @@ export function longestCauseOf(
   const counts = present(scopes).map(
     (scope) => slotsInLine(scope, earlier).length + earlier.filter((other) => isHeldBackIn(scope, other)).length,
   );
-  const byLimits = present(scopes).flatMap((scope, index) =>
-    checksOf([scope], sent).map((check) => ({ rule: check.name, ms: playAlone(check, counts[index] ?? 0, now) - now })),
-  );
+  const byLimits = present(scopes).flatMap(({ later, ...scope }, index) => {
+    const alone = (limits: Scope['limits']) =>
+      checksOf([{ ...scope, limits }], sent).map((check) => ({
+        rule: check.name,
+        ms: playAlone(check, counts[index] ?? 0, now) - now,
+      }));
+    const untilEnd = alone(scope.limits);
+    const endMs = (later?.from ?? Infinity) - now;
+    const longestMs = Math.max(...untilEnd.map(({ ms }) => ms));
+    if (untilEnd.length === 0 || longestMs < endMs) return untilEnd;
+    // They make it wait until they end; then the later ones may.
+    const after = alone(later?.limits ?? []).filter(({ ms }) => ms > endMs);
+    if (after.length > 0) return after;
+    return untilEnd.filter(({ ms }) => ms === longestMs).map(({ rule }) => ({ rule, ms: endMs }));
+  });
   const lastQuiet = quiet.windows.filter(({ from }) => from < at).at(-1)?.until;
   const causes = [
     { rule: 'block', ms: Math.min(blockedUntil, at) - now, ruleUntil: blockedUntil },
@@ -268,10 +294,6 @@ function playAlone({ instants, max, perMs }: Check, before: number, now: number)
   const line = [...instants].sort((a, b) => a - b);
   for (let number = 0; number <= before; number++) line.push(Math.max(now, (line.at(-max) ?? -Infinity) + perMs));
   return line.at(-1) ?? now;
-}
-
-function latest([first, second]: readonly [Instant, Instant]): Instant {
-  return second.at > first.at ? second : first;
 }
 
 export function present(scopes: readonly [Scope, Scope?]): readonly Scope[] {

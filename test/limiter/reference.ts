@@ -258,15 +258,15 @@ export class Reference {
     for (const each of waiting) {
       const [line, own] = this.scopes({ category: each.category }, now);
       const isUrgent = line.isUrgent === true;
-      const behind = (scope: Scope) => {
+      const behind = (scope: Scope, from = 0) => {
         const ahead = scope.isUrgent === true ? [] : placed.filter((other) => countsIn(scope, other));
-        const last = Math.max(Math.min(each.at, now), ...ahead.map(({ at }) => at));
+        const last = Math.max(from, Math.min(each.at, now), ...ahead.map(({ at }) => at));
         return soonest(allChecksOf([scope], [...sent, ...ahead]), last, blockedUntil, this.quietFor(each)).at;
       };
       const holdsBackOthers = own !== undefined && placed.some((other) => isHeldBackIn(own, other));
       const ends = [behind(line), own === undefined ? -Infinity : behind(own)] as const;
       const isHeldBack = isUrgent || holdsBackOthers || ends[1] > ends[0];
-      const at = isUrgent ? Math.max(...ends) : isHeldBack ? ends[1] : ends[0];
+      const at = isUrgent ? behind(line, Math.max(...ends)) : isHeldBack ? ends[1] : ends[0];
       placed.push({ id: each.id ?? '', category: each.category, at, isHeldBack });
     }
     // No-shows stay where they are, until something is written beside them.

@@ -199,12 +199,11 @@ type Nth = (scope: Scope) => readonly Pick<Slot, 'at'>[];
 /** The first instant, `from` or later, after a block and not in quiet time, at which these slots leave room in every limit. */
 function firstInstant(scopes: readonly Scope[], slotsOf: Nth, moment: AskMoment, from: number = moment.now): number {
   const { blockedUntil = -Infinity, quiet, edgeMs } = moment;
-  const start = Math.max(from, blockedUntil);
-  const free = scopes.map((scope) => {
-    const instants = slotsOf(scope).map(({ at }) => at);
-    return freeFrom(start, scope, instants);
-  });
-  return awake(quiet, Math.max(...free), edgeMs);
+  const ofScopes = scopes.map((scope) => ({ scope, instants: slotsOf(scope).map(({ at }) => at) }));
+  const free = (start: number): number =>
+    awake(quiet, Math.max(...ofScopes.map(({ scope, instants }) => freeFrom(start, scope, instants))), edgeMs);
+  // Once more: quiet time may lead past the end of a stored policy, and then the limits after it decide.
+  return free(free(Math.max(from, blockedUntil)));
 }
 
 /** The first instant that the sent slots allow. */
@@ -213,19 +212,25 @@ function earliestInstant(scopes: readonly Scope[], moment: AskMoment, from?: num
 }
 
 /**
- * The first instant behind every reservation of a scope that still makes newcomers wait. A reservation counts at its slot, but
+ * The first instant behind every reservation of a scope that still makes newcomers wait, `from` or later. A reservation counts at its slot, but
  * not before the earliest instant of the scope, and not before a sent slot. A held-back slot counts no earlier than the last
  * slot in line. So the order, from the newest to the oldest, is: held-back slots, slots in line, sent slots.
  */
-function tailInstant(scope: Scope, moment: AskMoment, withHeldBack: boolean): number {
+function tailInstant(scope: Scope, moment: AskMoment, withHeldBack: boolean, from = moment.now): number {
   const { sent, reserved, heldBack } = scope.slots;
   const floor = Math.max(earliestInstant([scope], { ...moment, quiet: [] }), newest(sent) ?? 0);
   const line = queued(scope.isUrgent ? [] : reserved, moment.now).map(({ at }) => ({ at: Math.max(at, floor) }));
   const lastInLine = line.at(-1)?.at ?? floor;
   const behind = withHeldBack ? queued(heldBack, moment.now).map(({ at }) => ({ at: Math.max(at, lastInLine) })) : [];
   const queue = [...line, ...behind];
-  const free = firstInstant([scope], () => [...sent, ...queue], moment);
-  return awake(moment.quiet, Math.max(free, queue.at(-1)?.at ?? 0), moment.edgeMs);
+  return firstInstant([scope], () => [...sent, ...queue], moment, Math.max(from, queue.at(-1)?.at ?? 0));
+}
+
+/** The instant behind both lines. If the category's line leads past the end of a stored policy, the limits after it decide. */
+function behindBoth([first]: Scopes, [line, own]: readonly [number, number], moment: AskMoment): number {
+  const at = Math.max(line, own);
+  const isPast = first.later !== undefined && at >= first.later.from && at > line;
+  return isPast ? tailInstant(first, moment, false, at) : at;
 }
 
 /** The first free instant behind the overall line, and behind the category's line. Without a category, both are the same. */
@@ -249,13 +254,14 @@ function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, moment: 
   const { due, isHeldBack, leadMs } = comer;
   const { now } = moment;
   if (due === undefined) {
-    const at = Math.max(...tails(scopes, moment, true));
+    const at = behindBoth(scopes, tails(scopes, moment, true), moment);
     return at <= now + earlyMsOf(toleranceMs) ? at : undefined;
   }
   const withoutEdge = { ...moment, edgeMs: 0 }; // its slot lies before the edge, so it may still be sent within the edge
   const from = Math.max(now + leadMs, due);
+  const [line, own] = isHeldBack ? tails(scopes, withoutEdge, false) : [from, from];
   const free = isHeldBack
-    ? Math.max(from, ...tails(scopes, withoutEdge, false))
+    ? behindBoth(scopes, [line, Math.max(own, from)], withoutEdge)
     : earliestInstant(scopes, withoutEdge, from);
   const at = awake(moment.quiet, free, 0);
   return at <= from + toleranceMs ? at : undefined;
@@ -269,10 +275,10 @@ function waitingPlace({ isHeldBack }: Pick<Comer, 'isHeldBack'>, scopes: Scopes,
   const [{ isUrgent = false, gapMs }, category] = scopes;
   if (isHeldBack && !isUrgent) {
     const [line, own] = tails(scopes, moment, false);
-    if (own <= line + gapMs) return { at: Math.max(line, own), isHeldBack: false };
+    if (own <= line + gapMs) return { at: behindBoth(scopes, [line, own], moment), isHeldBack: false };
   }
   const [line, own] = tails(scopes, moment, true);
-  if (isUrgent) return { at: Math.max(line, own), isHeldBack: true };
+  if (isUrgent) return { at: behindBoth(scopes, [line, own], moment), isHeldBack: true };
   // The id is held back if its category makes it wait longer than the overall line does, or already holds other ids back.
   const mates = queued(category?.slots.heldBack ?? [], moment.now);
   const inCategory = category !== undefined && (mates.length > 0 || own > line);
@@ -281,8 +287,8 @@ function waitingPlace({ isHeldBack }: Pick<Comer, 'isHeldBack'>, scopes: Scopes,
 
 /** For each scope: its limits, its sent slots, and how many ids wait for slots before `at`. */
 function linesBefore(scopes: Scopes, at: number, now: number) {
-  return scopes.map(({ limits, slots, isUrgent = false }) => ({
-    limits,
+  return scopes.map(({ limits, later, slots, isUrgent = false }) => ({
+    ...{ limits, later },
     sent: slots.sent,
     before: queued([...(isUrgent ? [] : slots.reserved), ...slots.heldBack], now).filter((slot) => slot.at < at).length,
   }));

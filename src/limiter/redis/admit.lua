@@ -278,13 +278,18 @@ local at, line, own
 if due then
   local from = math.max(now + (options.lead or 0), due)
   edge = 0 -- its slot lies before the edge, so it may still be sent within the edge
-  at = isHeldBack and math.max(from, tails(false)) or afterQuiet(firstInstant(scopes, nthSent, from))
+  if isHeldBack then
+    line, own = tails(false)
+    at = behindBoth(line, math.max(own, from))
+  else
+    at = awakeInstant(scopes, nthSent, from)
+  end
   if quiet then at = awake(at, 0) end
   edge = QUIET_EDGE_MS
   if at > from + tolerance then at = nil end
 else
   line, own = tails(true)
-  at = math.max(line, own)
+  at = behindBoth(line, own)
   if at > now + early then at = nil end
 end
 if at then
@@ -313,7 +318,7 @@ end
 local place, inCategory
 if isHeldBack and not isUrgent then
   line, own = tails(false)
-  if own <= line + first.gap then place, inCategory = math.max(line, own), false end
+  if own <= line + first.gap then place, inCategory = behindBoth(line, own), false end
 end
 if not place then
   if due or options.countBlocked then line, own = tails(true) end

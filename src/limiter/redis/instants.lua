@@ -29,6 +29,13 @@ local function firstInstant(among, nth, from)
   return at
 end
 
+-- As `firstInstant`, and not quiet. If quiet time leads past the end of a stored policy, the limits after it decide.
+local function awakeInstant(among, nth, from)
+  local at = afterQuiet(firstInstant(among, nth, from))
+  if later and at >= policyUntil then at = afterQuiet(firstInstant(among, nth, at)) end
+  return at
+end
+
 local function nthSent(scope, k)
   return newest(scope.sent, k)
 end
@@ -48,13 +55,13 @@ local function queued(set, at)
   return count
 end
 
--- The first instant behind every reservation of the scope. A reservation counts at its slot, but not before the earliest
+-- The first instant behind every reservation of the scope, `from` or later (default: now). A reservation counts at its slot, but not before the earliest
 -- instant of the scope, and not before a sent slot. A held-back slot counts no earlier than the last slot in line. So the
 -- order, from the newest to the oldest, is: held-back slots, slots in line, sent slots.
-local function tail(scope, withHeldBack)
+local function tail(scope, withHeldBack, from)
   local line, heldBack = queued(scope.reserved), withHeldBack and scope.heldBack and queued(scope.heldBack) or 0
   local floor = firstInstant({ scope }, nthSent, now)
-  if line + heldBack == 0 then return afterQuiet(floor) end
+  if line + heldBack == 0 then return awakeInstant({ scope }, nthSent, from or now) end
   floor = math.max(floor, newest(scope.sent, 1) or 0)
   local lastInLine = line > 0 and math.max(stored(scope.reserved, 1), floor) or floor
   local function nth(_, k)
@@ -62,7 +69,7 @@ local function tail(scope, withHeldBack)
     if k <= heldBack + line then return math.max(stored(scope.reserved, k - heldBack), floor) end
     return newest(scope.sent, k - heldBack - line)
   end
-  return afterQuiet(math.max(firstInstant({ scope }, nth, now), nth(scope, 1)))
+  return awakeInstant({ scope }, nth, math.max(from or now, nth(scope, 1)))
 end
 
 -- The instants behind the overall line and behind the category's line; without a category, the first instant twice.
@@ -71,11 +78,18 @@ local function tails(withHeldBack)
   return line, category and tail(category, withHeldBack) or line
 end
 
+-- The instant behind both lines. If the category's line leads past the end of a stored policy, the limits after it decide.
+local function behindBoth(line, own)
+  local at = math.max(line, own)
+  if later and at >= policyUntil and at > line then at = tail(first, false, at) end
+  return at
+end
+
 -- The slot of a newcomer, and whether it is held back: reserved in its category alone, so that no id in the overall line has to
 -- wait for it. A newcomer is held back if its category makes it wait longer than the overall line does, or already holds back
 -- others, or if it is urgent.
 local function asNewcomer(line, own)
-  if isUrgent then return math.max(line, own), true end
+  if isUrgent then return behindBoth(line, own), true end
   if category and (queued(category.heldBack) > 0 or own > line) then return own, true end
   return line, false
 end
@@ -83,16 +97,26 @@ end
 local NONE, QUIET = { number = -2, max = 0, window = 0 }, { number = -3, max = 0, window = 0 }
 
 -- The limit that alone would make an id wait longest, behind counts[scope] others in line, and until when the id would wait.
--- The first limit if none would make it wait.
-local function slowest(counts)
+-- The first limit if none would make it wait. `isWait`: from the end of a stored policy on, the limits after it count.
+local function slowest(counts, isWait)
   local scope, limit, till = first, NONE, now
   for _, each in ipairs(scopes) do
     local count = counts[each] or 0
-    for _, one in ipairs(each.limits) do
-      local slotBefore = math.max(newest(each.sent, one.max - count % one.max) or -math.huge, now - one.window)
-      local alone = slotBefore + one.window * (1 + math.floor(count / one.max))
-      if alone > till or limit == NONE then scope, limit, till = each, one, alone end
+    local function longest(limits)
+      local its, instant = nil, -math.huge
+      for _, one in ipairs(limits) do
+        local slotBefore = math.max(newest(each.sent, one.max - count % one.max) or -math.huge, now - one.window)
+        local alone = slotBefore + one.window * (1 + math.floor(count / one.max))
+        if alone > instant then its, instant = one, alone end
+      end
+      return its, instant
     end
+    local its, instant = longest(each.limits)
+    if isWait and each.later and instant >= policyUntil then
+      local after, ends = longest(each.later)
+      if ends > policyUntil then its, instant = after, ends else instant = policyUntil end
+    end
+    if its and (instant > till or limit == NONE) then scope, limit, till = each, its, instant end
   end
   return scope, limit, till
 end
@@ -104,7 +128,7 @@ local function causeOf(at)
   for _, scope in ipairs(scopes) do
     counts[scope] = queued(scope.reserved, at) + (scope.heldBack and queued(scope.heldBack, at) or 0)
   end
-  local scope, limit, till = slowest(counts)
+  local scope, limit, till = slowest(counts, true)
   if blockedUntil and math.min(blockedUntil, at) >= till then
     scope, limit, till = first, { number = -1, max = 0, window = blockedUntil - now }, math.min(blockedUntil, at)
   end

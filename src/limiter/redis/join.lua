@@ -48,7 +48,10 @@ if join then
     becomesHolder = isNew or isHolder
     -- The slot is not this notification's: it is left from a canceled job with the same id, which a person removed.
     local isForeign = group and not isHolder and slot and not readOwn('part:')
-    if group and not isHolder and (isNew or renew or isForeign) and join.at < group.at then
+    -- Of two with one `sendAfter`, the one that was enqueued first is the older one.
+    local isOlder = group
+      and (join.at < group.at or join.at == group.at and born < tonumber(string.match(group.who, '@(%d+)$') or 0))
+    if isOlder and not isHolder and (isNew or renew or isForeign) then
       for _, scope in ipairs(scopes) do -- the id missed its slot, which is free again
         drop(scope.sent)
         drop(scope.reserved)
