@@ -93,6 +93,7 @@ export async function broadcast<Input, Taken>(
   let read = 0;
   let done = start;
   const add = async (batch: readonly Taken[]): Promise<void> => {
+    signal?.throwIfAborted(); // it may have fired while the batch waited for more inputs
     const results = await addBatch(batch);
     for (const [at, result] of results.entries()) {
       counts[result.kind] += 1;
