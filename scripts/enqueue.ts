@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs';
 import { access, constants, stat } from 'node:fs/promises';
-import { addAbortSignal } from 'node:stream';
+import { addAbortSignal, type Readable } from 'node:stream';
 import { loadQueueConfig } from '../src/config/config.ts';
 import { formatFault, type Fault } from '../src/domain/faults.ts';
 import { ID, ID_FORMAT } from '../src/domain/json.ts';
@@ -74,7 +74,7 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
   const interrupts = watchInterrupts();
   const { signal } = interrupts;
   try {
-    const { items, progress } = await open(source, flags, signal);
+    const { items, progress, stream } = await open(source, flags, signal);
     const warn = (message: string): void => progress.say(`warning: ${message}`);
     const endTracing = flags.dryRun === true ? undefined : await startTracing(process.env, 'pushpacer-enqueue', warn);
     const producer = flags.dryRun === true ? undefined : createProducer({ ...redis, ...queue });
@@ -87,6 +87,7 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
       throw new CommandError(`${what}; ${summary(counts, flags.dryRun)} before${signal.aborted ? restOf(counts) : ''}`);
     } finally {
       progress.stop();
+      stream?.destroy(); // a pipe that stays open would keep the process alive
       await producer?.close();
       await endTracing?.();
     }
@@ -187,7 +188,7 @@ async function open(
   source: string | undefined,
   flags: Flags,
   signal: AbortSignal,
-): Promise<{ items: AsyncIterable<Item> | Iterable<Item>; progress: Progress }> {
+): Promise<{ items: AsyncIterable<Item> | Iterable<Item>; progress: Progress; stream?: Readable }> {
   if (source !== undefined && source !== '-')
     throw new UsageError(`expected - or --file, found ${JSON.stringify(source)}`);
   const inputs = [source, flags.file, hasNotification(flags) ? '' : undefined].filter((input) => input !== undefined);
@@ -199,14 +200,11 @@ async function open(
   if (path === '') return { items: [itemOfFlags(flags)], progress: createProgress('added', 1) };
   const total = path === '-' ? undefined : await sizeOf(path);
   const progress = createProgress('read', total, { unit: 'bytes' });
-  const chunks = addAbortSignal(
-    signal,
-    path === '-' ? process.stdin : createReadStream(path),
-  ) as AsyncIterable<Uint8Array>;
+  const stream: Readable = addAbortSignal(signal, path === '-' ? process.stdin : createReadStream(path));
   const onRead = (bytes: number) => {
     progress.update(bytes);
   };
-  return { items: itemsOfLines(chunks, onRead), progress };
+  return { items: itemsOfLines(stream as AsyncIterable<Uint8Array>, onRead), progress, stream };
 }
 
 function usage(): string {

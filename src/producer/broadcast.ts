@@ -76,7 +76,7 @@ export function checkBroadcast(options: EnqueueManyOptions): void {
 /**
  * Enqueues a sequence in batches, with one batch in memory at a time: a batch is full, or its inputs have waited long enough for
  * others. The position is written after each batch. If the process dies before that, the next call adds the batch again, and
- * its ids make it duplicates.
+ * its ids make it duplicates. If a batch fails, the promise rejects at once: it does not wait for the next input.
  *
  * @param take called with each input before the next input is asked for, since a sequence may yield the same object each time
  */
@@ -107,6 +107,7 @@ export async function broadcast<Input, Taken>(
   const turn = takingTurns();
   let batch: Taken[] = [];
   let adding: Promise<void> | undefined;
+  const failed = Promise.withResolvers<never>();
   const addSome = (): Promise<void> => {
     const some = batch;
     batch = [];
@@ -115,27 +116,33 @@ export async function broadcast<Input, Taken>(
   const timer = setInterval(() => {
     if (batch.length === 0 || adding !== undefined) return;
     adding = addSome();
-    adding.catch(() => undefined); // awaited below
+    adding.catch(failed.reject);
   }, LONGEST_WAIT_MS).unref();
-  try {
-    for await (const input of inputs) {
-      await adding;
-      adding = undefined;
-      signal?.throwIfAborted();
-      read += 1;
-      if (read <= start) {
-        onSkipped?.(read - 1);
-        continue;
+  const addAll = async (): Promise<void> => {
+    try {
+      for await (const input of inputs) {
+        await adding;
+        adding = undefined;
+        signal?.throwIfAborted();
+        read += 1;
+        if (read <= start) {
+          onSkipped?.(read - 1);
+          continue;
+        }
+        batch.push(take(input));
+        await turn();
+        if (batch.length >= BATCH) await addSome();
       }
-      batch.push(take(input));
-      await turn();
-      if (batch.length >= BATCH) await addSome();
+    } finally {
+      await adding;
     }
+    if (batch.length > 0) await addSome();
+  };
+  try {
+    await Promise.race([addAll(), failed.promise]); // the next input may come late, or never
   } finally {
     clearInterval(timer);
-    await adding;
   }
-  if (batch.length > 0) await addSome();
   const { added, duplicate: duplicates, invalid } = counts;
   return { read, added, duplicates, invalid, skipped: Math.min(start, read) };
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { createProducer, type EnqueueInput, type Producer, type ProducerOptions } from '../../src/producer/producer.ts';
+import { RedisAwayError } from '../../src/redis/connection.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { testTarget } from '../support/redis.ts';
 
@@ -38,4 +39,10 @@ test('after its signal has fired, no batch begins', async () => {
   end(undefined);
   await failed;
   expect(await queue.getJobCountByTypes('prioritized')).toBe(0);
+});
+
+test('that Redis is away is reported at once, not with the next input', async () => {
+  const { inputs } = silent();
+  const away = produce({ redisUrl: 'redis://127.0.0.1:1', timeoutMs: 200 });
+  await expect(away.enqueueMany(inputs, {})).rejects.toThrow(RedisAwayError);
 });

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -153,6 +154,17 @@ test('lines of a pipe that stays open are added soon, and after Ctrl-C it says w
     'error: interrupted; 2 added, 0 duplicates, 0 invalid before; 1 more was read and not added\n',
   );
   expect(await redis.exists('{pushpacer}:notifications:b', '{pushpacer}:notifications:c')).toBe(1);
+});
+
+test('while a pipe is silent, it ends at once if Redis is away', async () => {
+  const env = { ...process.env, REDIS_URL: 'redis://127.0.0.1:1', REDIS_CLUSTER: undefined, QUEUE_PREFIX: undefined };
+  const child = spawn(process.execPath, ['scripts/enqueue.ts', '-'], { env, stdio: ['pipe', 'ignore', 'pipe'] });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  child.stdin.write(`${JSON.stringify(notification({ id: 'a' }))}\n`);
+  const said = text(child.stderr);
+  const [code] = (await once(child, 'exit', { signal: AbortSignal.timeout(30_000) })) as [number | null];
+  expect(code).toBe(1);
+  expect(await said).toMatch(/^error: Redis is away: .+; 0 added, 0 duplicates, 0 invalid before\n$/);
 });
 
 const TO_TEACHER = ['--id', 'f', '--recipient', 'teacher-42'];
