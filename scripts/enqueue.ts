@@ -82,9 +82,11 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
     try {
       await addAll(items, flags, { producer, counts, progress, signal });
     } catch (error) {
-      const what = signal.aborted ? 'interrupted' : error instanceof RedisAwayError ? error.message : undefined;
-      if (what === undefined) throw error;
-      throw new CommandError(`${what}; ${summary(counts, flags.dryRun)} before${signal.aborted ? restOf(counts) : ''}`);
+      const away = error instanceof RedisAwayError ? error.message : undefined;
+      if (away === undefined && !signal.aborted) throw error;
+      const what = [...(signal.aborted ? ['interrupted'] : []), ...(away === undefined ? [] : [away])].join('; ');
+      const rest = signal.aborted ? restOf(counts, away === undefined ? 'not added' : 'may have been added') : '';
+      throw new CommandError(`${what}; ${summary(counts, flags.dryRun)} before${rest}`);
     } finally {
       progress.stop();
       stream?.destroy(); // a pipe that stays open would keep the process alive
@@ -162,9 +164,9 @@ function summary({ added, duplicates, invalid, skipped }: Counts, dryRun = false
 }
 
 /** What was read and has no result. */
-function restOf({ read, added, duplicates, invalid, skipped }: Counts): string {
+function restOf({ read, added, duplicates, invalid, skipped }: Counts, what: string): string {
   const rest = read - added - duplicates - invalid - skipped;
-  return rest === 0 ? '' : `; ${rest} more ${rest === 1 ? 'was' : 'were'} read and not added`;
+  return rest === 0 ? '' : `; ${rest} more ${rest === 1 ? 'was' : 'were'} read and ${what}`;
 }
 
 /** `30m` in milliseconds. */

@@ -156,6 +156,28 @@ test('lines of a pipe that stays open are added soon, and after Ctrl-C it says w
   expect(await redis.exists('{pushpacer}:notifications:b', '{pushpacer}:notifications:c')).toBe(1);
 });
 
+test('if Redis goes away and Ctrl-C comes, it says how many may have been added', async () => {
+  const server = await ownRedis();
+  const redis = connectRedis(server.url);
+  const env = { ...process.env, REDIS_URL: server.url, REDIS_CLUSTER: undefined, QUEUE_PREFIX: undefined };
+  const child = spawn(process.execPath, ['scripts/enqueue.ts', '-'], { env, stdio: ['pipe', 'ignore', 'pipe'] });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const said = text(child.stderr);
+  const write = (id: string) => child.stdin.write(`${JSON.stringify(notification({ id }))}\n`);
+  write('a');
+  await vi.waitFor(async () => expect(await redis.exists('{pushpacer}:notifications:a')).toBe(1), { timeout: 20_000 });
+  await redis.client('PAUSE', 60_000, 'ALL'); // so that `b` is being added
+  write('b');
+  await sleep(500);
+  child.kill('SIGINT');
+  await sleep(200);
+  redis.disconnect();
+  await server.close();
+  expect(await said).toMatch(
+    /^error: interrupted; Redis is away: .+; 1 added, 0 duplicates, 0 invalid before; 1 more was read and may have been added\n$/,
+  );
+});
+
 test('while a pipe is silent, it ends at once if Redis is away', async () => {
   const env = { ...process.env, REDIS_URL: 'redis://127.0.0.1:1', REDIS_CLUSTER: undefined, QUEUE_PREFIX: undefined };
   const child = spawn(process.execPath, ['scripts/enqueue.ts', '-'], { env, stdio: ['pipe', 'ignore', 'pipe'] });
