@@ -55,7 +55,7 @@ const SOURCE = { enum: ['limiter', 'stored'] };
 function limitSchemas(): Readonly<Record<string, Schema>> {
   const quietTime = record({ from: text, until: text }, { days: list({ enum: DAYS }) });
   const after = record({ at: instant, isSent: boolean }, { entry: text });
-  const end = object({ rule: { enum: ['block', 'quiet'] }, until: instant });
+  const end = object({ rule: { enum: ['block', 'quiet', 'limits'] }, until: instant });
   return {
     Rule: object(RULE),
     Policy: object(POLICY),

@@ -1,9 +1,9 @@
 import type { Block, Cause, OrderView } from './limiter.ts';
 import { awake, QUIET_EDGE_MS, type Limit } from './pace.ts';
 import {
-  limitsFor,
   orderOf,
   quietFor,
+  scopeFor,
   waitingIn,
   withCauses,
   type RecipientState,
@@ -30,9 +30,9 @@ export interface LimitReason {
   readonly after: SlotBefore;
 }
 
-/** The end of a block, or of a quiet time. */
+/** The end of a block, of a quiet time, or of the limits that are stored for the recipient. */
 export interface EndReason {
-  readonly rule: 'block' | 'quiet';
+  readonly rule: 'block' | 'quiet' | 'limits';
   readonly until: number;
 }
 
@@ -46,8 +46,8 @@ export interface SlotBefore {
 }
 
 /**
- * A window, block or quiet time that ends this close to a slot counts as the reason of the slot. The instants may differ, since
- * a send may be late by some milliseconds while the reservations behind it keep their slots.
+ * A window, block, quiet time or stored policy that ends this close to a slot counts as the reason of the slot. The instants
+ * may differ, since a send may be late by some milliseconds while the reservations behind it keep their slots.
  */
 const NEAR_MS = 1_000;
 
@@ -64,12 +64,14 @@ export function slotReasonOf(state: RecipientState, entry: string): SlotReason |
 
   const inLine = ahead.filter((each) => !each.isHeldBack);
   const ofCategory = ahead.filter((each) => each.own === own.own);
-  const reasons = [
-    // If its category holds the id back, it is not in the overall line yet: there only sent slots count for it.
-    ...limitReasons(limitsFor(own.own, overall), overall, isHeldBack ? [] : inLine),
-    ...(own.own === undefined ? [] : limitReasons(own.own.limits, own.own, ofCategory)),
-  ];
+  const { limits, later } = scopeFor(own.own, overall);
+  const isLater = later !== undefined && at >= later.from; // then the stored limits have ended
+  // If its category holds the id back, it is not in the overall line yet: there only sent slots count for it.
+  const ofAll = limitReasons(isLater ? later.limits : limits, overall, isHeldBack ? [] : inLine);
+  const ofOwn = own.own === undefined ? [] : limitReasons(own.own.limits, own.own, ofCategory);
+  const reasons = [...ofAll, ...ofOwn];
   const ends: EndReason[] = blockedUntil === undefined ? [] : [{ rule: 'block', until: blockedUntil }];
+  if (isLater && limits.length > 0) ends.push({ rule: 'limits', until: later.from });
   const windows = quietFor(own.own, quiet).filter(({ from }) => from - QUIET_EDGE_MS < at);
   const quietUntil = windows.at(-1)?.until;
   if (quietUntil !== undefined && quietUntil > now)
@@ -82,7 +84,8 @@ export function slotReasonOf(state: RecipientState, entry: string): SlotReason |
       (a, b) => b.until - a.until || Number(b.reason.rule === cause.rule) - Number(a.reason.rule === cause.rule),
     );
   const fixed = near[0]?.reason;
-  const longest = reasons.find(({ rule }) => rule === cause.rule);
+  // The cause is one of the stored limits while they are in force: a later limit of the same name is another one.
+  const longest = (isLater ? ofOwn : reasons).find(({ rule }) => rule === cause.rule);
   return {
     ...{ now, at, ...cause, ...orderOf(place, waiting, state.notes) },
     ...(fixed && { fixed }),

@@ -5,7 +5,7 @@ import { newerText, type Newer } from '../domain/format.ts';
 import type { StoryPass } from '../notification/story.ts';
 import { CREDENTIALS } from '../notification/outcome.ts';
 import { formatDuration, SEND_AFTER } from '../domain/time.ts';
-import type { SlotReason, LimitReason } from '../limiter/slot-reason.ts';
+import type { SlotReason, EndReason, LimitReason } from '../limiter/slot-reason.ts';
 import type { NotificationStatus } from '../queue/status.ts';
 import type { SeenWorker } from '../queue/workers.ts';
 import { counted, fromNow, span, timeNear } from '../terminal/text.ts';
@@ -177,7 +177,8 @@ function isGap(rule: string): boolean {
   return rule === 'gap' || rule.endsWith(':gap');
 }
 
-function endText(rule: 'block' | 'quiet', block: SlotReason['block']): string {
+function endText(rule: EndReason['rule'], block: SlotReason['block']): string {
+  if (rule === 'limits') return 'the limits that are stored for its recipient end';
   return rule === 'quiet' ? 'its quiet hours end' : `the block of its recipient ends${reasonText(block)}`;
 }
 

@@ -79,6 +79,19 @@ it('names the ends of a block and of quiet hours; behind them the gap, and the l
   });
 });
 
+it('names the end of stored limits, and behind it the limits that hold then', async () => {
+  const { limiter, ask, reason, now } = open({ policy: { rules: [{ max: 2, perMs: MINUTE }], minGapMs: GAP } });
+  const until = now + 5 * MINUTE;
+  await limiter.limit(recipientId, { rules: [{ max: 1, perMs: 60 * MINUTE }], minGapMs: 0 }, { until });
+  for (const id of ['a/0', 'b/0', 'c/0', 'd/0']) await ask(id);
+  expect(await reason('b/0')).toMatchObject({ at: until, rule: '1/1h', fixed: { rule: 'limits', until } });
+  expect(await reason('b/0')).not.toHaveProperty('longest'); // by then its window counts no more
+  expect(await reason('c/0')).toMatchObject({ fixed: { rule: 'gap' }, after: ['b/0', false, 5 * MINUTE] });
+  expect(await reason('d/0')).toMatchObject({
+    ...{ at: until + MINUTE, fixed: { rule: '2/1m', max: 2 }, after: ['b/0', false, 5 * MINUTE] },
+  });
+});
+
 it('knows the limits of a category, and those that do not reason for it', async () => {
   const { ask, reason } = open({
     policy: { rules: [], minGapMs: GAP },

@@ -19,6 +19,7 @@ const ended = (fields: object): NotificationStatus => ({
   ...fields,
 });
 const waits = (fields: object = {}): NotificationStatus => ({ state: 'waiting', until: NOW + 60_000, ...fields });
+const LIMITS_END = { rule: 'limits', until: NOW + 60_000 } as const;
 const held = { ...progress, heldSince: NOW - 60_000 };
 const breaker = (trouble: string, code: string) => ({
   service: 'apns',
@@ -73,6 +74,15 @@ test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Fac
       mostOvertaken: 20,
     },
     / 2 are before it in its line\. Of high priority, 2 went before it that came later; at most 18 more can\.$/,
+  ],
+  [
+    'the end of stored limits',
+    waits({ rule: '1/1h' }),
+    {
+      job: { progress },
+      slotReason: { ...{ now: NOW, at: NOW + 60_000, rule: '1/1h', before: 0 }, fixed: LIMITS_END },
+    },
+    /^It waits until 09:15:00Z \(in 1m\), when the limits that are stored for its recipient end\. It is the next one in its line\. The longest cause is the rule 1\/1h\.$/,
   ],
   [
     "a provider's quota",
