@@ -88,7 +88,10 @@ export function createCircuit(
    */
   let firsts = 0;
   let failedFirsts = 0;
-  /** The earliest `enqueuedAt` of all notifications deferred since the breaker opened, or since its last trial failed. */
+  /**
+   * The earliest `enqueuedAt` of all notifications deferred since the breaker opened, or since its last trial failed. One that
+   * was enqueued before the breaker opened counts as enqueued at that time: else all others would wait for longer because of it.
+   */
   let earliest = Infinity;
 
   function become(next: State | undefined, closed: Pick<BreakerChange, 'byTrial'> = {}): void {
@@ -224,10 +227,10 @@ export function createCircuit(
       // Recipients that failed come back after STAND_BACK_MS: if they came sooner, they would be deferred once more, and lose
       // their order.
       const freeAt = Math.max(now(), (known?.until ?? 0) + (hasFailed ? STAND_BACK_MS : 0));
-      earliest = Math.min(earliest, enqueuedAt);
+      earliest = Math.min(earliest, Math.max(enqueuedAt, known?.since ?? now()));
       if (hasFailed ? failedFirsts-- > 0 : firsts-- > 0) return freeAt + FIRST_AFTER_MS;
       const place = Math.floor((enqueuedAt - earliest) / ENQUEUED_PER_MS);
-      return freeAt + AGAIN_MS + Math.min(place, MAX_PLACE_MS);
+      return freeAt + AGAIN_MS + Math.min(Math.max(0, place), MAX_PLACE_MS);
     },
     /** Whether the breaker is closed and Redis has confirmed that. If Redis then has a state, it is from another worker. */
     isQuiet: () => known === undefined && unconfirmed === undefined,

@@ -67,6 +67,14 @@ it('keeps the order of enqueuing also of what comes when it has been open for ho
   expect(places).toEqual([0, 1_000, 2_000]);
 });
 
+it('lets nobody wait for longer because of one that was enqueued long before it opened', () => {
+  const { clock, backAt } = openAtClock(refused);
+  const since = clock.at;
+  expect(backAt(since - 20 * 3_600_000)).toBe(FIRST_MS);
+  const places = [-60_000, 0, 20_000, 40_000].map((after) => backAt(since + after) - OTHERS_MS);
+  expect(places).toEqual([0, 0, 1_000, 2_000]);
+});
+
 it('has all notifications back before Redis forgets it', async () => {
   const script = await readFile('src/breaker/breaker.lua', 'utf8');
   const keptMs = Number(/KEPT_MS = (\d+)/.exec(script)?.[1]);
