@@ -112,16 +112,14 @@ export async function reserveStreams(
   parts: DeliverParts,
 ): Promise<readonly ReadyDevice[]> {
   const leftOut = new Set<string>();
-  for (const first of firstOfEachServer(ready)) {
+  const firsts = firstOfEachServer(ready);
+  let hasWaited = false;
+  for (const first of firsts) {
     const { service } = first;
     const found = first.provider.reserve(first.encoded);
+    hasWaited ||= found instanceof Promise;
     const reserved = found instanceof Promise ? await withoutPlace(found, context) : found;
     if (reserved.kind === 'permit') {
-      if (found instanceof Promise && isStopped(context, service, parts)) {
-        reserved.permit.release();
-        leftOut.add(service);
-        continue;
-      }
       first.permit = reserved.permit;
       context.permits.push(reserved.permit);
       continue;
@@ -130,6 +128,11 @@ export async function reserveStreams(
     for (const device of ready) {
       if (device.service === service) await noteReply(context, device, reserved.reply, performance.now(), parts);
     }
+  }
+  for (const { service, permit } of hasWaited ? firsts : []) {
+    if (permit === undefined || !isStopped(context, service, parts)) continue;
+    permit.release();
+    leftOut.add(service);
   }
   return leftOut.size > 0 ? ready.filter(({ service }) => !leftOut.has(service)) : ready;
 }

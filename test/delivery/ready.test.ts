@@ -342,9 +342,9 @@ describe('a provider that hangs', () => {
   };
 
   /** A notification has the only stream for this long. */
-  async function occupy({ run, sandbox }: Bench, forMs: number): Promise<void> {
-    const slow = makeDevice();
-    sandbox.apns.script(slow.token, [{ kind: 'accept', delayMs: forMs }]);
+  async function occupy({ run, sandbox }: Bench, forMs: number, platform: 'apns' | 'fcm' = 'apns'): Promise<void> {
+    const slow = makeDevice(platform);
+    sandbox[platform].script(slow.token, [{ kind: 'accept', delayMs: forMs }]);
     void run(makeNotification({ recipientId: 'somebody-else', devices: [slow] }));
     await waitFor(() => expect(sandbox.journal.all).toHaveLength(1));
   }
@@ -358,6 +358,21 @@ describe('a provider that hangs', () => {
     openBreaker(breakers, 'apns', 'outage', 'timeout');
     expect((await waiting).outcome).toMatchObject({ kind: 'deferred', code: 'timeout' });
     expect(sandbox.journal.all).toHaveLength(1);
+  });
+
+  it('gets nothing either of what waited for a stream of another one when its breaker opened', async () => {
+    const bench = await openBench(ONE_STREAM);
+    const { run, sandbox, breakers, parts } = bench;
+    await occupy(bench, 500, 'fcm');
+    const waiting = run(makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] }));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    openBreaker(breakers, 'apns', 'outage', 'timeout');
+    const { outcome, progress } = await waiting;
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'timeout' });
+    expect(progress.devices).toEqual({ 'fcm#1': 'delivered' });
+    expect(sandbox.journal.all.map((each) => each.platform)).toEqual(['fcm', 'fcm']);
+    const reserved = parts.providers.get('apns')?.reserve({});
+    expect(reserved).toMatchObject({ kind: 'permit' });
   });
 
   it('keeps no place of WORKER_CONCURRENCY for longer than a second from others', async () => {
