@@ -94,13 +94,15 @@ export function createKeeper({
 
   /**
    * How often a warning is logged, and how long it counts while no worker looks. A warning of age covers only dead letters that
-   * have reached WARN_FROM of the bound. The times are so short that each dead letter is covered before it is removed.
+   * have reached WARN_FROM of the bound. The times are so short that each dead letter is covered before it is removed. But a
+   * warning counts until the next looks, also if the bound is only minutes: else nothing would ever be removed.
    */
   function timesOf(bound: Bound): { readonly logEveryMs: number; readonly countsMs: number } {
     if (bound === 'count') return { logEveryMs: LOG_EVERY_MS, countsMs: FORGOTTEN_AFTER_MS };
     const nearMs = (1 - WARN_FROM) * maxAgeMs;
     const logEveryMs = Math.ceil(Math.min(LOG_EVERY_MS, nearMs / 2));
-    return { logEveryMs, countsMs: Math.ceil(Math.min(FORGOTTEN_AFTER_MS, nearMs - logEveryMs)) };
+    const countsMs = Math.max(Math.min(FORGOTTEN_AFTER_MS, nearMs - logEveryMs), 2.5 * everyMs);
+    return { logEveryMs, countsMs: Math.ceil(countsMs) };
   }
 
   /** Since when a bound has been nearly reached without a break. After a change of `size`, a new warning is needed. */

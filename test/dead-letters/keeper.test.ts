@@ -170,6 +170,20 @@ test('if they are kept for an hour only, those that come after the first warning
   expect((await after(0.06))?.removals).toMatchObject([{ byReason: new Map([['rejected', 1]]) }]);
 });
 
+test('if they are kept for some minutes only, they are removed too, although the looks are far apart', async () => {
+  const { look, add, ids, passForNotes } = open();
+  const bounds = { maxAgeMs: 120_000, everyMs: 30_000 };
+  await add([100_000]);
+  const looks = [await look(bounds)];
+  while (looks.length < 3) {
+    await passForNotes(30_000);
+    looks.push(await look(bounds));
+  }
+  expect(looks.map((each) => each?.removals.length)).toEqual([0, 1, 0]);
+  expect(looks[0]?.warnings).toMatchObject([{ bound: 'age', going: 1 }]);
+  expect(await ids()).toEqual([]);
+});
+
 test('too many: the oldest go, one look after the warning', async () => {
   const { look, add, ids, pass } = open();
   await add(Array.from({ length: 8 }, () => HOUR));
