@@ -249,7 +249,8 @@ export function afterSend(context: Context, parts: DeliverParts, quotaWait?: Quo
 
 /**
  * A quota has no room. The job comes back exactly at the instant that the quota promised: later, others may have taken the
- * room. If it expires before that, it ends, unless other devices wait for their providers: then these decide when.
+ * room. If it expires before that, it ends, unless other devices wait for their providers, or for a worker with their
+ * credentials: then these decide when.
  *
  * @param later tries of this pass whose devices are still open
  */
@@ -262,7 +263,8 @@ function overQuota(
 ): Result {
   if (wait.waitMs >= timeLeftMs(context, parts)) {
     const isNoneElse = later.length === 0 && soonestBreaker(openServices(context), parts) === undefined;
-    return isNoneElse ? expired(context) : waitForOthers();
+    if (!isNoneElse) return waitForOthers();
+    return context.lacking.length > 0 ? withoutCredentials(context, parts) : expired(context);
   }
   return untilDue(context, wait, Math.max(0, Math.ceil(wait.dueAt - performance.now())), parts);
 }

@@ -217,6 +217,18 @@ describe('a provider that is over its quota', () => {
     expect(sandbox.journal.accepted).toHaveLength(1);
   });
 
+  it('does not end what also waits for a worker with the credentials of another device', async () => {
+    const { run } = await openBench({ platforms: ['fcm'] });
+    const quotas = openQuotas({ max: 1, perMs: 60_000 });
+    await run(toFcm('a'), none, { quotas });
+    const devices = [makeDevice('apns'), makeDevice('fcm')];
+    const shortLived = makeNotification({ recipientId: 'b', devices, expiresAt: Date.now() + 30_000 });
+    const first = await run(shortLived, none, { quotas });
+    expect(first.outcome).toEqual({ kind: 'deferred', waitMs: 1_000, code: 'no-credentials' });
+    const second = await run(shortLived, first.progress, { quotas });
+    expect(second.outcome).toEqual({ kind: 'deferred', waitMs: 2_000, code: 'no-credentials' });
+  });
+
   it('takes a token for each device, and keeps those that are left for later', async () => {
     const { run, sandbox } = await openBench();
     const quotas = openQuotas({ max: 2, perMs: 60_000 });
