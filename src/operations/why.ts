@@ -208,7 +208,8 @@ function otherCause(
     );
     const code = attempts.at(-1)?.error ?? last?.code;
     const said = open.length > 0 || code === undefined ? [] : [`The last answer: ${printable(code)}.`];
-    const suspected = limited !== undefined ? 'quota' : unreached > 0 ? 'outage' : undefined;
+    const isLimit = limited !== undefined && code !== undefined && LIMIT_CODES.test(code);
+    const suspected = isLimit ? 'quota' : limited !== undefined || unreached > 0 ? 'outage' : undefined;
     const trouble = breakers[0]?.trouble ?? suspected;
     const because = HELD[trouble ?? ''] ?? 'its provider took nothing at the last try';
     return { text: `, because ${because}; it is put back since ${when(now, heldSince)}`, more: [...open, ...said] };
@@ -240,6 +241,9 @@ function otherCause(
   }
   return { text: ', to be tried again', more: [] };
 }
+
+/** What a push service answers that takes no more for now. */
+const LIMIT_CODES = /^http-4(06|29)\b/;
 
 /** Why nothing is sent to a provider, by the trouble of the provider's breaker. */
 const HELD: Readonly<Record<string, string>> = {

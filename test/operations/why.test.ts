@@ -109,6 +109,15 @@ test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Fac
     /, because its provider asks for fewer sends; .* The last answer: http-429\.$/,
   ],
   [
+    'a provider that is down, without a breaker',
+    waits(),
+    {
+      job: { progress: { ...held, limited: 2 } },
+      passes: [passAt(1, { result: 'deferred', code: 'ServiceUnavailable' })],
+    },
+    /, because its provider is down, or cannot be reached; .* The last answer: ServiceUnavailable\.$/,
+  ],
+  [
     'a refusal, when the breaker has closed since',
     waits(),
     { job: { progress: held }, passes: [passAt(1, { result: 'deferred', code: 'TooManyRequests' })] },
