@@ -5,6 +5,7 @@ import { statedIdOf, type StoredDeadLetter } from '../src/dead-letters/letter.ts
 import { inOrder, type DeadLetterFilter } from '../src/dead-letters/take.ts';
 import { printable } from '../src/domain/faults.ts';
 import type { DeadLetterReason } from '../src/notification/outcome.ts';
+import { notificationIdOf } from '../src/queue/names.ts';
 import { createCommand, runCommand, CommandError, printJson } from '../src/terminal/command.ts';
 import {
   breakdown,
@@ -211,7 +212,8 @@ async function find(opened: OpenDeadLetters, id: string): Promise<StoredDeadLett
     (each) => each !== undefined,
   );
   const found: StoredDeadLetter[] = [];
-  if (exact !== undefined && statedIdOf(exact.letter.notification) !== id) return [exact];
+  const ofNotification = exact && (statedIdOf(exact.letter.notification) ?? notificationIdOf(exact.id));
+  if (exact !== undefined && ofNotification !== id) return [exact];
   for await (const stored of inOrder(opened.shards, { id }, { buriedUntilMs: opened.now })) found.push(stored);
   return found;
 }
