@@ -54,7 +54,7 @@ export function workerOptions(settings: WorkerSettings): WorkerOptions {
 
 /** The place of a pass among the WORKER_CONCURRENCY places of the worker. */
 export interface Place {
-  /** The pass sleeps and needs no place. Call the returned function when the pass wakes. */
+  /** The pass sleeps, or waits long for a stream, and needs no place. Call the returned function when that is over. */
   leave(): () => void;
   /**
    * The pass puts its job back for another worker, for the `times`-th time. For some seconds, this worker then begins to wait
@@ -124,7 +124,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     this.#renewLocks(lockMs);
   }
 
-  /** How many jobs this worker has now, how many of them sleep without a place, and how many places there are. */
+  /** How many jobs this worker has now, how many of them sleep or wait without a place, and how many places there are. */
   get inHand(): { readonly all: number; readonly asleep: number; readonly places: number } {
     return { all: this.#underWay, asleep: this.#asleep, places: this.#places };
   }
