@@ -5,7 +5,7 @@ import type { Action } from '../limiter/foresee.ts';
 import type { Follow, Moved, Oversight } from '../limiter/limiter.ts';
 import { paceOf } from '../limiter/pace.ts';
 import { within } from '../domain/time.ts';
-import { redelay, type Due } from '../queue/redelay.ts';
+import { redelay, redelayLate, type Due } from '../queue/redelay.ts';
 
 export interface ActionParts {
   /** The limiters of alerts, background pushes and Live Activities, with the policies and the prefix of the workers. */
@@ -62,8 +62,8 @@ export async function act(
   for (const limiter of limitersOf(action, limiters)) {
     wasThere = (await run(limiter, recipientId, action, follow)) || wasThere;
     const { reserved } = await limiter.inspect(recipientId);
-    const others = reserved.filter(({ id }) => !reported.has(id));
-    await change(duesOf(others, paceOf(policy).toleranceMs));
+    const others = reserved.filter(({ id }) => !reported.has(id)); // an earlier run may have moved them, and woken nobody
+    await redelayLate(queues, duesOf(others, paceOf(policy).toleranceMs));
   }
   await within(Promise.allSettled(followed), MOST_FOLLOWED_MS);
   return { wasThere, moved };

@@ -67,6 +67,22 @@ export async function redelay(queues: readonly Queue[], jobs: readonly Due[]): P
   return { moved, followed };
 }
 
+/** Changes the due times of those delayed jobs that wait for a slot, and are due later than this. */
+export async function redelayLate(queues: readonly Queue[], jobs: readonly Due[]): Promise<void> {
+  for (let from = 0; from < jobs.length; from += AT_ONCE) {
+    await Promise.all(jobs.slice(from, from + AT_ONCE).map((due) => changeLate(queues, due)));
+  }
+}
+
+async function changeLate(queues: readonly Queue[], due: Due): Promise<void> {
+  for (const queue of queues) {
+    const dueAt = await dueAtIn(queue, due.jobId);
+    if (dueAt === undefined) continue;
+    if (dueAt > due.at && (await waitsForSlot(queue, due.jobId))) await changeDue(queue, due);
+    return;
+  }
+}
+
 /** Changes the job in the first queue in which it is delayed. False if it is in none. */
 async function changeFirst(queues: readonly Queue[], due: Due): Promise<boolean> {
   for (const queue of queues) if (await changeDue(queue, due)) return true;

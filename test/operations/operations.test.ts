@@ -94,8 +94,9 @@ it.each([
 });
 
 it('one that ended before it woke the jobs may be done again, and then wakes them', async () => {
-  const { limiters, run, dueAt } = await open();
+  const { limiters, operating, run, dueAt } = await open();
   await run(BLOCK);
+  for (const id of ['b', 'c', 'd']) await (await operating.queues[0]?.getJob(id))?.updateProgress({ rule: 'block' });
   await limiters.alert.unblock(ID); // the process that did it was killed here
   expect(await dueAt('b')).toBeGreaterThan(Date.now() + 2 * HOUR);
   const { reserved } = await run(['unblock']);
