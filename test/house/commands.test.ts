@@ -198,7 +198,7 @@ describe('the JSON of each command is that of the page', () => {
     await addDead(deadQueue, {
       full: deadLetter('full', { notification: full, attempts, delivered: ['apns#0'] }),
       named: deadLetter('named', {
-        notification: { ...full, devices: [{ platform: 'fcm', token: 't', app: 'teacher' }] },
+        notification: { ...full, id: 'named', devices: [{ platform: 'fcm', token: 't', app: 'teacher' }] },
       }),
       other: deadLetter('other'),
     });
