@@ -79,8 +79,9 @@ test('warns, removes and counts: what will go and when, how to look, and what we
   const { lines, metrics } = start(prefix, { maxAgeMs: 20_000, maxCount: 1_000 });
   await waitFor(() => expect(lines.map(({ removed }) => removed)).toContain(2));
 
-  expect(lines.map(({ level }) => level)).toEqual(['warn', 'warn']);
-  const [warned, removed] = lines;
+  expect(lines.every(({ level }) => level === 'warn')).toBe(true);
+  const [warned] = lines; // with so short a bound the warning comes again every two seconds
+  const removed = lines.find((line) => line.removed === 2);
   expect(warned).toMatchObject({ bound: 'age', deadLetters: 2 });
   expect(warned?.msg).toMatch(
     /^2 dead letters will be removed from \S+Z to \S+Z, since DEAD_LETTER_MAX_AGE is 20s; look: npx pushpacer dead-letters --until \S+Z, keep: npx pushpacer replay --until \S+Z$/,
