@@ -1,4 +1,5 @@
-import { excuse, lifeAt, type Excused, type Fault } from './facts.ts';
+import { instantOf } from '../../src/domain/time.ts';
+import { excuse, lifeAt, type Excused, type Fault, type Life } from './facts.ts';
 import { hasLeft, type Fate, type Fates, type JudgeParts as Parts } from './fates.ts';
 import { SENT_BODY } from './workload.ts';
 
@@ -181,15 +182,25 @@ export function judgeLatest(parts: Parts): Fault[] {
   });
 }
 
+/**
+ * Whether one is the newer of two for sure: it was enqueued later. With `sendAfter` it is as old as one that is enqueued at that
+ * instant; when Redis took another one is known only to lie between the call and its answer.
+ */
+function isNewer(one: Life, other: Life): boolean {
+  const [own, its] = [instantOf(one.input.sendAfter) ?? 0, instantOf(other.input.sendAfter) ?? 0];
+  if (own === its) return one.order > other.order;
+  return Math.max(one.askedAt, own) > Math.max(other.acknowledgedAt, its);
+}
+
 function supersededFaults(fate: Fate, parts: Parts): Fault[] {
   if (fate.kind !== 'superseded') return [];
   const life = fate.last?.by === undefined ? undefined : lifeAt(parts.facts.lives, fate.last.by, fate.last.at);
   const newer = life && parts.fates.get(life.name);
-  const { name, input, order } = fate.life;
+  const { name, input } = fate.life;
   if (newer === undefined)
     return [fault(`${name}: was superseded by ${fate.last?.by ?? 'nothing'}, which is not known`, [fate], 5)];
   const other = newer.life.input;
-  if (newer.life.order <= order)
+  if (newer.life === fate.life || isNewer(fate.life, newer.life))
     return [fault(`${name}: was superseded by ${newer.life.name}, which is older`, [fate, newer], 5)];
   if (other.recipientId !== input.recipientId || other.collapseId !== input.collapseId)
     return [fault(`${name}: was superseded by ${newer.life.name}, of another line`, [fate, newer], 5)];
@@ -200,8 +211,9 @@ function supersededFaults(fate: Fate, parts: Parts): Fault[] {
 const UNSEEN = new Set(['canceled', 'removed', 'discarded', 'dead-lettered', 'expired', 'queued', 'none']);
 
 function newestFaults(group: readonly Fate[]): Fault[] {
-  const newest = group.toSorted((a, b) => a.life.order - b.life.order).at(-1);
-  if (newest === undefined || newest.seen.length > 0 || newest.isCanceled || UNSEEN.has(newest.kind)) return [];
+  const [newest, ...others] = group.filter(({ life }) => !group.some((other) => isNewer(other.life, life)));
+  if (newest === undefined || others.length > 0) return []; // which of them is the newest is not known
+  if (newest.seen.length > 0 || newest.isCanceled || UNSEEN.has(newest.kind)) return [];
   return [
     fault(`${newest.life.name}: is the newest of its collapse id, and ended as ${newest.kind}, unseen`, [newest], 5),
   ];
@@ -220,7 +232,7 @@ function orderFaults(group: readonly Fate[], { doubts, excused }: Parts): Fault[
     for (const [index, { fate, entry }] of sorted.entries()) {
       const newer = sorted
         .slice(0, index)
-        .find((one) => one.fate.life.order > fate.life.order && one.entry.at < entry.at - ON_THE_WAY_MS);
+        .find((one) => isNewer(one.fate.life, fate.life) && one.entry.at < entry.at - ON_THE_WAY_MS);
       if (newer === undefined) continue;
       if (doubts.inHand(fate, entry)) {
         excuse(excused, 'an older one after a newer one, in hand at a fault');
