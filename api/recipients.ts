@@ -1,5 +1,6 @@
 import { onRefused } from '../src/delivery/decide.ts';
 import { jobIdOfAsk } from '../src/delivery/lines.ts';
+import { mayWait } from '../src/delivery/slot.ts';
 import { countedAs } from '../src/domain/limits.ts';
 import { quietWindows } from '../src/domain/quiet-hours.ts';
 import type { Admission, Inspection } from '../src/limiter/limiter.ts';
@@ -62,7 +63,7 @@ export function createRecipients({ look, limiters }: Pick<Backend, 'look' | 'lim
         const limiter = opened.limiters[countedAs(notification)];
         const answer = await limiter.peek({
           ...{ recipientId, id: `${jobIdOf(id)}/0`, ...(category !== undefined && { category }) },
-          ...(!waits(notification) && { maxWaitMs: 0 }),
+          ...(!mayWait({ notification }) && { maxWaitMs: 0 }),
           ...(onQuiet !== 'delay' && { maxQuietMs: 0 }),
         });
         const now = Date.now();
@@ -80,10 +81,6 @@ export function createRecipients({ look, limiters }: Pick<Backend, 'look' | 'lim
       }
     },
   };
-}
-
-function waits({ onThrottle }: Notification): boolean {
-  return onThrottle !== 'drop' && onThrottle !== 'silence';
 }
 
 /** Whether notifications of high priority go before others. Without workers this is not known, and counts as true. */

@@ -1,11 +1,10 @@
 import { once } from 'node:events';
 import type { Command } from 'commander';
 import { factsOf, type Facts, nameOf } from '../src/dead-letters/facts.ts';
-import { statedIdOf, type StoredDeadLetter } from '../src/dead-letters/letter.ts';
+import { notificationIdIn, type StoredDeadLetter } from '../src/dead-letters/letter.ts';
 import { inOrder, type DeadLetterFilter } from '../src/dead-letters/take.ts';
 import { printable } from '../src/domain/faults.ts';
 import type { DeadLetterReason } from '../src/notification/outcome.ts';
-import { notificationIdOf } from '../src/queue/names.ts';
 import { createCommand, runCommand, CommandError, printJson } from '../src/terminal/command.ts';
 import {
   breakdown,
@@ -212,8 +211,7 @@ async function find(opened: OpenDeadLetters, id: string): Promise<StoredDeadLett
     (each) => each !== undefined,
   );
   const found: StoredDeadLetter[] = [];
-  const ofNotification = exact && (statedIdOf(exact.letter.notification) ?? notificationIdOf(exact.id));
-  if (exact !== undefined && ofNotification !== id) return [exact];
+  if (exact !== undefined && notificationIdIn(exact) !== id) return [exact];
   for await (const stored of inOrder(opened.shards, { id }, { buriedUntilMs: opened.now })) found.push(stored);
   return found;
 }

@@ -18,7 +18,7 @@ import {
   type LetterStory,
 } from '../notification/story.ts';
 import { hasStalled } from '../queue/bullmq-internals.ts';
-import { isOrder } from '../queue/names.ts';
+import { isOrder, notificationIdOf } from '../queue/names.ts';
 
 /** A dead letter in its queue. */
 export interface StoredDeadLetter {
@@ -179,6 +179,11 @@ export function openDevicesOf({ notification, delivered = [] }: DeadLetter): Ope
     if (app === undefined) return [{ platform }];
     return typeof app === 'string' && app.length <= MAX_APP ? [{ platform, app }] : [];
   });
+}
+
+/** The id by which a dead letter's notification is known: that of its data, or that of its first job. */
+export function notificationIdIn({ id, letter }: Pick<StoredDeadLetter, 'id' | 'letter'>): string {
+  return statedIdOf(letter.notification) ?? notificationIdOf(id);
 }
 
 /** The id in a notification's data, even if it is a number by mistake; undefined if there is no id to show. */

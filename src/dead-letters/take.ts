@@ -2,8 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { valueAt } from '../domain/json.ts';
 import type { Platform } from '../notification/notification.ts';
 import type { DeadLetter, DeadLetterReason } from '../notification/outcome.ts';
-import { notificationIdOf } from '../queue/names.ts';
-import { openDevicesOf, statedIdOf, type StoredDeadLetter } from './letter.ts';
+import { notificationIdIn, openDevicesOf, type StoredDeadLetter } from './letter.ts';
 import { createPace } from './pace.ts';
 import type { DeadLetters } from './store.ts';
 
@@ -33,13 +32,14 @@ export interface DeadLetterFilter {
   readonly untilMs?: number;
 }
 
-export function matches({ id, letter }: StoredDeadLetter, filter: DeadLetterFilter): boolean {
+export function matches(stored: StoredDeadLetter, filter: DeadLetterFilter): boolean {
+  const { id, letter } = stored;
   const { reason, recipientId, category, sinceMs = -Infinity, untilMs = Infinity } = filter;
   return (
     (reason === undefined || letter.reason === reason) &&
     (recipientId === undefined || valueAt(letter.notification, 'recipientId') === recipientId) &&
     (category === undefined || valueAt(letter.notification, 'category') === category) &&
-    (filter.id === undefined || [id, statedIdOf(letter.notification) ?? notificationIdOf(id)].includes(filter.id)) &&
+    (filter.id === undefined || [id, notificationIdIn(stored)].includes(filter.id)) &&
     letter.deadAt >= sinceMs &&
     letter.deadAt <= untilMs &&
     isOfDevice(letter, filter)

@@ -215,7 +215,7 @@ function goesFirst({ notification: { priority } }: Context, { isHighFirst }: Del
   return priority === 'high' && isHighFirst;
 }
 
-function mayWait({ notification: { onThrottle } }: Context): boolean {
+export function mayWait({ notification: { onThrottle } }: Pick<Context, 'notification'>): boolean {
   return onThrottle !== 'drop' && onThrottle !== 'silence';
 }
 

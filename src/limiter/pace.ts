@@ -220,8 +220,7 @@ export function causeBesidesQuiet(
       });
       return ends.reduce((slower, other) => (other.alone > slower.alone ? other : slower), { alone: -Infinity });
     };
-    const present = longest(limits);
-    let { name, alone } = present;
+    let { name, alone } = longest(limits);
     if (later !== undefined && alone >= later.from) {
       const after = longest(later.limits);
       if (after.alone > later.from) ({ name, alone } = after);

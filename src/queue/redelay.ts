@@ -78,9 +78,14 @@ async function changeLate(queues: readonly Queue[], due: Due): Promise<void> {
   for (const queue of queues) {
     const dueAt = await dueAtIn(queue, due.jobId);
     if (dueAt === undefined) continue;
-    if (dueAt > due.at && (await waitsForSlot(queue, due.jobId))) await changeDue(queue, due);
+    await bringForward(queue, due, dueAt);
     return;
   }
+}
+
+/** Changes the due time of a delayed job that is due at `dueAt`, if that is too late and the job waits for a slot. */
+async function bringForward(queue: Queue, due: Due, dueAt: number): Promise<void> {
+  if (dueAt > due.at && (await waitsForSlot(queue, due.jobId))) await changeDue(queue, due);
 }
 
 /** Changes the job in the first queue in which it is delayed. False if it is in none. */
@@ -110,7 +115,7 @@ async function follow(queues: readonly Queue[], due: Due): Promise<void> {
     const delayed = dueAts.findIndex((dueAt) => dueAt !== undefined);
     const [queue, dueAt = 0] = [queues[delayed], dueAts[delayed]];
     if (queue !== undefined) {
-      if (dueAt > due.at && (await waitsForSlot(queue, due.jobId))) await changeDue(queue, due);
+      await bringForward(queue, due, dueAt);
       return;
     }
     if (!inHand.includes(true)) return; // it asks the limiter when it is taken, or it has ended

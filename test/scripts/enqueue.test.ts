@@ -134,14 +134,19 @@ test('the same Ctrl-C once more, as npm hands it on, lets the batch under way en
   );
 });
 
+/** The command with a pipe that stays open. `said`: all that it says to the user, when it has ended. */
+function startPiped(redisUrl: string) {
+  const env = { ...process.env, REDIS_URL: redisUrl, REDIS_CLUSTER: undefined, QUEUE_PREFIX: undefined };
+  const child = spawn(process.execPath, ['scripts/enqueue.ts', '-'], { env, stdio: ['pipe', 'ignore', 'pipe'] });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const write = (id: string) => child.stdin.write(`${JSON.stringify(notification({ id }))}\n`);
+  return { child, said: text(child.stderr), write };
+}
+
 test('lines of a pipe that stays open are added soon, and after Ctrl-C it says what was only read', async () => {
   const { url } = await ownRedis();
   const redis = connectRedis(url);
-  const env = { ...process.env, REDIS_URL: url, REDIS_CLUSTER: undefined, QUEUE_PREFIX: undefined };
-  const child = spawn(process.execPath, ['scripts/enqueue.ts', '-'], { env, stdio: ['pipe', 'ignore', 'pipe'] });
-  onTestFinished(() => void child.kill('SIGKILL'));
-  const said = text(child.stderr);
-  const write = (id: string) => child.stdin.write(`${JSON.stringify(notification({ id }))}\n`);
+  const { child, said, write } = startPiped(url);
   write('a');
   await vi.waitFor(async () => expect(await redis.exists('{pushpacer}:notifications:a')).toBe(1), { timeout: 20_000 });
   await redis.client('PAUSE', 2_000, 'ALL'); // so that `b` is being added while `c` is read
@@ -159,11 +164,7 @@ test('lines of a pipe that stays open are added soon, and after Ctrl-C it says w
 test('if Redis goes away and Ctrl-C comes, it says how many may have been added', async () => {
   const server = await ownRedis();
   const redis = connectRedis(server.url);
-  const env = { ...process.env, REDIS_URL: server.url, REDIS_CLUSTER: undefined, QUEUE_PREFIX: undefined };
-  const child = spawn(process.execPath, ['scripts/enqueue.ts', '-'], { env, stdio: ['pipe', 'ignore', 'pipe'] });
-  onTestFinished(() => void child.kill('SIGKILL'));
-  const said = text(child.stderr);
-  const write = (id: string) => child.stdin.write(`${JSON.stringify(notification({ id }))}\n`);
+  const { child, said, write } = startPiped(server.url);
   write('a');
   await vi.waitFor(async () => expect(await redis.exists('{pushpacer}:notifications:a')).toBe(1), { timeout: 20_000 });
   await redis.client('PAUSE', 60_000, 'ALL'); // so that `b` is being added
@@ -179,11 +180,8 @@ test('if Redis goes away and Ctrl-C comes, it says how many may have been added'
 });
 
 test('while a pipe is silent, it ends at once if Redis is away', async () => {
-  const env = { ...process.env, REDIS_URL: 'redis://127.0.0.1:1', REDIS_CLUSTER: undefined, QUEUE_PREFIX: undefined };
-  const child = spawn(process.execPath, ['scripts/enqueue.ts', '-'], { env, stdio: ['pipe', 'ignore', 'pipe'] });
-  onTestFinished(() => void child.kill('SIGKILL'));
-  child.stdin.write(`${JSON.stringify(notification({ id: 'a' }))}\n`);
-  const said = text(child.stderr);
+  const { child, said, write } = startPiped('redis://127.0.0.1:1');
+  write('a');
   const [code] = (await once(child, 'exit', { signal: AbortSignal.timeout(30_000) })) as [number | null];
   expect(code).toBe(1);
   expect(await said).toMatch(/^error: Redis is away: .+; 0 added, 0 duplicates, 0 invalid before\n$/);

@@ -184,12 +184,12 @@ export function exempted(opened: Opened): Opened {
   const left = { ...opened, quiet: exempt.includes('quietHours') ? [] : quiet };
   if (!isUrgent({ exempt })) return left;
   const reduced = withoutExempt(policy, { exempt });
-  const { limits, toleranceMs } = paceOf(reduced);
+  const { toleranceMs } = paceOf(reduced);
   return {
     ...left,
     scopes: [
       {
-        ...{ ...overall, ...scopeFor({ exempt }, overall), limits, allLimits: overall.limits },
+        ...{ ...overall, ...scopeFor({ exempt }, overall), allLimits: overall.limits },
         ...{ toleranceMs, gapMs: reduced.minGapMs, isUrgent: true },
       },
       ...others,

@@ -32,7 +32,7 @@ end
 -- As `firstInstant`, and not quiet. If quiet time leads past the end of a stored policy, the limits after it decide.
 local function awakeInstant(among, nth, from)
   local at = afterQuiet(firstInstant(among, nth, from))
-  if later and at >= policyUntil then at = afterQuiet(firstInstant(among, nth, at)) end
+  if first.later and at >= policyUntil then at = afterQuiet(firstInstant(among, nth, at)) end
   return at
 end
 
@@ -81,7 +81,7 @@ end
 -- The instant behind both lines. If the category's line leads past the end of a stored policy, the limits after it decide.
 local function behindBoth(line, own)
   local at = math.max(line, own)
-  if later and at >= policyUntil and at > line then at = tail(first, false, at) end
+  if first.later and at >= policyUntil and at > line then at = tail(first, false, at) end
   return at
 end
 
