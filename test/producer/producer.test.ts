@@ -363,8 +363,8 @@ test('a broadcast goes on where it stopped, also after its ids are forgotten', a
   const broadcastId = 'term-start';
   const broken = sequence(1_300, {}, 1_200);
   await expect(producer.enqueueMany(broken.inputs, { broadcastId })).rejects.toThrow('the database went away');
-  const dealtWith = await queue.getJobCountByTypes('prioritized'); // on a busy machine a batch may be smaller than 500
-  expect(dealtWith).toBeGreaterThanOrEqual(1_000);
+  const dealtWith = await queue.getJobCountByTypes('prioritized');
+  expect(dealtWith).toBeGreaterThan(1_200 - 500); // less than one batch: on a busy machine each may be smaller than 500
   expect(dealtWith).toBeLessThanOrEqual(1_200);
   await queue.obliterate({ force: true }); // as if they had been delivered, and their ids were free again
 
