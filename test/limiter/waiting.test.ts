@@ -36,6 +36,20 @@ describe('latest', () => {
     expect(await reserved()).toEqual(['new/0']);
   });
 
+  it('with such a slot under its id, the newest takes the place of the older one all the same', async () => {
+    const { ask, cancel, join, clock, start, reserved } = open();
+    await ask('first');
+    await ask('X', { enqueuedAt: 1, ...join('latest', { at: 1 }) });
+    await cancel('X', 1);
+    await ask('old', { enqueuedAt: 2, ...join('latest', { at: 2 }) });
+    const again = await ask('X', { enqueuedAt: 3, ...join('latest', { at: 3 }) });
+    expect(again).toMatchObject({ kind: 'reserved', at: start + 6_000 });
+    expect(await reserved()).toEqual(['X/0']);
+    clock.now = start + 6_000;
+    expect(await ask('old', { enqueuedAt: 2, ...join('latest', { at: 2 }) })).toMatchObject({ kind: 'ended', by: 'X' });
+    expect(await ask('X', { enqueuedAt: 3, ...join('latest', { at: 3 }) })).toMatchObject({ kind: 'admitted' });
+  });
+
   it('an older one that is tried again does not go after a newer one', async () => {
     const { ask, join, limiter, clock } = open();
     await ask('old', join('latest', { at: 1 }));

@@ -40,18 +40,23 @@ if join then
   end
 
   field = join.kind .. ':' .. join.key
-  local isNew = not sentAt and not slot
-
   if join.kind == 'latest' then
     group = readGroup(field)
     isHolder = group and group.who == who
-    becomesHolder = isNew or isHolder
     -- The slot is not this notification's: it is left from a canceled job with the same id, which a person removed.
-    local isForeign = group and not isHolder and slot and not readOwn('part:')
+    if slot and group and not isHolder and not readOwn('part:') then
+      for _, scope in ipairs(scopes) do
+        drop(scope.reserved)
+        drop(scope.heldBack)
+      end
+      findSlot()
+    end
+    local isNew = not sentAt and not slot
+    becomesHolder = isNew or isHolder
     -- Of two with one `sendAfter`, the one that was enqueued first is the older one.
     local isOlder = group
       and (join.at < group.at or join.at == group.at and born < tonumber(string.match(group.who, '@(%d+)$') or 0))
-    if isOlder and not isHolder and (isNew or renew or isForeign) then
+    if isOlder and not isHolder and (isNew or renew) then
       for _, scope in ipairs(scopes) do -- the id missed its slot, which is free again
         drop(scope.sent)
         drop(scope.reserved)
@@ -72,6 +77,7 @@ if join then
       end
     end
   else
+    local isNew = not sentAt and not slot
     local place, whose = readOwn('holder:')
     local part = not place and readOwn('part:')
     if place and not place.field then
