@@ -344,7 +344,7 @@ async function openGoogle(answerTo: (body: string) => [status: number, body: str
   const port = await portOf(server);
   const account = { ...(await serviceAccount()), client_email: 'sender@p.iam.gserviceaccount.com' };
   const open = (agent: AgentOptions, now = Date.now) =>
-    createGoogleCredential(account, now, new LoopbackAgent(port, agent));
+    createGoogleCredential(account, 'any', now, new LoopbackAgent(port, agent));
   return { account, open, asked };
 }
 

@@ -25,9 +25,10 @@ async function openMetadata(detection?: 'assume-present') {
 
 test('application default credentials ask for the scope of messages alone, here at a metadata server', async () => {
   const { asked } = await openMetadata('assume-present');
-  expect(await createGoogleCredential(undefined, Date.now).obtain()).toBe('Bearer from-google');
-  const tokens = asked.filter(({ pathname }) => pathname.endsWith('/token'));
-  expect(tokens.map(({ searchParams }) => searchParams.get('scopes'))).toEqual([SCOPE]);
+  expect(await createGoogleCredential(undefined, 'school-app', Date.now).obtain()).toBe('Bearer from-google');
+  // The project is known, so the library does not look for it: not there, nor with the program gcloud.
+  expect(asked.map(({ pathname }) => pathname.split('/').at(-1))).toEqual(['token']);
+  expect(asked.map(({ searchParams }) => searchParams.get('scopes'))).toEqual([SCOPE]);
 });
 
 test('a metadata server that does not answer yet counts as not reached, and is asked anew', async () => {
@@ -36,7 +37,7 @@ test('a metadata server that does not answer yet counts as not reached, and is a
   gcpMetadata.setGCPResidency(false); // as in a container, which shows nothing of the machine below it
   onTestFinished(() => gcpMetadata.setGCPResidency());
   const clock = { ms: Date.now() };
-  const credential = createGoogleCredential(undefined, () => clock.ms);
+  const credential = createGoogleCredential(undefined, 'school-app', () => clock.ms);
   expect(await credential.obtain()).toMatchObject({ code: 'sign-in-unreachable', unsent: true });
   expect(credential.reach?.()).toMatchObject({
     isSignIn: true,

@@ -39,7 +39,7 @@ export function createFcmProvider(options: FcmOptions): Provider {
   const watched = createThirdPartyWatch();
   return createHttp2Provider({
     platform: 'fcm',
-    credential: target.host === FCM_HOST ? createGoogleCredential(credentials, now) : STATIC_CREDENTIAL,
+    credential: target.host === FCM_HOST ? createGoogleCredential(credentials, projectId, now) : STATIC_CREDENTIAL,
     sender: createSender({ ...tuning, endpoint: target, secureContext: trustBeside(ca) }),
     prepare: (push) => encodeFcm(push, { projectId, androidV2 }, now()),
     readAnswer: (answer, push) => {
@@ -87,6 +87,7 @@ const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
  */
 export function createGoogleCredential(
   serviceAccount: unknown,
+  projectId: string,
   now: () => number,
   // Checks certificates even if the environment (NODE_TLS_REJECT_UNAUTHORIZED) turns that off.
   agent = new Agent({ rejectUnauthorized: true }),
@@ -98,7 +99,8 @@ export function createGoogleCredential(
     if (account !== undefined) return Promise.resolve(new JWT({ ...account, scopes: [SCOPE], ...clientOptions }));
     // The library remembers for ever that no metadata server answered, but a pod may start before its metadata server.
     gcpMetadata.resetIsAvailableCache();
-    return new GoogleAuth({ scopes: [SCOPE], clientOptions }).getClient();
+    // Without a project the library looks for one: it runs the program gcloud, which may take seconds, and asks the metadata server.
+    return new GoogleAuth({ scopes: [SCOPE], projectId, clientOptions }).getClient();
   };
   return createCredential({
     now,
