@@ -40,7 +40,7 @@ export default defineConfig({
     // These limits only end tests that fail anyway, however busy the machine is.
     testTimeout: 120_000,
     hookTimeout: 60_000,
-    expect: { poll: { timeout: 15_000 } }, // as waitFor (test/support/wait.ts)
+    expect: { poll: { timeout: 60_000 } }, // as waitFor (test/support/wait.ts)
     pool: 'forks',
     maxWorkers: 3, // on two cores: many tests wait for processes, timers and providers
     projects: [

@@ -4,8 +4,8 @@ import type { Notification } from '../../src/notification/notification.ts';
 import { makeNotification } from './push.ts';
 import { openReplicaBench, type ReplicaBench } from './replica.ts';
 
-/** How long to wait for a worker. */
-export const WITHIN = { timeout: 10_000 };
+/** How long to wait for a worker: as waitFor (wait.ts). */
+export const WITHIN = { timeout: 60_000 };
 /** One alert, and the next only in an hour. */
 export const SLOW = { LIMIT_RULES: '1/1h', LIMIT_MIN_GAP: '0' };
 
