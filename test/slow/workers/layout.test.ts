@@ -43,7 +43,7 @@ test('a worker makes the record of a new queue, warns of another number, and fol
   const three = shardPrefixes(prefix, 3);
   await write({ version: 2, phase: 'steady', prefixes: three, former: [two] });
   for (const each of [worker, other]) {
-    await each.waitForLine(/the queues have changed/, 30_000);
+    await each.waitForLine(/the queues have changed/);
     await each.waitForLine(/ready: it takes jobs of the queues that there are now/, 60_000);
     expect((await fetch(`${each.url}/readyz`)).status).toBe(200); // at the same port
   }
