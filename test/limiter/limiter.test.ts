@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
@@ -10,7 +11,7 @@ import { limiterContract } from '../contract/limiter.ts';
 import { quietIn } from '../contract/trial.ts';
 import { connectCluster } from '../support/cluster.ts';
 import { portOf } from '../support/listen.ts';
-import { ownCluster, ownRedis } from '../support/own-redis.ts';
+import { frozen, ownCluster, ownRedis } from '../support/own-redis.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onRedis, expectKept, AHEAD_MS, readRecipient, recipientId, inMemory } from './support.ts';
@@ -29,12 +30,15 @@ it('forgets recipients whose windows have passed, while others are served', asyn
 });
 
 const POLICY = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 2_000 };
+/** For tests on the real clock: no machine stands still for so long that a second id is admitted. */
+const SPARSE = { rules: [], minGapMs: 600_000 };
 
 describe('what stays in Redis', () => {
   it('expires the longest window after the last slot, or a minute after the last reservation', async () => {
+    const now = Date.now() + AHEAD_MS;
     const redis = connectRedis();
     const prefix = testPrefix();
-    const limiter = createRedisLimiter({ redis, policy: POLICY, prefix });
+    const limiter = createRedisLimiter({ redis: onClock(redis, () => now), policy: POLICY, prefix });
     const slots: Record<string, number> = {};
     for (const id of ['a', 'b', 'c']) {
       const answer = await limiter.admit({ recipientId, id });
@@ -115,26 +119,39 @@ describe('Redis misbehaving', () => {
     expect(await Promise.all(asks)).toMatchObject(asks.map(() => ({ kind: 'admitted' })));
   });
 
+  /** A limiter that gives up soon, on a Redis of its own that has the script. `patient` waits as long as the test. */
+  async function openOwn() {
+    const { url, pid } = await ownRedis();
+    const own = connectRedis(url);
+    const patient = createRedisLimiter({ redis: own, policy: SPARSE, timeoutMs: 600_000 });
+    await patient.peek({ recipientId, id: 'a' });
+    return { url, pid, patient, limiter: createRedisLimiter({ redis: own, policy: SPARSE, timeoutMs: 100 }) };
+  }
+
   it('hangs: the wait is bounded, and the same id asked again has one slot', async () => {
-    const own = connectRedis((await ownRedis()).url);
-    const limiter = createRedisLimiter({ redis: own, policy: POLICY, timeoutMs: 100 });
-    await limiter.peek({ recipientId, id: 'a' }); // connected
-    await own.client('PAUSE', 400);
-    await expect(limiter.admit({ recipientId, id: 'a' })).rejects.toThrow(LimiterUnavailableError);
-    await expect
-      .poll(() => limiter.admit({ recipientId, id: 'a' }).catch(() => 'away'), { timeout: 5_000 })
-      .toMatchObject({ kind: 'admitted', repeated: true });
-    expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'reserved' });
+    const { pid, patient, limiter } = await openOwn();
+    await frozen(pid, async () => {
+      await expect(limiter.admit({ recipientId, id: 'a' })).rejects.toThrow(LimiterUnavailableError);
+    });
+    expect(await patient.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted', repeated: true });
+    expect(await patient.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'reserved' });
   });
 
   it('has answered a process that stood still: the answer is read before it is given up', async () => {
-    const own = connectRedis((await ownRedis()).url);
-    const limiter = createRedisLimiter({ redis: own, policy: POLICY, timeoutMs: 100 });
-    await limiter.peek({ recipientId, id: 'a' }); // connected
+    const { url, limiter } = await openOwn();
     const asked = limiter.admit({ recipientId, id: 'a' });
-    await new Promise((resolve) => setImmediate(resolve)); // it is on its way
-    const until = performance.now() + 300;
-    while (performance.now() < until);
+    // This process does nothing else until Redis has the slot, and the answer to a later command shows that it was sent.
+    const untilAnswered = `
+      const { Redis } = await import('ioredis');
+      const redis = new Redis(${JSON.stringify(url)});
+      while ((await redis.dbsize()) === 0);
+      await redis.ping();
+      redis.disconnect();`;
+    const flags = ['--input-type=module', '--eval', untilAnswered];
+    expect(spawnSync(process.execPath, flags, { cwd: import.meta.dirname, timeout: 60_000 })).toMatchObject({
+      status: 0,
+    });
+    for (const until = performance.now() + 150; performance.now() < until;);
     expect(await asked).toMatchObject({ kind: 'admitted' });
   });
 
@@ -210,7 +227,7 @@ describe('quiet hours that are stored for a recipient', () => {
 
 it('works on a cluster, with every key of a recipient on one node', async () => {
   const cluster = connectCluster({ nodes: [await ownCluster()] });
-  const limiter = createRedisLimiter({ redis: cluster, policy: POLICY, prefix: '{pushpacer}' });
+  const limiter = createRedisLimiter({ redis: cluster, policy: SPARSE, prefix: '{pushpacer}' });
   for (const recipient of ['teacher-42', '{teacher}-43']) {
     expect(await limiter.admit({ recipientId: recipient, id: 'a' })).toMatchObject({ kind: 'admitted' });
     expect(await limiter.admit({ recipientId: recipient, id: 'b' })).toMatchObject({ kind: 'reserved' });
@@ -224,23 +241,27 @@ describe('many clients at once', () => {
     const policy = { rules: [{ max: 4, perMs: 400 }], minGapMs: 40 };
     const limiters = Array.from({ length: 6 }, () => createRedisLimiter({ redis: connectRedis(), policy, prefix }));
     const admitted: number[] = [];
-    let asks = 0;
+    let [asks, late] = [0, 0];
     const deliver = async (id: string, turn: number): Promise<void> => {
+      let dueAt = Infinity;
       for (let pass = turn; ; pass += 1) {
         asks += 1;
         const limiter = limiters[pass % limiters.length];
         const answer = await limiter?.admit({ recipientId, id });
+        if (performance.now() > dueAt + policy.minGapMs / 2) late += 1; // on a busy machine
         if (answer?.kind === 'admitted') {
           admitted.push(answer.at);
           return;
         }
-        if (answer?.kind === 'reserved') await sleep(Math.max(0, answer.waitMs));
+        if (answer?.kind !== 'reserved') continue;
+        dueAt = performance.now() + answer.waitMs;
+        await sleep(Math.max(0, answer.waitMs));
       }
     };
     await Promise.all(Array.from({ length: 24 }, (_, number) => deliver(`job-${number}`, number)));
     expect(admitted).toHaveLength(24);
     expectKept(policy, admitted);
-    expect(asks).toBeLessThan((24 * 25) / 2); // what it takes where nothing is reserved
+    expect(asks - late).toBeLessThan((24 * 25) / 2); // what it takes where nothing is reserved
   });
 });
 

@@ -22,3 +22,13 @@ export async function ownCluster(): Promise<EmbeddedRedis> {
   await waitFor(async () => expect(await redis.cluster('INFO')).toContain('cluster_state:ok'));
   return node;
 }
+
+/** Until the end of `work`, the process stands still: what is sent to it meanwhile arrives after that. */
+export async function frozen(pid: number, work: () => Promise<void>): Promise<void> {
+  process.kill(pid, 'SIGSTOP');
+  try {
+    await work();
+  } finally {
+    process.kill(pid, 'SIGCONT');
+  }
+}
