@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { FORMER_HIGH, PRIORITY } from '../../src/queue/names.ts';
 import { createNewcomerShare, createPrioritiser } from '../../src/queue/prioritise.ts';
 import { connectRedis } from '../support/redis.ts';
@@ -36,11 +36,11 @@ test('jobs without a priority get the normal one, in their order, but for those 
 test('of several workers one does it', async () => {
   const { queue, openOne, add, redis } = open();
   await add(300);
-  await redis.set(queue.toKey('lock:prioritising'), '1', 'PX', 300);
+  await redis.set(queue.toKey('lock:prioritising'), '1');
   openOne().look();
   await sleep(150);
   expect(await queue.getPrioritizedCount()).toBe(0);
-  await sleep(200); // the other one was killed
+  await redis.del(queue.toKey('lock:prioritising')); // the other one was killed, and its lock has run out
   openOne().look();
   await waitFor(async () => expect(await queue.getPrioritizedCount()).toBe(250));
 });
@@ -77,17 +77,21 @@ describe('a share for newcomers', () => {
   const ids = Array.from({ length: 30 }, (_, n) => `new-${n}`);
 
   test('for each four jobs that are taken too late, the oldest new job goes before what is due', async () => {
-    const { queue, prefix, openWorker, addNew, raised } = openShare();
+    const { queue, redis, prefix, openWorker, addNew, raised } = openShare();
+    let now = performance.now();
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now);
+    onTestFinished(() => clock.mockRestore());
     const take = openWorker();
     await addNew(['due'], PRIORITY.due);
     await addNew(ids, PRIORITY.normal);
     await addNew(['with 5'], FORMER_HIGH);
     take(1, 10_000); // the first look begins at once, and finds as many as were taken until then
     await waitFor(async () => expect(await raised()).toEqual(['with 5']));
-    await sleep(50);
+    await waitFor(async () => expect(await redis.exists(queue.toKey('lock:raising'))).toBe(0));
     take(40, 10_000); // too soon for the next look
     await sleep(400);
     expect(await raised()).toHaveLength(1);
+    now += 1_000;
     take(1, 10_000);
     await waitFor(async () => expect(await raised()).toHaveLength(12));
     expect(await raised()).toEqual(['with 5', ...ids.slice(0, 11)]);
