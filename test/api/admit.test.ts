@@ -5,6 +5,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { createAdmitMetrics } from '../../api/admits.ts';
 import { openApiDocument } from '../../api/openapi.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { openApi } from '../support/api.ts';
 import { documentOf } from '../support/openapi.ts';
 import { temporaryFolder } from '../support/program.ts';
@@ -12,6 +13,7 @@ import { makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
 import { readStored } from '../support/stored.ts';
+import { waitFor } from '../support/wait.ts';
 
 const ID = 'teacher ü/7';
 const PATH = `/v1/recipients/${encodeURIComponent(ID)}`;
@@ -36,7 +38,21 @@ async function open(env: Readonly<Record<string, string>> = {}) {
     refund: (body: unknown, query = '') => post('refund', body, query),
     look: async () => (await api.call('GET', PATH)).body as { sent: { at: number }[]; waiting: { at: number }[] },
     operate: (name: string, body: unknown = {}) => api.call('POST', `${PATH}/${name}`, { body }),
+    pass: (ms: number) => letPass(api.prefix, ms),
   };
+}
+
+/** Makes the slots of ID, and their expiry, older: to the limiter as if so much time had passed, however slow the machine is. */
+async function letPass(prefix: string, ms: number): Promise<void> {
+  const redis = connectRedis();
+  const { sent, reserved } = recipientKeys(prefix, ID);
+  for (const key of [sent, reserved]) {
+    const slots = await redis.zrange(key, '0', '-1', 'WITHSCORES');
+    const older = slots.flatMap((entry, index) => (index % 2 === 0 ? [Number(slots[index + 1]) - ms, entry] : []));
+    if (older.length === 0) continue;
+    await redis.zadd(key, ...older);
+    await redis.pexpireat(key, (await redis.pexpiretime(key)) - ms);
+  }
 }
 
 /** What the limiter has stored. */
@@ -70,7 +86,7 @@ it('takes slots of a person until there is none, says why and until when, and ta
     body: { code: 'limited', id: 'c', result: 'refused', because: 'max-wait', rule: '2/1h', before: 0 },
   });
   const waitMs = Number(refused.body['waitMs']);
-  expect(waitMs).toBeGreaterThan(3_590_000);
+  expect(waitMs).toBeGreaterThan(3_000_000);
   expect(refused.headers.get('retry-after')).toBe(String(Math.ceil(waitMs / 1_000)));
   expect(refused.headers.get('ratelimit')).toMatch(/^"2\/1h";r=0;t=3\d{3}$/);
   expect(await look()).toMatchObject({ sent: [{ at: first.body['at'] }, {}], waiting: [] });
@@ -94,48 +110,52 @@ it('gives the same id the same answer, and no second slot; another category is a
 });
 
 it('an id takes a slot again when its first one counts no longer', async () => {
-  const { admit, refund } = await open({ LIMIT_RULES: '1/300ms' });
+  const { admit, refund, pass } = await open({ LIMIT_RULES: '1/10m' });
   const { body: first } = await admit({ id: 'a' });
-  await sleep(320);
+  await pass(600_001);
   const { body: second } = await admit({ id: 'a' });
   expect(second).toMatchObject({ result: 'admitted', repeated: false });
-  expect(Number(second['at'])).toBeGreaterThanOrEqual(Number(first['at']) + 300);
-  await sleep(320);
+  expect(Number(second['at'])).toBeGreaterThanOrEqual(Number(first['at']));
+  await pass(600_001);
   expect((await refund({ id: 'a' })).body).toEqual({ id: 'a', result: 'unknown' });
 
   // Also while a later slot keeps the first one in Redis.
-  const two = await open({ LIMIT_RULES: '2/600ms' });
+  const two = await open({ LIMIT_RULES: '2/20m' });
   await two.admit({ id: 'a' });
-  await sleep(400);
+  await two.pass(800_000);
   await two.admit({ id: 'b' });
-  await sleep(220);
+  await two.pass(400_001);
   expect((await two.refund({ id: 'a' })).body).toEqual({ id: 'a', result: 'unknown' });
+  expect((await two.refund({ id: 'b' })).body).toEqual({ id: 'b', result: 'refunded' });
 });
 
 it('reserves a slot for those who wait, answers at the slot, and only up to the longest wait', async () => {
-  const { admit, look } = await open({ LIMIT_RULES: '1/1s' });
+  const { admit, look, pass } = await open({ LIMIT_RULES: '1/10m' });
   await admit({ id: 'a' });
-  const { status, body, headers } = await admit({ id: 'b', wait: true, maxWait: '10s' });
-  expect({ status, body }).toMatchObject({ status: 202, body: { result: 'reserved', rule: '1/1s', before: 0 } });
-  expect(headers.get('retry-after')).toBe('1');
-  expect(body['againMs']).toBe(body['waitMs']);
+  const { status, body } = await admit({ id: 'b', wait: true, maxWait: '15m' });
+  expect({ status, body }).toMatchObject({ status: 202, body: { result: 'reserved', rule: '1/10m', before: 0 } });
   expect(await look()).toMatchObject({ waiting: [{ id: 'http:b', at: body['at'] }] });
   expect((await admit({ id: 'b', wait: true })).body).toMatchObject({ result: 'reserved', at: body['at'] });
-  const behind = await admit({ id: 'c', wait: true, maxWait: '1s' });
+  const behind = await admit({ id: 'c', wait: true, maxWait: '15m' });
   expect(behind).toMatchObject({ status: 429, body: { before: 1, because: 'max-wait' } });
-  await sleep(Math.max(0, Number(body['at']) - 100 - Date.now()));
+  await pass(Number(body['at']) - Date.now() - 25_000);
+  const { headers, body: near } = await admit({ id: 'b', wait: true });
+  expect(near).toMatchObject({ result: 'reserved', againMs: near['waitMs'] });
+  expect(headers.get('retry-after')).toBe(String(Math.ceil(Number(near['waitMs']) / 1_000)));
+  await pass(Number(near['at']) - Date.now() - 100);
+  const at = (await look()).waiting[0]?.at ?? Infinity;
   const { body: came } = await admit({ id: 'b', wait: true });
   expect(came).toMatchObject({ result: 'admitted', repeated: false });
-  expect(Number(came['at'])).toBeGreaterThanOrEqual(Number(body['at'])); // later, if this came late
+  expect(Number(came['at'])).toBeGreaterThanOrEqual(at); // later, if this came late
   expect(Date.now()).toBeGreaterThanOrEqual(Number(came['at']) - 5);
 });
 
 it('gives back what it has reserved for one that is told not to send any more', async () => {
-  const { admit, look, operate } = await open({ LIMIT_RULES: '1/1s' });
+  const { admit, look, operate } = await open({ LIMIT_RULES: '1/10m' });
   await admit({ id: 'a' });
   for (const id of ['b', 'c']) expect((await admit({ id, wait: true })).body).toMatchObject({ result: 'reserved' });
   await operate('block', { for: '5d', reason: 'exam' });
-  expect((await admit({ id: 'b', wait: true, maxWait: '10s' })).status).toBe(429);
+  expect((await admit({ id: 'b', wait: true, maxWait: '1h' })).status).toBe(429);
   expect(await look()).toMatchObject({ waiting: [{ id: 'http:c' }] });
   expect((await admit({ id: 'c' })).status).toBe(429);
   expect(await look()).toMatchObject({ waiting: [] });
@@ -154,13 +174,13 @@ it('asks anew for one that was admitted, if nothing was sent, and sends nothing 
 });
 
 it('keeps the bounds of waiting of the workers: LIMIT_MAX_WAIT and LIMIT_MAX_PENDING', async () => {
-  const { admit } = await open({ LIMIT_RULES: '1/1m', LIMIT_MAX_WAIT: '90s', LIMIT_MAX_PENDING: '1' });
+  const { admit } = await open({ LIMIT_RULES: '1/10m', LIMIT_MAX_WAIT: '15m', LIMIT_MAX_PENDING: '1' });
   await admit({ id: 'a' });
   const reserved = await admit({ id: 'b', wait: true, maxWait: '1d' });
   expect(reserved.body).toMatchObject({ result: 'reserved', againMs: 30_000 });
   expect(reserved.headers.get('retry-after')).toBe('30');
   expect((await admit({ id: 'c', wait: true, maxWait: '1d' })).body).toMatchObject({ because: 'max-wait', before: 1 });
-  const full = await open({ LIMIT_RULES: '1/1m', LIMIT_MAX_PENDING: '1' });
+  const full = await open({ LIMIT_RULES: '1/10m', LIMIT_MAX_PENDING: '1' });
   for (const id of ['a', 'b']) await full.admit({ id, wait: true });
   const refused = await full.admit({ id: 'c', wait: true });
   expect(refused.body).toMatchObject({ because: 'max-pending' });
@@ -216,8 +236,8 @@ it('obeys what an operator orders for the recipient, at once', async () => {
   expect((await admit({ id: 'c' })).body).toMatchObject({ result: 'admitted', rule: '2/1h' });
   expect((await refund({ id: 'a' })).body).toMatchObject({ result: 'unknown' }); // the reset has forgotten it
 
-  const always = ['00:00', '12:00'].map((from, index) => ({ from, until: ['12:00', '23:59'][index] }));
-  await operate('quiet', { timezone: 'UTC', quietHours: always });
+  const hour = (ahead: number) => new Date(Date.now() + ahead * 3_600_000).toISOString().slice(11, 16);
+  await operate('quiet', { timezone: 'UTC', quietHours: [{ from: hour(-1), until: hour(1) }] });
   for (const asked of [{ id: 'd' }, { id: 'd', wait: true, maxWait: '10s' }]) {
     expect((await admit(asked)).body).toMatchObject({ result: 'refused', because: 'max-wait' });
   }
@@ -237,19 +257,27 @@ it('an urgent category goes although the overall limits have no room, and counts
 it('what a mailer takes delays an alert of a worker, and what a mailer gives back brings it forward', async () => {
   const bench = await openReplicaBench();
   const shards = { QUEUE_SHARDS: '3' };
-  await bench.startHere({ LIMIT_RULES: '1/4s', LIMIT_MIN_GAP: '0', ...shards });
+  await bench.startHere({ LIMIT_RULES: '1/10m', LIMIT_MIN_GAP: '0', ...shards });
   // The limits of the workers hold, not those of the API's own environment.
-  const { admit, refund, look, call } = await open({ QUEUE_PREFIX: bench.prefix, LIMIT_RULES: '50/1h', ...shards });
-  const { body: first } = await admit({ id: 'a' });
+  const own = { QUEUE_PREFIX: bench.prefix, LIMIT_RULES: '50/1h', ...shards };
+  const { admit, refund, look, operate, call } = await open(own);
+  await admit({ id: 'a' });
   const { body: second } = await admit({ id: 'b', wait: true });
-  await call('POST', '/v1/notifications', { body: makeNotification({ recipientId: ID }) });
-  await expect.poll(look, { timeout: 3_000 }).toMatchObject({ waiting: [{ id: 'http:b' }, { before: 1 }] });
+  const body = makeNotification({ recipientId: ID });
+  const dueAfterSecond = async () =>
+    Number((await call('GET', `/v1/notifications/${body.id}`)).body['until']) - Number(second['at']);
+  await call('POST', '/v1/notifications', { body });
+  await waitFor(async () => expect(await dueAfterSecond()).toBeGreaterThan(590_000));
+  expect(await look()).toMatchObject({ waiting: [{ id: 'http:b' }, { before: 1 }] });
   expect((await refund({ id: 'b' })).body).toMatchObject({ result: 'canceled' });
-  await expect.poll(() => bench.sandbox.journal.accepted.length, { timeout: 7_000 }).toBe(1);
-  const [alert] = (await look()).sent.slice(-1);
-  expect(alert?.at).toBeGreaterThanOrEqual(Number(first['at']) + 4_000);
-  expect(alert?.at).toBeLessThan(Number(second['at']) + 2_000);
-  expect((await admit({ id: 'c' })).body).toMatchObject({ result: 'refused', rule: '1/4s' }); // it obeys the alert
+  expect((await look()).waiting).toMatchObject([{ at: second['at'] }]);
+  expect(await dueAfterSecond()).toBeLessThan(1_000);
+  const behind = await admit({ id: 'c', wait: true }); // it obeys the alert
+  expect(behind.body).toMatchObject({ result: 'reserved', rule: '1/10m', before: 1 });
+  expect(behind.body['at']).toBeGreaterThanOrEqual(Number(second['at']) + 600_000);
+  expect(bench.sandbox.journal.accepted).toHaveLength(0);
+  await operate('reset');
+  await waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(1));
 });
 
 it.each([
@@ -317,10 +345,10 @@ it('admits nobody while Redis is away: 503, and the same id takes one slot when 
   expect(String((await call('GET', '/metrics')).body['text'])).toContain('pushpacer_admits_total{result="failed"} 2\n');
   const again = await startEmbeddedRedis({ port: redis.port });
   onTestFinished(() => again.close());
-  await expect.poll(async () => (await admit({ id: 'b' })).status, { timeout: 10_000 }).toBe(200);
+  await expect.poll(async () => (await admit({ id: 'b' })).status, { timeout: 60_000 }).toBe(200);
   expect((await admit({ id: 'b' })).body).toMatchObject({ repeated: true });
   expect((await look()).sent).toHaveLength(1);
-}, 40_000);
+});
 
 it('says so where a newer version wrote the limits of the recipient', async () => {
   const { admit, refund, prefix } = await open();
