@@ -1,5 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { jobIdOf } from '../../src/queue/names.ts';
 import { openApi, type ApiBench } from '../support/api.ts';
 import { ownRedis } from '../support/own-redis.ts';
@@ -128,16 +127,24 @@ describe('an array', () => {
     const one = JSON.stringify(Object.fromEntries(names.map((name) => [name, 1])));
     const body = `[${Array.from({ length: 1_000 }, () => one).join()}]`;
     expect(body.length).toBeGreaterThan(15_000_000);
-    const parseStartMs = performance.now();
-    JSON.parse(body); // has no pauses, here and in the API
-    const parseMs = performance.now() - parseStartMs;
+    // Processor time, since a busy machine makes any request slow. JSON.parse has no pauses, here and in the API.
+    const cpuMs = (): number => {
+      const { user, system } = process.threadCpuUsage();
+      return (user + system) / 1_000;
+    };
+    const parse = (): number => {
+      const startMs = cpuMs();
+      JSON.parse(body);
+      return cpuMs() - startMs;
+    };
+    const parseMs = parse();
     const asking = { isOver: false };
     const asked = post(api, body).finally(() => (asking.isOver = true));
     const tookMs: number[] = [];
     while (!asking.isOver) {
-      const startMs = performance.now();
+      const startMs = cpuMs();
       await api.call('GET', '/healthz');
-      tookMs.push(performance.now() - startMs);
+      tookMs.push(cpuMs() - startMs);
     }
     const answer = await asked;
     expect(answer.status).toBe(422);
@@ -147,8 +154,8 @@ describe('an array', () => {
     expect(first?.faults).toHaveLength(21);
     expect(first?.faults.at(-1)).toMatchObject({ expected: 'no more faults', found: '1233' });
     expect(tookMs.length).toBeGreaterThan(20);
-    expect(Math.max(...tookMs)).toBeLessThan(800 + 2 * parseMs);
-  }, 60_000);
+    expect(Math.max(...tookMs)).toBeLessThan(800 + parseMs + parse());
+  });
 });
 
 describe('an Idempotency-Key', () => {
@@ -251,12 +258,15 @@ describe('what was invalid under an Idempotency-Key', () => {
   it('is invalid again, also when it would fit by now, and adds nothing', async () => {
     const api = await openApi();
     const key = { 'idempotency-key': 'far' };
-    const sendAfter = Date.now() + 366 * 86_400_000 + 4_000;
+    const startMs = Date.now();
+    vi.useFakeTimers({ now: startMs, toFake: ['Date'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const sendAfter = startMs + 366 * 86_400_000 + 4_000;
     const inputs = [makeNotification(), makeNotification({ sendAfter }), { nonsense: true }];
     expect(resultsOf((await post(api, inputs, key)).body).map(({ result }) => result)).toEqual([
       ...['added', 'invalid', 'invalid'],
     ]);
-    await sleep(sendAfter - 366 * 86_400_000 - Date.now() + 10);
+    vi.setSystemTime(startMs + 5_000);
     const { body } = await post(api, inputs, key);
     expect(body['results']).toMatchObject([
       { result: 'duplicate' },
@@ -354,7 +364,6 @@ describe('where Redis is away', () => {
       expect((await post(api, notification, { 'idempotency-key': 'again' })).status).toBe(202);
     });
     expect(await api.queue.getJob(notification.id)).toBeDefined();
-    await sleep(0);
   });
 
   it('says that Redis is full, where it is', async () => {
