@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 
 const END_WITH_PARENT = new URL('end-with-parent.ts', import.meta.url).href;
+const KILL_ITSELF = new URL('kill-itself.ts', import.meta.url).href;
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** It only ends a test that fails anyway, however busy the machine is. */
@@ -41,6 +42,14 @@ export interface TestProcess {
   /** What it has written so far. */
   stdout(): string;
   kill(signal?: NodeJS.Signals): void;
+}
+
+/** The flags of a process that kills itself once it has sent so many calls of scripts to Redis, and its environment. */
+export function killedAfter(scriptCalls: number): {
+  readonly flags: readonly string[];
+  readonly env: NodeJS.ProcessEnv;
+} {
+  return { flags: ['--import', KILL_ITSELF], env: { KILL_AFTER: String(scriptCalls) } };
 }
 
 /** Starts a Node script. It is killed when the test ends, and ends by itself when the test's process does. */
