@@ -141,7 +141,7 @@ async function bytesInUse(redis: Redis): Promise<number> {
 
 /** What a Redis holds, and what it has done so far. */
 export interface Usage {
-  /** `used_memory`. */
+  /** `used_memory`, without what waits for replicas that are behind. */
   readonly bytes: number;
   readonly cpuMs: number;
   /** What clients sent to it, and what it answered; without replication. */
@@ -155,7 +155,7 @@ export async function usageOf(redis: Redis): Promise<Usage> {
   const info = await redis.info('everything');
   const of = (name: string): number => fieldOf(info, name);
   return {
-    bytes: of('used_memory'),
+    bytes: of('used_memory') - of('mem_clients_slaves'),
     cpuMs: 1_000 * (of('used_cpu_user') + of('used_cpu_sys')),
     inBytes: of('total_net_input_bytes') - of('total_net_repl_input_bytes'),
     outBytes: of('total_net_output_bytes') - of('total_net_repl_output_bytes'),

@@ -9,14 +9,17 @@ import { MEASURED } from '../../../bench/capacity/model.ts';
 import { measurePoint } from '../../../bench/capacity/points.ts';
 import type { Shape } from '../../../bench/capacity/stage.ts';
 import { checksOf } from '../../../bench/capacity/suite.ts';
+import { startReplica, usageOf } from '../../../bench/redis.ts';
 import { measureBudget } from '../../../bench/throughput/budget.ts';
 import { startCounters } from '../../../bench/throughput/providers.ts';
 import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
+import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
 import { CASES } from '../../../bench/throughput/run.ts';
 import { measure } from '../../../bench/throughput/suite.ts';
 import { expectWellFormed } from '../../support/markup.ts';
 import { startProcess } from '../../support/process.ts';
 import { temporaryFolder } from '../../support/program.ts';
+import { connectRedis } from '../../support/redis.ts';
 
 /** `npm run bench ARGS --quick --json`, to its end: what it prints last. */
 async function quick(...args: readonly string[]): Promise<{ readonly result: unknown; readonly stderr: string }> {
@@ -215,6 +218,25 @@ test.each<Shape>([
     expectNear((await measurePoint(shape, 2_000, around)).checks);
   }),
 );
+
+test('what waits for a replica that is behind is no memory of a notification', async () => {
+  await using master = await startEmbeddedRedis();
+  await using replica = await startReplica(master.url);
+  const redis = connectRedis(master.url);
+  const write = async (times: number): Promise<number> => {
+    const value = 'x'.repeat(100_000);
+    for (let time = 0; time < times; time += 1) await redis.set('key', value);
+    return (await usageOf(redis)).bytes;
+  };
+  const before = await write(50); // more than a master keeps in any case
+  process.kill(replica.pid, 'SIGSTOP');
+  try {
+    expect((await write(500)) - before).toBeLessThan(1_000_000);
+    expect(Number(/^mem_clients_slaves:(\d+)/m.exec(await redis.info('memory'))?.[1])).toBeGreaterThan(10_000_000);
+  } finally {
+    process.kill(replica.pid, 'SIGCONT');
+  }
+});
 
 test('what waits on a cluster takes what the model says, and is delivered when it is due', { timeout: 300_000 }, () =>
   surrounded(async (around) => {
