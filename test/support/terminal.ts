@@ -45,10 +45,12 @@ export interface OnTerminal {
   readonly interruptAt?: string;
   /** Types `text` when `at` has been written. */
   readonly typed?: { readonly at: string; readonly text: string };
+  /** Calls `act` once `at` has been written. */
+  readonly seen?: { readonly at: string; readonly act: () => void };
 }
 
 /** Runs a command on a pseudo-terminal to its end: its exit code, all that it wrote, and what is then to be seen. */
-export async function runOnTerminal({ command, columns, env = {}, interruptAt, typed }: OnTerminal) {
+export async function runOnTerminal({ command, columns, env = {}, interruptAt, typed, seen }: OnTerminal) {
   const { at: pressAt, text: pressed } = typed ?? { at: interruptAt, text: '\x03' };
   const sized = `stty -echo cols ${columns} rows 24; exec ${command.replace(/^node /, `${process.execPath} `)}`;
   const child = spawn('script', ['-qec', sized, '/dev/null'], {
@@ -58,9 +60,13 @@ export async function runOnTerminal({ command, columns, env = {}, interruptAt, t
   });
   onTestFinished(() => void child.kill('SIGKILL'));
   let raw = '';
-  let isPressed = false;
+  let [isPressed, isSeen] = [false, false];
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     raw += text;
+    if (seen !== undefined && !isSeen && raw.includes(seen.at)) {
+      isSeen = true;
+      seen.act();
+    }
     if (pressAt === undefined || isPressed || !raw.includes(pressAt)) return;
     isPressed = true;
     child.stdin.write(pressed);
