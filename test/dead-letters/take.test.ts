@@ -42,15 +42,17 @@ test('ten are taken at once; if Redis is busy with them, it has as long for othe
 });
 
 test('a wait for the rate, or a long way to Redis, is no reason to pause', async () => {
-  const { deadLetters } = await open(20);
+  const { deadLetters } = await open(60);
   const began: number[] = [];
   const take = async (): Promise<boolean> => {
     began.push(performance.now());
     await sleep(100);
     return true;
   };
-  await takeAll([deadLetters], { ...all(), take, perSecond: 200 });
-  expect((began[10] ?? NaN) - (began[9] ?? NaN)).toBeLessThan(160);
+  await takeAll([deadLetters], { ...all(), take, perSecond: 50 });
+  // The quickest of five: a busy machine makes any of them slow.
+  const pauses = [10, 20, 30, 40, 50].map((next) => (began[next] ?? NaN) - (began[next - 1] ?? NaN));
+  expect(Math.min(...pauses)).toBeLessThan(200); // with the wait for the rate it would be 280
 });
 
 test('after an error none of those is taken that wait for their turn, and it ends at once', async () => {
@@ -61,8 +63,8 @@ test('after an error none of those is taken that wait for their turn, and it end
     return id === 'n1' ? Promise.reject(new Error('Redis is away')) : Promise.resolve(true);
   };
   const began = performance.now();
-  await expect(takeAll([deadLetters], { ...all(), take, perSecond: 2 })).rejects.toThrow('Redis is away');
-  expect(performance.now() - began).toBeLessThan(3_000); // the turn of the tenth is after 4.5 s
+  await expect(takeAll([deadLetters], { ...all(), take, perSecond: 0.5 })).rejects.toThrow('Redis is away');
+  expect(performance.now() - began).toBeLessThan(15_000); // the turn of the tenth is after 18 s
   expect(taken).toEqual(['n0', 'n1']);
 });
 
