@@ -210,7 +210,10 @@ it('shows a recipient: the limits of the living workers, what was sent, and what
   await bench.startHere({ LIMIT_RULES: '1/1h', LIMIT_MIN_GAP: '0' });
   const api = await openApi({ QUEUE_PREFIX: bench.prefix });
   const inputs = [0, 1, 2].map(() => makeNotification({ recipientId: 'teacher ü' }));
-  await api.call('POST', '/v1/notifications', { body: inputs });
+  for (const body of inputs) {
+    await api.call('POST', '/v1/notifications', { body });
+    await bench.line(new RegExp(`"jobId":"${body.id}".*"outcome"`)); // who asks first is first in the line
+  }
   await expect
     .poll(async () => (await api.call('GET', '/v1/recipients/teacher%20%C3%BC')).body, { timeout: 10_000 })
     .toMatchObject({
