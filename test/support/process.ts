@@ -44,12 +44,9 @@ export interface TestProcess {
   kill(signal?: NodeJS.Signals): void;
 }
 
-/** The flags of a process that kills itself once it has sent so many calls of scripts to Redis, and its environment. */
-export function killedAfter(scriptCalls: number): {
-  readonly flags: readonly string[];
-  readonly env: NodeJS.ProcessEnv;
-} {
-  return { flags: ['--import', KILL_ITSELF], env: { KILL_AFTER: String(scriptCalls) } };
+/** The flags of a process that gets the signal once it has sent so many calls of scripts to Redis, and its environment. */
+export function killedAfter(scriptCalls: number, signal: NodeJS.Signals = 'SIGKILL') {
+  return { flags: ['--import', KILL_ITSELF], env: { KILL_AFTER: String(scriptCalls), KILL_SIGNAL: signal } };
 }
 
 /** Starts a Node script. It is killed when the test ends, and ends by itself when the test's process does. */
