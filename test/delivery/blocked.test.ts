@@ -57,9 +57,9 @@ describe('a blocked notification', () => {
   });
 
   it('expires where its slot lies beyond its time, and leaves no trace', async () => {
-    const { run, limiter } = await openBench();
+    const { run, limiter, clock } = await openBench();
     await run(makeNotification());
-    expect((await run(makeNotification({ expiresAt: Date.now() + 300 }))).outcome).toEqual({ kind: 'expired' });
+    expect((await run(makeNotification({ expiresAt: clock.now() + 300 }))).outcome).toEqual({ kind: 'expired' });
     expect((await limiter.inspect(RECIPIENT)).reserved).toEqual([]);
   });
 
@@ -79,12 +79,12 @@ describe('a blocked notification', () => {
   });
 
   it('gives its reservation back when it expires', async () => {
-    const { run, limiter } = await openBench();
+    const { run, limiter, clock } = await openBench();
     await run(makeNotification());
-    const blocked = makeNotification({ expiresAt: Date.now() + 60_000 });
+    const blocked = makeNotification({ expiresAt: clock.now() + 60_000 });
     const { progress } = await run(blocked);
     expect((await limiter.inspect(RECIPIENT)).reserved).toHaveLength(1);
-    const later = { now: () => Date.now() + 120_000 };
+    const later = { now: () => clock.now() + 120_000 };
     expect((await run(blocked, progress, later)).outcome).toEqual({ kind: 'expired' });
     expect((await limiter.inspect(RECIPIENT)).reserved).toEqual([]);
   });
@@ -191,7 +191,7 @@ describe('a notification in quiet hours', () => {
 
   it('expires if it is not to be delivered so late', async () => {
     const bench = await openQuiet();
-    const { outcome } = await bench.run(makeNotification({ expiresAt: Date.now() + HOUR / 2 }));
+    const { outcome } = await bench.run(makeNotification({ expiresAt: bench.clock.now() + HOUR / 2 }));
     expect(outcome).toEqual({ kind: 'expired' });
     expect(await reservedIn(bench)).toBe(0);
   });
@@ -349,12 +349,12 @@ describe('latest', () => {
 
   it('one that was enqueued earlier for later is the newest from then on', async () => {
     const bench = await openBench();
-    const sendAfter = Date.now() + POLICY.minGapMs;
+    const sendAfter = bench.clock.now() + POLICY.minGapMs;
     const final = make({ ...LATEST, ...alertOf('final'), sendAfter });
     enqueuedAtOf(final.id);
     const goal = make({ ...LATEST, ...alertOf('goal') });
     expect((await bench.run(goal)).outcome).toEqual({ kind: 'delivered' });
-    await sleep(sendAfter - Date.now());
+    await sleep(POLICY.minGapMs);
     let passed = await bench.run(final);
     if (passed.outcome.kind === 'requeued') passed = await again(bench, final, passed);
     expect(passed.outcome).toEqual({ kind: 'delivered' });

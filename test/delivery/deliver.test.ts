@@ -2,7 +2,7 @@ import { describe, expect, it, test } from 'vitest';
 import { shownOf } from '../../sandbox/journal.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
-import { lockOf, lostAfter, none, openBench, RECIPIENT } from './support.ts';
+import { heldBack, lockOf, lostAfter, none, openBench, RECIPIENT } from './support.ts';
 
 describe('before anything is asked', () => {
   it('what does not fit becomes a dead letter, every fault named', async () => {
@@ -25,25 +25,25 @@ describe('before anything is asked', () => {
   });
 
   it('what is too late expires, without a slot', async () => {
-    const { run, limiter } = await openBench();
-    expect((await run(makeNotification({ expiresAt: Date.now() - 1 }))).outcome).toEqual({ kind: 'expired' });
+    const { run, limiter, clock } = await openBench();
+    expect((await run(makeNotification({ expiresAt: clock.now() - 1 }))).outcome).toEqual({ kind: 'expired' });
     expect(await limiter.reset(RECIPIENT)).toBe(false);
   });
 
   it('without credentials for its platform it waits for a worker that has them, and becomes a dead letter if none comes', async () => {
-    const { run } = await openBench({ platforms: ['apns'] });
+    const { run, clock } = await openBench({ platforms: ['apns'] });
     const one = makeNotification({ devices: [makeDevice('fcm')] });
     const waits = await run(one);
     expect(waits.outcome).toEqual({ kind: 'deferred', waitMs: 1_000, code: 'no-credentials' });
     expect(waits.progress).toMatchObject({ rule: 'credentials', tries: 0, asks: 0, devices: {} });
-    expect(waits.progress.lackedSince).toBeGreaterThan(Date.now() - 10_000);
+    expect(waits.progress.lackedSince).toBeGreaterThan(clock.now() - 1_000);
     for (const hours of [0, 8]) {
-      const heldAt = Date.now() - hours * 3_600_000;
+      const heldAt = clock.now() - hours * 3_600_000;
       const again = await run(one, { ...none, heldSince: heldAt - 60_000, heldAt }); // by its provider
       expect(again.outcome).toMatchObject({ kind: 'deferred', code: 'no-credentials' });
-      expect(again.progress.lackedSince).toBeLessThanOrEqual(Date.now());
+      expect(again.progress.lackedSince).toBeLessThanOrEqual(clock.now());
     }
-    const { outcome, progress } = await run(one, { ...waits.progress, lackedSince: Date.now() - 60_000 });
+    const { outcome, progress } = await run(one, { ...waits.progress, lackedSince: clock.now() - 60_000 });
     const [reason, message] = ['provider-not-configured', 'no credentials for fcm'];
     expect(outcome).toEqual({ kind: 'dead-letter', reason, message });
     expect(progress.attempts).toMatchObject([{ device: 'fcm#0', error: message }]);
@@ -107,14 +107,17 @@ describe('several devices', () => {
   );
 
   it('note a failed attempt when it failed, though another device is still under way', async () => {
-    const { run, sandbox } = await openBench();
+    const bench = await openBench();
+    const { run, sandbox, replies, clock } = bench;
     const [phone, slow] = [makeDevice('apns'), makeDevice('fcm')];
     sandbox.apns.script(phone.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
-    sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 1_500 }]);
-    const { progress } = await run(makeNotification({ devices: [phone, slow] }));
+    const providers = heldBack(bench, 'fcm', async () => {
+      await waitFor(() => expect(replies).toHaveLength(1));
+      clock.advance(60_000);
+    });
+    const { progress } = await run(makeNotification({ devices: [phone, slow] }), none, { providers });
     expect(progress.attempts).toMatchObject([{ device: 'apns#0', error: 'ServiceUnavailable' }]);
-    const accepted = sandbox.journal.accepted[0]?.at ?? NaN;
-    expect(progress.attempts[0]?.at).toBeLessThan(accepted + 1_400);
+    expect(progress.attempts[0]?.at).toBeLessThan(clock.now() - 50_000);
   });
 
   it('are one where the same is listed twice', async () => {
@@ -140,27 +143,29 @@ describe('several devices', () => {
 
 describe('what was acknowledged', () => {
   it('is saved while another device is under way', async () => {
-    const { run, sandbox } = await openBench();
-    const [phone, slow] = [makeDevice('apns'), makeDevice('fcm')];
-    sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 600 }]);
+    const bench = await openBench();
     const saved: object[] = [];
     const save = (progress: object) => Promise.resolve(saved.push(progress) > 0);
-    const pass = run(makeNotification({ devices: [phone, slow] }), none, { lock: lockOf(save) });
-    await waitFor(() => expect(saved).toMatchObject([{ devices: { 'apns#0': 'delivered' } }]));
+    const providers = heldBack(bench, 'fcm', () =>
+      waitFor(() => expect(saved).toMatchObject([{ devices: { 'apns#0': 'delivered' } }])),
+    );
+    const both = makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] });
+    const pass = bench.run(both, none, { lock: lockOf(save), providers });
     expect((await pass).progress.devices).toEqual({ 'apns#0': 'delivered', 'fcm#1': 'delivered' });
     expect(saved).toHaveLength(1); // the end of the pass saves the rest
   });
 
   it('is not sent again because a save fails', async () => {
-    const { run, sandbox } = await openBench();
-    const [phone, slow] = [makeDevice('apns'), makeDevice('fcm')];
-    sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 300 }]);
+    const bench = await openBench();
+    const { run, sandbox } = bench;
     let saves = 0;
     const save = () => {
       saves += 1;
       return Promise.reject(new Error('OOM command not allowed'));
     };
-    const { outcome } = await run(makeNotification({ devices: [phone, slow] }), none, { lock: lockOf(save) });
+    const providers = heldBack(bench, 'fcm', () => waitFor(() => expect(saves).toBe(1)));
+    const both = makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] });
+    const { outcome } = await run(both, none, { lock: lockOf(save), providers });
     expect(outcome).toEqual({ kind: 'delivered' });
     expect(saves).toBe(1);
     expect(sandbox.journal.accepted).toHaveLength(2);

@@ -4,13 +4,12 @@ import type { NotificationInput } from '../../src/notification/notification.ts';
 import { makeNotification } from '../support/push.ts';
 import { openBench, RECIPIENT, type Bench } from './support.ts';
 
-/** So far ahead that the machine may be slow. */
 const BLOCKED_MS = 60_000;
 
 /** So many wait, a second apart, the first one for the end of a block. */
 async function openLine(waiting: number): Promise<Bench> {
   const bench = await openBench();
-  await bench.limiter.block(RECIPIENT, { until: Date.now() + BLOCKED_MS, reason: 'exam' });
+  await bench.limiter.block(RECIPIENT, { until: bench.clock.now() + BLOCKED_MS, reason: 'exam' });
   for (let index = 1; index <= waiting; index += 1) await bench.run(makeNotification({ id: `chat-${index}` }));
   return bench;
 }
@@ -54,7 +53,7 @@ it.each([
 describe('bounds of its wait', () => {
   it('are compared with the slot that it would have, and not with the end of the line', async () => {
     const bench = await openLine(5);
-    const expiresAt = Date.now() + BLOCKED_MS + 2_000;
+    const expiresAt = bench.clock.now() + BLOCKED_MS + 2_000;
     expect((await bench.run(high({ expiresAt }))).outcome.kind).toBe('requeued');
     const second = await bench.run(high({ id: 'second' }), undefined, { maxWaitMs: BLOCKED_MS + 3_000 });
     expect(second.outcome.kind).toBe('requeued');
@@ -68,7 +67,9 @@ describe('bounds of its wait', () => {
     const redelays = bench.redelayed.length;
     const { outcome } = await bench.run(high(), undefined, { maxWaitMs: BLOCKED_MS });
     expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'throttled-too-long' });
-    expect((await bench.run(high({ id: 'short', expiresAt: Date.now() + BLOCKED_MS }))).outcome.kind).toBe('expired');
+    expect((await bench.run(high({ id: 'short', expiresAt: bench.clock.now() + BLOCKED_MS }))).outcome.kind).toBe(
+      'expired',
+    );
     expect((await bench.limiter.inspect(RECIPIENT)).reserved).toEqual(before.reserved);
     expect(bench.redelayed).toHaveLength(redelays);
   });

@@ -5,8 +5,10 @@ import { openApns, openSandbox } from '../support/providers.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
 import {
+  heldBack,
   lostAfter,
   none,
+  occupy,
   openBench,
   openBreaker,
   RECIPIENT,
@@ -67,11 +69,11 @@ describe('an open breaker', () => {
   });
 
   it('does not end what expires meanwhile in any other way', async () => {
-    const { run, breakers } = await openBench();
+    const { run, breakers, clock } = await openBench();
     openBreaker(breakers, 'apns', 'outage');
-    const notification = makeNotification({ expiresAt: Date.now() + 60_000 });
+    const notification = makeNotification({ expiresAt: clock.now() + 60_000 });
     const { progress } = await run(notification);
-    const later = { now: () => Date.now() + 60_000 };
+    const later = { now: () => clock.now() + 60_000 };
     expect((await run(notification, progress, later)).outcome).toEqual({ kind: 'expired' });
   });
 
@@ -91,13 +93,15 @@ describe('an open breaker', () => {
 
 describe('what was under way when the breaker opened', () => {
   /** The pass of a notification whose answer takes its time, and the breaker that opens meanwhile. */
-  async function overtaken({ run, sandbox, breakers }: Bench, trouble: 'configuration' | 'outage', answer: object) {
+  async function overtaken(bench: Bench, trouble: 'configuration' | 'outage', answer: object) {
+    const { run, sandbox, breakers } = bench;
     const device = makeDevice();
-    sandbox.apns.script(device.token, [{ kind: 'refuse', status: 400, delayMs: 200, ...answer }]);
-    const pass = run(makeNotification({ devices: [device] }));
-    await waitFor(() => expect(sandbox.journal.all).toHaveLength(1));
-    openBreaker(breakers, 'apns', trouble);
-    return pass;
+    sandbox.apns.script(device.token, [{ kind: 'refuse', status: 400, ...answer }]);
+    const open = () => {
+      openBreaker(breakers, 'apns', trouble);
+      return Promise.resolve();
+    };
+    return run(makeNotification({ devices: [device] }), none, { providers: heldBack(bench, 'apns', open) });
   }
 
   it('keeps the job of a bad token: many of them say that our own configuration is wrong', async () => {
@@ -239,8 +243,8 @@ describe('a notification that waits for a connection', () => {
   });
 
   it('expires where that takes too long, and takes no slot', async () => {
-    const { run, limiter, sandbox } = await openSlowly();
-    const { outcome } = await run(makeNotification({ expiresAt: Date.now() + HANDSHAKE_MS / 4 }));
+    const { run, limiter, sandbox, clock } = await openSlowly();
+    const { outcome } = await run(makeNotification({ expiresAt: clock.now() + HANDSHAKE_MS / 4 }));
     expect(outcome).toEqual({ kind: 'expired' });
     expect(await limiter.reset(RECIPIENT)).toBe(false);
     expect(sandbox.journal.all).toEqual([]);
@@ -249,28 +253,25 @@ describe('a notification that waits for a connection', () => {
 
 describe('streams', () => {
   it('of both providers are never waited for crosswise', async () => {
-    const { run, sandbox } = await openBench(ONE_STREAM);
-    const slow = { apns: makeDevice('apns'), fcm: makeDevice('fcm') };
-    for (const platform of ['apns', 'fcm'] as const) {
-      const delayMs = platform === 'apns' ? 200 : 300;
-      sandbox[platform].script(slow[platform].token, [{ kind: 'accept', delayMs }]);
-    }
-    const passes = [[slow.apns], [slow.fcm]].map((devices, n) =>
-      run(makeNotification({ recipientId: `a${n}`, devices })),
-    );
-    await waitFor(() => expect(sandbox.journal.all).toHaveLength(2));
+    const bench = await openBench(ONE_STREAM);
+    const { run } = bench;
+    const apns = await occupy(bench, 'apns');
+    const fcm = await occupy({ parts: { ...bench.parts, providers: apns.providers } }, 'fcm');
     const crosswise: Platform[][] = [
       ['apns', 'fcm'],
       ['fcm', 'apns'],
     ];
-    for (const [n, platforms] of crosswise.entries()) {
-      passes.push(
-        run(makeNotification({ recipientId: `b${n}`, devices: platforms.map((platform) => makeDevice(platform)) })),
-      );
-    }
+    const passes = crosswise.map((platforms, n) => {
+      const devices = platforms.map((platform) => makeDevice(platform));
+      return run(makeNotification({ recipientId: `b${n}`, devices }), none, { providers: fcm.providers });
+    });
+    await apns.asked(2); // both wait for the same one
+    await fcm.asked(0);
+    apns.release();
+    fcm.release();
     const ends = await Promise.all(passes);
-    expect(ends.map(({ outcome }) => outcome.kind)).toEqual(Array(4).fill('delivered'));
-  }, 5_000);
+    expect(ends.map(({ outcome }) => outcome.kind)).toEqual(Array(2).fill('delivered'));
+  });
 });
 
 /** A breaker that is half open after a moment, so that the next notification is its trial. */
@@ -336,53 +337,44 @@ it('ends with the credentials of its stream where they are replaced before it is
 });
 
 describe('a provider that hangs', () => {
-  const ONE_STREAM: BenchOptions = {
-    sandbox: { maxStreams: 1 },
-    sender: { minConnections: 1, maxConnections: 1 },
-  };
-
-  /** A notification has the only stream for this long. */
-  async function occupy({ run, sandbox }: Bench, forMs: number, platform: 'apns' | 'fcm' = 'apns'): Promise<void> {
-    const slow = makeDevice(platform);
-    sandbox[platform].script(slow.token, [{ kind: 'accept', delayMs: forMs }]);
-    void run(makeNotification({ recipientId: 'somebody-else', devices: [slow] }));
-    await waitFor(() => expect(sandbox.journal.all).toHaveLength(1));
-  }
-
   it('gets nothing of what waited for a stream when its breaker opened', async () => {
     const bench = await openBench(ONE_STREAM);
     const { run, sandbox, breakers } = bench;
-    await occupy(bench, 500);
-    const waiting = run(makeNotification());
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    const { providers, asked, release } = await occupy(bench, 'apns');
+    const waiting = run(makeNotification(), none, { providers });
+    await asked(1);
     openBreaker(breakers, 'apns', 'outage', 'timeout');
+    release();
     expect((await waiting).outcome).toMatchObject({ kind: 'deferred', code: 'timeout' });
-    expect(sandbox.journal.all).toHaveLength(1);
+    expect(sandbox.journal.all).toEqual([]);
   });
 
   it('gets nothing either of what waited for a stream of another one when its breaker opened', async () => {
     const bench = await openBench(ONE_STREAM);
     const { run, sandbox, breakers, parts } = bench;
-    await occupy(bench, 500, 'fcm');
-    const waiting = run(makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] }));
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    const { providers, asked, release } = await occupy(bench, 'fcm');
+    const both = makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] });
+    const waiting = run(both, none, { providers });
+    await asked(1);
     openBreaker(breakers, 'apns', 'outage', 'timeout');
+    release();
     const { outcome, progress } = await waiting;
     expect(outcome).toMatchObject({ kind: 'deferred', code: 'timeout' });
     expect(progress.devices).toEqual({ 'fcm#1': 'delivered' });
-    expect(sandbox.journal.all.map((each) => each.platform)).toEqual(['fcm', 'fcm']);
+    expect(sandbox.journal.all.map((each) => each.platform)).toEqual(['fcm']);
     const reserved = parts.providers.get('apns')?.reserve({});
     expect(reserved).toMatchObject({ kind: 'permit' });
   });
 
   it('keeps no place of WORKER_CONCURRENCY for longer than a second from others', async () => {
     const bench = await openBench(ONE_STREAM);
+    const { release } = await occupy(bench, 'apns');
     const left: string[] = [];
     const leave = () => {
       left.push('left');
+      release();
       return () => void left.push('back');
     };
-    await occupy(bench, 1_500);
     const place = { giveWay: () => undefined, leave };
     expect((await bench.run(makeNotification(), none, { place })).outcome).toEqual({ kind: 'delivered' });
     expect(left.slice(0, 2)).toEqual(['left', 'back']);

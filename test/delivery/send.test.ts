@@ -12,7 +12,10 @@ import { createRedisQuota } from '../../src/quota/redis-quota.ts';
 import { openSandbox, openWebpush } from '../support/providers.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
-import { lockOf, openBench, none, POLICY } from './support.ts';
+import { onClock } from '../support/redis-clock.ts';
+import { useTimerClock, type TimerClock } from '../support/timer-clock.ts';
+import { waitFor } from '../support/wait.ts';
+import { heldBack, lockOf, openBench, none, POLICY } from './support.ts';
 
 /** Everything that a job's progress was, in turn, under AT_MOST_ONCE. */
 function recordSaves() {
@@ -22,12 +25,12 @@ function recordSaves() {
 
 describe('AT_MOST_ONCE', () => {
   it('notes each device that is still being sent to, also when another one has been acknowledged', async () => {
-    const { run, sandbox } = await openBench();
-    const [phone, slow] = [makeDevice('apns'), makeDevice('fcm')];
-    sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 500 }]);
+    const bench = await openBench();
+    const { run, sandbox } = bench;
     const { saved, lock } = recordSaves();
-    const notification = makeNotification({ devices: [phone, slow] });
-    const { outcome, progress } = await run(notification, readProgress(0), { lock, atMostOnce: true });
+    const providers = heldBack(bench, 'fcm', () => waitFor(() => expect(saved).toHaveLength(2)));
+    const notification = makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] });
+    const { outcome, progress } = await run(notification, readProgress(0), { lock, providers, atMostOnce: true });
     expect(outcome).toEqual({ kind: 'delivered' });
     expect(progress.trying).toBeUndefined();
     expect(saved).toMatchObject([
@@ -42,12 +45,13 @@ describe('AT_MOST_ONCE', () => {
   });
 
   it('does not give up a device that was certainly not alerted, while another one is under way', async () => {
-    const { run, sandbox } = await openBench();
+    const bench = await openBench();
+    const { run, sandbox } = bench;
     const [busy, slow] = [makeDevice('apns'), makeDevice('fcm')];
     sandbox.apns.script(busy.token, [{ kind: 'refuse', status: 429, reason: 'TooManyRequests' }]);
-    sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 500 }]);
     const { saved, lock } = recordSaves();
-    await run(makeNotification({ devices: [busy, slow] }), readProgress(0), { lock, atMostOnce: true });
+    const providers = heldBack(bench, 'fcm', () => waitFor(() => expect(saved).toHaveLength(2)));
+    await run(makeNotification({ devices: [busy, slow] }), readProgress(0), { lock, providers, atMostOnce: true });
     expect(saved.at(-1)).toMatchObject({ devices: {}, trying: ['fcm#1'] });
   });
 
@@ -71,9 +75,9 @@ describe('AT_MOST_ONCE', () => {
   });
 
   it('notes what may have been alerted also where the rest has expired meanwhile', async () => {
-    const { run } = await openBench();
+    const { run, clock } = await openBench();
     const devices = [makeDevice('apns'), makeDevice('apns')];
-    const notification = makeNotification({ devices, expiresAt: Date.now() - 1 });
+    const notification = makeNotification({ devices, expiresAt: clock.now() - 1 });
     const { outcome } = await run(notification, readProgress({ trying: ['apns#0'] }), { atMostOnce: true });
     expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'ambiguous' });
   });
@@ -103,7 +107,7 @@ describe('AT_MOST_ONCE', () => {
 });
 
 function openQuotas(rule: Rule, platforms: readonly Platform[] = ['fcm']): ReadonlyMap<Platform, Quota> {
-  const [redis, prefix] = [connectRedis(), testPrefix()];
+  const [redis, prefix] = [onClock(connectRedis(), useTimerClock().now), testPrefix()];
   const quotas = platforms.map((name) => [name, createRedisQuota({ redis, name, rules: [rule], prefix })] as const);
   onTestFinished(async () => {
     for (const [, quota] of quotas) await quota.close();
@@ -117,23 +121,18 @@ function toFcm(recipientId: string, devices = 1) {
 
 describe('a provider that is over its quota', () => {
   it('puts the notification back until there is room, gives its slot back, and sends it then', async () => {
-    const { run, sandbox, limiter } = await openBench();
-    const quotas = openQuotas({ max: 1, perMs: 800 });
+    const { run, sandbox, limiter, clock } = await openBench();
+    const quotas = openQuotas({ max: 1, perMs: 60_000 });
     await quotas.get('fcm')?.take(); // as for a send to somebody else
     const second = toFcm('b');
     const { outcome, progress } = await run(second, none, { quotas });
-    expect(outcome).toMatchObject({ kind: 'requeued', rule: 'fcm:1/800ms' });
+    expect(outcome).toMatchObject({ kind: 'requeued', rule: 'fcm:1/1m' });
     expect(progress).toMatchObject({ requeues: 1, tries: 0, quotaAt: { fcm: expect.any(Number) as number } });
     expect(await limiter.refund({ recipientId: 'b', id: `${second.id}/0` })).toBe(false);
     expect(await limiter.peek({ recipientId: 'b', id: 'another' })).toMatchObject({ kind: 'admitted' });
 
-    await sleep((outcome as { waitMs: number }).waitMs);
-    let again = await run(second, progress, { quotas });
-    // A machine that stood still meanwhile comes too late for the room, which is kept for a moment only.
-    for (let tries = 0; again.outcome.kind === 'requeued' && tries < 5; tries++) {
-      await sleep(again.outcome.waitMs);
-      again = await run(second, again.progress, { quotas });
-    }
+    clock.advance((outcome as { waitMs: number }).waitMs);
+    const again = await run(second, progress, { quotas });
     expect(again.outcome).toEqual({ kind: 'delivered' });
     expect(again.progress.quotaAt).toBeUndefined();
     expect(sandbox.journal.accepted).toHaveLength(1);
@@ -152,26 +151,26 @@ describe('a provider that is over its quota', () => {
   });
 
   it('calls what is left back at the instant that is set aside for it, and no later', async () => {
-    const { run, sandbox } = await openBench();
-    const quotas = openQuotas({ max: 1, perMs: POLICY.minGapMs + 500 });
+    const { run, sandbox, clock } = await openBench();
+    const quotas = openQuotas({ max: 1, perMs: 60_000 });
     const random = () => 1;
     await quotas.get('fcm')?.take();
     const both = makeNotification({ recipientId: 'b', devices: [makeDevice('fcm'), makeDevice('apns')] });
     const { outcome, progress } = await run(both, none, { quotas, random });
     const { delayMs } = outcome as { delayMs: number };
-    expect(Date.now() + delayMs).toBeLessThanOrEqual(Number(progress.quotaAt?.['fcm']) + 50);
-    await sleep(delayMs);
+    expect(clock.now() + delayMs).toBeLessThanOrEqual(Number(progress.quotaAt?.['fcm']) + 2);
+    clock.advance(delayMs);
     expect((await run(both, progress, { quotas, random })).outcome).toEqual({ kind: 'delivered' });
     expect(sandbox.journal.accepted).toHaveLength(2);
   });
 
   /** The quotas, of which one makes the process stand still once after a token, until the slot and the token are too old. */
-  function standingStill(quotas: ReadonlyMap<Platform, Quota>, once: Platform) {
+  function standingStill(quotas: ReadonlyMap<Platform, Quota>, once: Platform, clock: TimerClock) {
     let left = 1;
     const take = async (name: Platform, promisedAt: number | undefined) => {
       const answer = await quotas.get(name)?.take(promisedAt);
       if (answer === undefined) throw new Error(`no quota ${name}`);
-      if (name === once && left-- > 0) for (const start = performance.now(); performance.now() - start < 700;);
+      if (name === once && left-- > 0) clock.advance(700);
       return answer;
     };
     return {
@@ -183,8 +182,8 @@ describe('a provider that is over its quota', () => {
   }
 
   it('notes no device as being sent to, if its token came to nothing and there is no other, under AT_MOST_ONCE', async () => {
-    const { run, sandbox } = await openBench();
-    const quotas = standingStill(openQuotas({ max: 1, perMs: 60_000 }), 'fcm');
+    const { run, sandbox, clock } = await openBench();
+    const quotas = standingStill(openQuotas({ max: 1, perMs: 60_000 }), 'fcm', clock);
     const { saved, lock } = recordSaves();
     const { outcome, progress } = await run(toFcm('a'), none, { quotas, lock, atMostOnce: true });
     expect(saved).toMatchObject([{ trying: ['fcm#0'] }]);
@@ -194,11 +193,11 @@ describe('a provider that is over its quota', () => {
   });
 
   it('keeps the promise to one device, though the slot was missed and another device is sent to', async () => {
-    const { run, sandbox } = await openBench();
+    const { run, sandbox, clock } = await openBench();
     const known = openQuotas({ max: 2, perMs: 60_000 }, ['fcm', 'apns']);
     for (let taken = 0; taken < 2; taken++) await known.get('fcm')?.take();
     const both = makeNotification({ recipientId: 'b', devices: [makeDevice('fcm'), makeDevice('apns')] });
-    const { outcome, progress } = await run(both, none, { quotas: standingStill(known, 'apns') });
+    const { outcome, progress } = await run(both, none, { quotas: standingStill(known, 'apns', clock) });
     expect(outcome).toMatchObject({ kind: 'requeued', rule: 'fcm:2/1m' });
     expect(progress).toMatchObject({
       devices: { 'apns#1': 'delivered' },
@@ -208,21 +207,21 @@ describe('a provider that is over its quota', () => {
   });
 
   it('ends what expires before there is room', async () => {
-    const { run, limiter, sandbox } = await openBench();
+    const { run, limiter, sandbox, clock } = await openBench();
     const quotas = openQuotas({ max: 1, perMs: 60_000 });
     await run(toFcm('a'), none, { quotas });
-    const shortLived = { ...toFcm('b'), expiresAt: Date.now() + 30_000 };
+    const shortLived = { ...toFcm('b'), expiresAt: clock.now() + 30_000 };
     expect((await run(shortLived, none, { quotas })).outcome).toEqual({ kind: 'expired' });
     expect(await limiter.peek({ recipientId: 'b', id: 'another' })).toMatchObject({ kind: 'admitted' });
     expect(sandbox.journal.accepted).toHaveLength(1);
   });
 
   it('does not end what also waits for a worker with the credentials of another device', async () => {
-    const { run } = await openBench({ platforms: ['fcm'] });
+    const { run, clock } = await openBench({ platforms: ['fcm'] });
     const quotas = openQuotas({ max: 1, perMs: 60_000 });
     await run(toFcm('a'), none, { quotas });
     const devices = [makeDevice('apns'), makeDevice('fcm')];
-    const shortLived = makeNotification({ recipientId: 'b', devices, expiresAt: Date.now() + 30_000 });
+    const shortLived = makeNotification({ recipientId: 'b', devices, expiresAt: clock.now() + 30_000 });
     const first = await run(shortLived, none, { quotas });
     expect(first.outcome).toEqual({ kind: 'deferred', waitMs: 1_000, code: 'no-credentials' });
     const second = await run(shortLived, first.progress, { quotas });
@@ -249,12 +248,12 @@ describe('a provider that is over its quota', () => {
 
 describe('a push service with a quota of its own', () => {
   it('counts in that alone, and lets the other push services go on', async () => {
-    const { run, sandbox } = await openBench({ platforms: [] });
+    const { run, sandbox, clock } = await openBench({ platforms: [] });
     const other = await openSandbox({ dir: dirname(sandbox.caFile) }); // with the same key and authority
     const origins = [sandbox.webpush.url, other.webpush.url];
     const providers = new Map([['webpush' as const, await openWebpush(other, { origins })]]);
     const limited = `webpush@${new URL(sandbox.webpush.url).host}` as const;
-    const [redis, prefix] = [connectRedis(), testPrefix()];
+    const [redis, prefix] = [onClock(connectRedis(), clock.now), testPrefix()];
     const rules = (max: number) => [{ max, perMs: 60_000 }];
     const ofAll = createRedisQuota({ redis, prefix, name: 'webpush', rules: rules(5) });
     const ofOne = createRedisQuota({ redis, prefix, name: quotaNameOf(limited), rules: rules(1) });
@@ -298,7 +297,7 @@ describe('a quota whose answer takes long', () => {
 
   it('lets no alert out so late after its slot that it would land on the next one: it asks for another slot', async () => {
     const { run, sandbox, limiter } = await openBench();
-    const quotas = slowOnce(openQuotas({ max: 100, perMs: 60_000 }), POLICY.minGapMs / 2);
+    const quotas = slowOnce(openQuotas({ max: 100, perMs: 60_000 }), 0.7 * POLICY.minGapMs);
     expect((await run(toFcm('a'), none, { quotas })).outcome).toEqual({ kind: 'delivered' });
     const [slot] = (await limiter.inspect('a')).sent;
     const [arrived] = sandbox.journal.accepted;

@@ -5,26 +5,20 @@ import { leadMs } from '../../src/delivery/lines.ts';
 import type { EndTurn } from '../../src/delivery/parts.ts';
 import { maxLateMs, createTurns, slotLateMs } from '../../src/delivery/slot.ts';
 import { sleepUntil } from '../../src/domain/time.ts';
-import type { WaitingAsk, WaitingLimiter } from '../../src/limiter/limiter.ts';
+import type { WaitingAsk } from '../../src/limiter/limiter.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { ReplicasMissingError } from '../../src/redis/replicas.ts';
 import { confirmed } from '../../workers/limiters.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
-import { lostAfter, none, openBench, POLICY, RECIPIENT, takeDown } from './support.ts';
-
-/** A process that is stopped, or an event loop that is busy. */
-function standStill(ms: number): void {
-  const until = performance.now() + ms;
-  while (performance.now() < until);
-}
+import { lostAfter, none, occupy, openBench, POLICY, RECIPIENT, takeDown, type Bench } from './support.ts';
 
 /** The limiter in a process that stands still after each answer for so long, in turn. */
-function interrupted(limiter: WaitingLimiter, standstillsMs: readonly number[]) {
+function interrupted({ limiter, clock }: Pick<Bench, 'limiter' | 'clock'>, standstillsMs: readonly number[]) {
   const asked: WaitingAsk[] = [];
   const admit = async (ask: WaitingAsk) => {
     const admission = await limiter.admit(ask);
-    standStill(standstillsMs[asked.length] ?? 0);
+    clock.advance(standstillsMs[asked.length] ?? 0);
     asked.push(ask);
     return admission;
   };
@@ -91,25 +85,23 @@ describe('how late a request may be handed to the sender', () => {
 
 describe('the slot', () => {
   it('is asked for anew where it was missed, and nothing is sent on the old one', async () => {
-    const { run, limiter, sandbox } = await openBench();
-    const busy = interrupted(limiter, [60, 60]);
+    const bench = await openBench();
+    const { run, limiter, sandbox } = bench;
+    const busy = interrupted(bench, [60, 60]);
     expect((await run(makeNotification(), none, { limiter: busy.limiter })).outcome).toEqual({ kind: 'delivered' });
-    // On a busy machine it may miss more slots than those two.
-    const [first, ...more] = busy.asked;
-    expect(first).toMatchObject({ renew: false });
-    expect(more.length).toBeGreaterThanOrEqual(2);
-    expect(more.every(({ renew }) => renew)).toBe(true);
+    expect(busy.asked.map(({ renew }) => renew)).toEqual([false, true, true]);
     expect(busy.asked[1]?.leadMs).toBeUndefined();
     expect(busy.asked[2]?.leadMs).toBeGreaterThanOrEqual(60); // so that a machine that is always so late can make it
     const [slot] = (await limiter.inspect(RECIPIENT)).sent;
     const [arrived] = sandbox.journal.accepted;
-    expect((arrived?.at ?? NaN) - (slot?.at ?? NaN)).toBeLessThan(200);
+    expect((arrived?.at ?? NaN) - (slot?.at ?? NaN)).toBeLessThan(30);
     expect(sandbox.journal.accepted).toHaveLength(1);
   });
 
   it('that was missed while the limiter does not answer is not used: the next one may have been answered', async () => {
-    const { run, limiter, sandbox } = await openBench();
-    const busy = interrupted(limiter, [60]);
+    const bench = await openBench();
+    const { run, limiter, sandbox } = bench;
+    const busy = interrupted(bench, [60]);
     const away = {
       ...busy.limiter,
       admit: (ask: WaitingAsk) =>
@@ -130,7 +122,7 @@ describe('the slot', () => {
 
   it('that is unused is free again if the notification expires, and the others move up', async () => {
     const bench = await openBench();
-    const notification = makeNotification({ expiresAt: Date.now() - 1 });
+    const notification = makeNotification({ expiresAt: bench.clock.now() - 1 });
     const unlimited = { rules: [], minGapMs: 0 };
     for (let id = 0; id < 4; id++)
       await bench.limiter.admit({ recipientId: RECIPIENT, id: `${id}/0`, policy: unlimited });
@@ -143,7 +135,7 @@ describe('the slot', () => {
     expect((await bench.run(notification, progress, { isSlotUnused: true })).outcome.kind).toBe('expired');
     const { sent, reserved } = await bench.limiter.inspect(RECIPIENT);
     expect(sent).toHaveLength(4);
-    expect(reserved[0]?.at).toBeLessThan(Date.now() + 2_000);
+    expect(reserved[0]?.at).toBeLessThan(bench.clock.now() + 2_000);
     expect(bench.redelayed).toMatchObject([{ jobId: 'behind' }]);
   });
 
@@ -180,8 +172,9 @@ describe('the slot', () => {
   });
 
   it('that replicas confirm late is asked for as much ahead as the confirmation takes', async () => {
-    const { run, limiter } = await openBench();
-    const { asked, limiter: inner } = interrupted(limiter, []);
+    const bench = await openBench();
+    const { run, limiter } = bench;
+    const { asked, limiter: inner } = interrupted(bench, []);
     const CONFIRM_MS = 150;
     const slowly = async () => {
       await sleepUntil(performance.now() + CONFIRM_MS, new AbortController().signal);
@@ -224,8 +217,9 @@ describe('the slot', () => {
   });
 
   it('that is missed again and again is given back, and asked for ever less often', async () => {
-    const { run, limiter, sandbox } = await openBench();
-    const late = interrupted(limiter, Array(12).fill(700) as number[]);
+    const bench = await openBench();
+    const { run, limiter, sandbox } = bench;
+    const late = interrupted(bench, Array(12).fill(700) as number[]);
     const notification = makeNotification();
     const first = await run(notification, none, { limiter: late.limiter });
     expect(first.outcome).toMatchObject({ kind: 'deferred', code: 'missed-slot' });
@@ -238,7 +232,7 @@ describe('the slot', () => {
     );
     expect(deferred.map(({ outcome }) => outcome)).toMatchObject([{ waitMs: 100 }, { waitMs: 800 }, { waitMs: 5_000 }]);
     expect(sandbox.journal.all).toEqual([]);
-  }, 15_000);
+  });
 
   it('is given back by a worker that has to stop', async () => {
     const { run, limiter, sandbox } = await openBench();
@@ -289,9 +283,10 @@ describe('the slot', () => {
   });
 
   it('is given back where its renewal is refused', async () => {
-    const { run, limiter } = await openBench();
+    const bench = await openBench();
+    const { run, limiter } = bench;
     const notification = makeNotification({ onThrottle: 'drop' });
-    const stopped = interrupted(limiter, [POLICY.minGapMs + 100]);
+    const stopped = interrupted(bench, [POLICY.minGapMs + 100]);
     const overtaken = {
       ...stopped.limiter,
       admit: async (ask: WaitingAsk) => {
@@ -405,15 +400,14 @@ describe('turns', () => {
 
   it('a notification that has a stream at once does not overtake one of the same recipient that waits for its own', async () => {
     const options = { sandbox: { maxStreams: 1 }, sender: { minConnections: 1, maxConnections: 1 } };
-    const { run, sandbox } = await openBench(options);
-    const slow = makeDevice('apns');
-    sandbox.apns.script(slow.token, [{ kind: 'accept', delayMs: 200 }]);
-    const other = run(makeNotification({ recipientId: 'somebody-else', devices: [slow] }));
-    await waitFor(() => expect(sandbox.journal.all).toHaveLength(1)); // the only stream is taken
-    const first = run(makeNotification({ devices: [makeDevice('apns')] }));
+    const bench = await openBench(options);
+    const { run } = bench;
+    const { providers, asked, release } = await occupy(bench, 'apns');
+    const first = run(makeNotification({ devices: [makeDevice('apns')] }), none, { providers });
+    await asked(1);
     const second = run(makeNotification({ devices: [makeDevice('fcm')] }));
+    release();
     expect((await first).outcome).toEqual({ kind: 'delivered' });
     expect((await second).outcome).toMatchObject({ kind: 'requeued', rule: 'gap' });
-    await other;
   });
 });

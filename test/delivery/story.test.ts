@@ -10,10 +10,10 @@ import { contextOf, none, openBench, type Bench } from './support.ts';
 const WORKER = 'web-1:7';
 
 /** One pass, and what is recorded of it. */
-async function record({ parts }: Bench, data: unknown, progress = none) {
+async function record({ parts, clock }: Bench, data: unknown, progress = none) {
   const context = contextOf(data, progress);
   const result = await deliver(context, parts);
-  const pass = passOf(context, result, { lateMs: undefined, now: Date.now(), worker: WORKER });
+  const pass = passOf(context, result, { lateMs: undefined, now: clock.now(), worker: WORKER });
   return { pass, progress: recorded(context.progress, pass) };
 }
 
@@ -42,7 +42,7 @@ it('has the rule of a wait, its place in line, and the slot until which it is pu
   expect(pass).toMatchObject({ result: 'requeued', rule: 'gap', before: 1 });
   expect(pass).not.toHaveProperty('sends');
   const reserved = (await bench.limiter.inspect('teacher-42')).reserved.at(-1);
-  expect(Math.abs((pass.until ?? 0) - (reserved?.at ?? 0))).toBeLessThan(100);
+  expect(Math.abs((pass.until ?? 0) - (reserved?.at ?? 0))).toBeLessThan(3);
   expect(readPasses(JSON.parse(JSON.stringify(progress)))).toEqual({ passes: [pass] });
 });
 

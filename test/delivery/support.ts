@@ -1,4 +1,4 @@
-import { onTestFinished } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import type { Breakers, TrialEnd } from '../../src/breaker/breaker.ts';
 import { createBreakers } from '../../src/breaker/redis-breakers.ts';
 import { createContext, type Context } from '../../src/delivery/context.ts';
@@ -23,6 +23,8 @@ import type { Place } from '../../src/queue/notification-worker.ts';
 import type { Sandbox, SandboxOptions } from '../../sandbox/sandbox.ts';
 import { openApns, openFcm, openSandbox } from '../support/providers.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { onClock } from '../support/redis-clock.ts';
+import { useTimerClock, type TimerClock } from '../support/timer-clock.ts';
 import { waitFor } from '../support/wait.ts';
 
 export type Overrides = Partial<DeliverParts & Context>;
@@ -34,6 +36,8 @@ export interface Passed {
 }
 
 export interface Bench {
+  /** What the slots and the instants of sends are read from: this process and the limiters have the same time. */
+  readonly clock: TimerClock;
   readonly sandbox: Sandbox;
   readonly limiter: WaitingLimiter;
   readonly backgroundLimiter: WaitingLimiter;
@@ -64,6 +68,8 @@ export const POLICY: Policy = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 1_
 const BACKGROUND_POLICY: Policy = { rules: [{ max: 2, perMs: 3_600_000 }], minGapMs: 0 };
 /** One push to Live Activities in 2 s. */
 const LIVE_ACTIVITY_POLICY: Policy = { rules: [{ max: 1, perMs: 2_000 }], minGapMs: 0 };
+/** Redis may take its time, and forgets no slot by its own clock while the test's clock stands still. */
+const UNHURRIED = { timeoutMs: 60_000, keepMs: 3_600_000 };
 /** The recipient of `makeNotification`, unless it names another one. */
 export const RECIPIENT = 'teacher-42';
 /** What a job remembers that is new. */
@@ -87,14 +93,17 @@ export function lostAfter(looks: number): JobLock {
 /** The pipeline over a real limiter and real breakers on Redis, and real clients at loopback providers that answer at once. */
 export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const { platforms = ['apns', 'fcm'], breakerMs = 60_000, sender = {} } = options;
+  const clock = useTimerClock();
   const sandbox = await openSandbox(options.sandbox);
   const redis = connectRedis();
   const prefix = testPrefix();
-  const limiter = createWaitingLimiter({ redis, policy: POLICY, prefix });
+  const limiterOf = (policy: Policy, ownPrefix = testPrefix()) =>
+    createWaitingLimiter({ redis: onClock(redis, clock.now), policy, prefix: ownPrefix, ...UNHURRIED });
+  const limiter = limiterOf(POLICY, prefix);
   const canceller = createCanceller({ redis, prefix });
-  const look = createEndLook({ redis, prefix, timeoutMs: 2_000 });
-  const backgroundLimiter = createWaitingLimiter({ redis, policy: BACKGROUND_POLICY, prefix: testPrefix() });
-  const liveActivityLimiter = createWaitingLimiter({ redis, policy: LIVE_ACTIVITY_POLICY, prefix: testPrefix() });
+  const look = createEndLook({ redis, prefix, timeoutMs: 60_000 });
+  const backgroundLimiter = limiterOf(BACKGROUND_POLICY);
+  const liveActivityLimiter = limiterOf(LIVE_ACTIVITY_POLICY);
   const providers = new Map<Platform, Provider>();
   if (platforms.includes('apns')) providers.set('apns', await openApns(sandbox, sender));
   if (platforms.includes('fcm')) providers.set('fcm', await openFcm(sandbox, sender));
@@ -129,7 +138,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     quotas: new Map(),
     maxWaitMs: 3_600_000,
     retry: { attempts: 3, backoffBaseMs: 1_000, backoffMaxMs: 60_000 },
-    now: Date.now,
+    now: clock.now,
     random: () => 0,
     onReply: (event) => void replies.push(event),
   };
@@ -139,7 +148,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     return { outcome, progress: context.progress };
   };
   const limiters = { limiter, backgroundLimiter, liveActivityLimiter };
-  return { sandbox, ...limiters, canceller, breakers, trialEnds, replies, redelayed, parts, run };
+  return { clock, sandbox, ...limiters, canceller, breakers, trialEnds, replies, redelayed, parts, run };
 }
 
 const enqueued = new Map<string, number>();
@@ -191,6 +200,50 @@ export async function untilHalfOpen({ breakers, trialEnds }: Bench, platform: Pl
     breakers.release(entry.trial);
   });
   trialEnds.length = 0;
+}
+
+function providerOf(providers: DeliverParts['providers'], platform: Platform): Provider {
+  const provider = providers.get(platform);
+  if (provider === undefined) throw new Error(`expected a provider for ${platform}`);
+  return provider;
+}
+
+/** The providers. One of them hands on each reply only after `until`. */
+export function heldBack(
+  { parts: { providers } }: Pick<Bench, 'parts'>,
+  platform: Platform,
+  until: () => Promise<unknown>,
+): DeliverParts['providers'] {
+  const real = providerOf(providers, platform);
+  const late: Provider = {
+    ...real,
+    send: async (...sent) => {
+      const reply = await real.send(...sent);
+      await until();
+      return reply;
+    },
+  };
+  return { get: (account) => (account === platform ? late : providers.get(account)) };
+}
+
+/** Takes the only stream of a provider until `release`. `asked` resolves when so many passes with these providers asked for one. */
+export async function occupy({ parts: { providers } }: Pick<Bench, 'parts'>, platform: Platform) {
+  const real = providerOf(providers, platform);
+  const reserved = await real.reserve({});
+  if (reserved.kind !== 'permit') throw new Error(`expected a stream to ${platform}`);
+  let asks = 0;
+  const watched: Provider = {
+    ...real,
+    reserve: (encoded) => {
+      asks += 1;
+      return real.reserve(encoded);
+    },
+  };
+  const watching: DeliverParts['providers'] = {
+    get: (account) => (account === platform ? watched : providers.get(account)),
+  };
+  const asked = (count: number) => waitFor(() => expect(asks).toBe(count));
+  return { providers: watching, asked, release: () => reserved.permit.release() };
 }
 
 /** Takes a provider away, and waits until its client knows. */
