@@ -72,29 +72,40 @@ describe('jobs of a plain BullMQ client', () => {
 
 it('a worker that stood still says so in one line, with the jobs that it lost, and without a stack', async () => {
   const { queue, sandbox, startWorker, startHere, lines } = await openReplicaBench();
-  const limits = { LOCK_DURATION: '1s', LIMIT_MIN_GAP: '10ms' };
+  // So long that no lock runs out because the machine is busy; locks are renewed every 5 s.
+  const limits = { LOCK_DURATION: '20s', LIMIT_MIN_GAP: '2s' };
   const frozen = await startWorker(limits);
-  sandbox.apns.setDefault({ kind: 'accept', delayMs: 1_000 });
+  sandbox.apns.setDefault({ kind: 'accept', delayMs: 7_000 }); // the worker is stopped by then
   const all = [1, 2, 3].map((number) => makeNotification({ recipientId: `teacher-${number}` }));
   await queue.addBulk(all.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority: 10 } })));
-  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(3), WITHIN);
+  await waitFor(() => expect(sandbox.journal.accepted).toHaveLength(3));
   frozen.kill('SIGSTOP');
+  const stoppedAt = performance.now();
+  sandbox.apns.setDefault({ kind: 'accept', delayMs: 0 });
+  const redis = connectRedis();
+  for (const { id } of all) {
+    // As after 20 s.
+    await redis.del(lockKeyOf(queue, id));
+    await redis.sadd(queue.toKey('stalled'), id);
+  }
   await startHere(limits);
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(3), { timeout: 20_000 });
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(3));
+  await waitFor(() => expect(performance.now() - stoppedAt).toBeGreaterThan(6_000)); // the locks are to be renewed
   frozen.kill('SIGCONT');
-  const line = await frozen.waitForLine(/stood still/);
+  const line = await frozen.waitForLine(/stood still.*3 jobs/);
   const { level, msg, jobs, jobIds, stoodStillMs } = JSON.parse(line) as Record<string, unknown>;
   expect([level, jobs, (jobIds as string[]).toSorted()]).toEqual(['warn', 3, all.map(({ id }) => id).toSorted()]);
   expect(msg).toMatch(/^this process stood still for [\d.]+ s: 3 jobs went to other workers, or will/);
   expect(stoodStillMs).toBeGreaterThan(1_000);
-  await sleep(2_000);
+  await sleep(4_000); // its passes have ended, and such lines are gathered for a second
   const texts = frozen
     .stdout()
     .split('\n')
     .filter((text) => /"level":"(warn|error)"/.test(text));
-  expect(texts.filter((text) => !text.includes('"outcome"'))).toEqual([line]); // beside the lines of the passes
+  // Beside the lines of the passes, and of a machine that stood still for seconds.
+  expect(texts.filter((text) => !/"outcome"|it lost no job/.test(text))).toEqual([line]);
   expect(frozen.stdout()).not.toContain('"stack"');
-  expect(lines.join('')).not.toContain('stood still');
+  expect(lines.join('')).not.toContain('went to other workers');
 });
 
 it('a job that stalled too often is logged and counted as a dead letter', async () => {
@@ -220,7 +231,7 @@ describe('SIGTERM', () => {
     });
     await worker.waitForLine(/no connection to Redis/);
     worker.kill('SIGTERM');
-    const { code, stdout } = await worker.waitForExit(5_000);
+    const { code, stdout } = await worker.waitForExit(20_000);
     expect({ code, isLogged: stdout.includes('stopped before it was ready') }).toEqual({ code: 0, isLogged: true });
   });
 
