@@ -262,7 +262,7 @@ test('a permit is an open connection, so what must be sent soon is sent, however
   const { port } = at.options.endpoint;
   const far = createTcp((client) => {
     const server = connectTcp(port, '127.0.0.1');
-    const later = (to: Socket) => (chunk: Buffer) => void setTimeout(() => to.write(chunk), 40);
+    const later = (to: Socket) => (chunk: Buffer) => void setTimeout(() => to.write(chunk), 250);
     client.on('data', later(server)).on('error', () => undefined);
     server.on('data', later(client)).on('error', () => undefined);
     client.on('close', () => server.destroy());
@@ -272,7 +272,7 @@ test('a permit is an open connection, so what must be sent soon is sent, however
   const sender = openSenderTo(createNegotiatedSender, { ...at, options }, { minConnections: 1 });
   for (let times = 0; times < 3; times++) {
     const permits = await Promise.all([sender.reserve(), sender.reserve()]);
-    const sendBy = performance.now() + 70; // less than any handshake takes here
+    const sendBy = performance.now() + 450; // less than any handshake takes here
     const sends = permits.map(async (permit) => ('release' in permit ? send(sender, { permit, sendBy }) : permit));
     expect(await Promise.all(sends)).toMatchObject([{ kind: 'answered' }, { kind: 'answered' }]);
   }
@@ -287,11 +287,12 @@ test('no answer, half an answer and a lost connection are unknown; no connection
     }
     if (request.url === '/reset') request.socket.destroy();
   });
-  const sender = openSenderTo(createHttp1Sender, at, { requestTimeoutMs: 200 });
-  const to = (path: string) => sender.send({ ...REQUEST, headers: { ...REQUEST.headers, ':path': path } });
+  const sender = openSenderTo(createHttp1Sender, at, { requestTimeoutMs: 60_000 });
+  const hasty = openSenderTo(createHttp1Sender, at, { requestTimeoutMs: 200 });
+  const to = (path: string, by = sender) => by.send({ ...REQUEST, headers: { ...REQUEST.headers, ':path': path } });
   expect(await to('/half')).toMatchObject({ kind: 'unknown', code: 'reset' });
   expect(await to('/reset')).toMatchObject({ kind: 'unknown', code: 'reset' });
-  expect(await to('/never')).toMatchObject({ kind: 'unknown', code: 'timeout' });
+  expect(await to('/never', hasty)).toMatchObject({ kind: 'unknown', code: 'timeout' });
   expect(at.requests).toHaveLength(3);
   at.server.closeAllConnections();
   await new Promise((resolve) => at.server.close(resolve));
