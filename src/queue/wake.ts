@@ -45,8 +45,9 @@ const MAX_AHEAD_MS = 86_400_000;
  * One timer serves all jobs, since a timer for each of a million jobs would take 450 MB.
  */
 export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptions): Waker {
-  /** The instants at which to look, rounded up to buckets. `retries` has the same buckets, each with its next wait. */
+  /** The instants at which to look, rounded up to buckets; one may be there several times, for several jobs. */
   const upcoming = new TinyQueue<number>();
+  /** The next wait of the buckets that are a look after the first one. */
   const retries = new Map<number, number>();
   const looks = new Set<Promise<void>>();
   let timer: NodeJS.Timeout | undefined;
@@ -54,8 +55,9 @@ export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptio
 
   function lookAt(at: number, retryMs: number): void {
     const bucket = Math.ceil(at / BUCKET_MS) * BUCKET_MS;
-    if (isClosed || retries.has(bucket) || at - Date.now() > MAX_AHEAD_MS) return;
-    retries.set(bucket, retryMs);
+    if (isClosed || at - Date.now() > MAX_AHEAD_MS) return;
+    if (retryMs > FIRST_RETRY_MS) retries.set(bucket, retryMs);
+    else retries.delete(bucket);
     upcoming.push(bucket);
     if (upcoming.peek() === bucket) setTimer();
   }
