@@ -11,9 +11,8 @@ import { jsonOf, runMain } from '../support/command.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, queueEnv, testPrefix } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
+import { waitFor } from '../support/wait.ts';
 import { SLOW, blocked } from '../support/waiting.ts';
-
-const PATIENT = { timeout: 60_000, interval: 20 };
 
 type Phase = (one: readonly string[], eight: readonly string[]) => Omit<Layout, 'version'>;
 
@@ -32,7 +31,7 @@ test.each<[string, Phase]>([
   await startHere({ WORKER_CONCURRENCY: '6', SHUTDOWN_GRACE: '100ms' });
   let most = 0;
   const look = async () => (most = Math.max(most, await queue.getActiveCount()));
-  await expect.poll(look, PATIENT).toBeGreaterThanOrEqual(6);
+  await expect.poll(look).toBeGreaterThanOrEqual(6);
   await sleep(300); // it would take more by then
   expect(await look()).toBe(6);
 });
@@ -54,8 +53,8 @@ test('one that stalled in a former queue is logged, and its slot is given back',
   expect(await reserved()).toHaveLength(1);
 
   await startHere(SLOW);
-  await vi.waitFor(() => expect(bench.lines.join('')).toMatch(/"reason":"stalled".*"dead-lettered"/), PATIENT);
-  await expect.poll(reserved, PATIENT).toEqual([]);
+  await waitFor(() => expect(bench.lines.join('')).toMatch(/"reason":"stalled".*"dead-lettered"/));
+  await expect.poll(reserved).toEqual([]);
 });
 
 test('a reshard that is prepared is logged when no command goes on with it, and not while one does', async () => {
@@ -75,10 +74,10 @@ test('a reshard that is prepared is logged when no command goes on with it, and 
   const watch = await watchLayout({ queue: { prefix, shards: 1 } }, parts);
   onTestFinished(() => watch.stop());
   const reads = vi.spyOn(redis, 'get');
-  await expect.poll(() => reads.mock.calls.length, PATIENT).toBeGreaterThan(5);
+  await expect.poll(() => reads.mock.calls.length).toBeGreaterThan(5);
   expect(lines.join('')).not.toContain('no command');
   await lease?.release();
-  await expect.poll(() => lines.join(''), PATIENT).toContain('no command goes on');
+  await expect.poll(() => lines.join('')).toContain('no command goes on');
   expect(JSON.parse(lines.at(-1) ?? '')).toMatchObject({ level: 'warn', from: 1, to: 2 });
 });
 
