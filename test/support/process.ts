@@ -45,8 +45,9 @@ export interface TestProcess {
 }
 
 /** The flags of a process that gets the signal once it has sent so many calls of scripts to Redis, and its environment. */
-export function killedAfter(scriptCalls: number, signal: NodeJS.Signals = 'SIGKILL') {
-  return { flags: ['--import', KILL_ITSELF], env: { KILL_AFTER: String(scriptCalls), KILL_SIGNAL: signal } };
+export function killedAfter(scriptCalls: number, signal: NodeJS.Signals = 'SIGKILL', times = 1) {
+  const env = { KILL_AFTER: String(scriptCalls), KILL_SIGNAL: signal, KILL_TIMES: String(times) };
+  return { flags: ['--import', KILL_ITSELF], env };
 }
 
 /** Starts a Node script. It is killed when the test ends, and ends by itself when the test's process does. */
