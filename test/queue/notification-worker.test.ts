@@ -21,7 +21,7 @@ function open(
   redisUrl = testRedisUrl(),
   offsetMs = 0,
   concurrency = 5,
-  lockMs = 1_000,
+  lockMs = LONG_LOCK_MS,
 ) {
   const prefix = testPrefix();
   const connection = connectRedis(redisUrl);
@@ -40,6 +40,12 @@ function open(
     await queue.close();
   });
   return { queue, worker, letGo, lockKey: (id: string) => `${queue.toKey(id)}:lock`, redis: connectRedis(redisUrl) };
+}
+
+/** As when its lock expires: the worker finds its own job stalled, and takes it again. */
+async function stall(queue: Queue, redis: Redis, jobId: string): Promise<void> {
+  await redis.del(`${queue.toKey(jobId)}:lock`);
+  await redis.sadd(queue.toKey('stalled'), jobId);
 }
 
 /** Resolves when the lock was renewed twice: its remaining time grows only then. A lock that expired never grows again. */
@@ -62,7 +68,7 @@ test('a job whose end Redis refuses for now is completed when it does not any mo
     await admin.replicaof('127.0.0.1', 1); // from here on it is read-only, as a master that was demoted
     return { outcome: 'delivered' };
   };
-  const { queue, letGo } = open(processor, server.url, 0, 5, LONG_LOCK_MS);
+  const { queue, letGo } = open(processor, server.url);
   await queue.add('push', notification(), { jobId: 'one', priority: 10 });
   await waitFor(() => expect(runs).toBe(1));
   await sleep(500);
@@ -111,6 +117,8 @@ test('a job that is done but not ours any more is let go, and comes back', async
     return { outcome: 'delivered' };
   });
   await queue.add('push', notification(), { jobId: 'one', priority: 10 });
+  await waitFor(() => expect(letGo).toHaveLength(1));
+  await stall(queue, redis, 'one');
   await waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
   expect(runs).toBe(2);
   expect(letGo).toEqual([expect.stringContaining('one: Missing lock for job one')]);
@@ -119,11 +127,13 @@ test('a job that is done but not ours any more is let go, and comes back', async
 
 test('an error that is not the processor’s verdict fails no job', async () => {
   let runs = 0;
-  const { queue, letGo } = open(() => {
+  const { queue, letGo, redis } = open(() => {
     runs += 1;
     return runs === 1 ? Promise.reject(new Error('Command timed out')) : Promise.resolve({});
   });
   await queue.add('push', notification(), { jobId: 'one', priority: 10, attempts: 1 });
+  await waitFor(() => expect(letGo).toHaveLength(1));
+  await stall(queue, redis, 'one');
   await waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
   expect(letGo).toEqual(['one: Command timed out']);
 });
@@ -147,9 +157,7 @@ test('a pass that ends does not take the lock’s renewal from a later one of th
   const { queue, lockKey, redis } = open(processor, testRedisUrl(), 0, 5, RENEWED_LOCK_MS);
   await queue.add('push', notification(), { jobId: 'one', priority: 10 });
   await waitFor(() => expect(passes).toHaveLength(1));
-  // As after a stop (SIGSTOP) that was longer than the lock: the worker finds its own job stalled, and takes it again.
-  await redis.del(lockKey('one'));
-  await redis.sadd(queue.toKey('stalled'), 'one');
+  await stall(queue, redis, 'one');
   await waitFor(() => expect(passes).toHaveLength(2));
   passes[0]?.();
   await sleep(50); // until the first pass has ended
@@ -202,7 +210,6 @@ async function underWayAtOnce(jobs: number, concurrency: number, leaves: boolean
     testRedisUrl(),
     0,
     concurrency,
-    LONG_LOCK_MS,
   );
   await queue.addBulk(
     Array.from({ length: jobs }, (_, n) => ({ name: 'push', data: {}, opts: { jobId: `j${n}`, priority: 10 } })),
@@ -241,7 +248,6 @@ test('a job is begun before the worker has taken as many as it has places for', 
     testRedisUrl(),
     0,
     50,
-    LONG_LOCK_MS,
   );
   await worker.pause();
   await queue.addBulk(
@@ -254,7 +260,8 @@ test('a job is begun before the worker has taken as many as it has places for', 
 
 test('a job that was moved to later is due then by its progress, unless it was put back since', async () => {
   const taken = new Map<string | undefined, unknown>();
-  const { queue } = open((job) => Promise.resolve(taken.set(job.id, job.progress)));
+  const { queue, worker } = open((job) => Promise.resolve(taken.set(job.id, job.progress)));
+  await worker.pause();
   const movedTo = Date.now() + 1_000;
   const dueAt = { moved: movedTo - 250, 'put-back': movedTo + 50 };
   for (const [jobId, at] of Object.entries(dueAt)) {
@@ -262,6 +269,7 @@ test('a job that was moved to later is due then by its progress, unless it was p
     await job.updateProgress({ dueAt: at, rule: 'gap' });
     await redelay([queue], [{ jobId, at: movedTo, why: { rule: 'block' } }]);
   }
+  await worker.resume();
   await waitFor(() => expect(taken.size).toBe(2));
   expect(taken.get('moved')).toEqual({ dueAt: movedTo, rule: 'gap' });
   expect(taken.get('put-back')).toEqual({ dueAt: dueAt['put-back'], rule: 'gap' });
