@@ -1,7 +1,10 @@
 import type { Job } from 'bullmq';
 import { expect, vi } from 'vitest';
+import { main as recipient } from '../../scripts/recipient.ts';
 import type { Notification } from '../../src/notification/notification.ts';
+import { runMain } from './command.ts';
 import { makeNotification } from './push.ts';
+import { queueEnv } from './redis.ts';
 import { openReplicaBench, type ReplicaBench } from './replica.ts';
 
 /** How long to wait for a worker: as waitFor (wait.ts). */
@@ -24,6 +27,11 @@ export const waits = (bench: ReplicaBench, id: string) =>
     const job = await bench.queue.getJob(id);
     expect(await job?.getState()).toBe('delayed');
   }, WITHIN);
+
+/** What was sent to the recipient no longer counts: what waits for a slot goes now. */
+export async function reset({ prefix }: Pick<ReplicaBench, 'prefix'>, recipientId = 'teacher-42'): Promise<void> {
+  expect(await runMain(recipient, ['reset', recipientId], queueEnv(prefix))).toMatchObject({ code: 0 });
+}
 
 /** A bench with a replica that runs. */
 export async function openRunning(env?: Readonly<Record<string, string>>): Promise<ReplicaBench> {

@@ -1,6 +1,5 @@
 import type { Job } from 'bullmq';
 import { expect, it, vi } from 'vitest';
-import { main as recipient } from '../../scripts/recipient.ts';
 import { main as replay } from '../../scripts/replay.ts';
 import { apartOptions } from '../../src/limiter/limiter.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
@@ -13,7 +12,7 @@ import { outcomesIn } from '../support/outcomes.ts';
 import { liveActivity, makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
-import { deliver, ends, openRunning } from '../support/waiting.ts';
+import { deliver, ends, openRunning, reset } from '../support/waiting.ts';
 
 const SOON = { timeout: 60_000, interval: 50 };
 /** So far ahead that no test comes to it: what waits for a slot is sent when the test calls `reset`. */
@@ -23,11 +22,6 @@ const TEN_MINUTES_MS = 600_000;
 async function waitsLong(producer: Producer, id: string, before: number): Promise<void> {
   const until = async () => ((await producer.status(id)) as { until?: number }).until;
   await expect.poll(until, SOON).toBeGreaterThan(before + TEN_MINUTES_MS - 1_000);
-}
-
-/** What was sent to the recipient no longer counts: what waits is sent now. */
-async function reset(prefix: string, recipientId: string): Promise<void> {
-  expect(await runMain(recipient, ['reset', recipientId], queueEnv(prefix))).toMatchObject({ code: 0 });
 }
 
 it('each notification that ends is in the stream, and its status is the same', async () => {
@@ -162,7 +156,7 @@ it('what a newer one took the place of says by which', async () => {
     await add(id);
     await waitsLong(producer, id, before);
   }
-  await reset(prefix, 'teacher-42');
+  await reset({ prefix });
   await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(3), SOON);
   const written = (await outcomesIn(redis, prefix)).map(({ id, outcome, by }) => [id, outcome, by]);
   expect(written.toSorted()).toEqual([

@@ -9,7 +9,7 @@ import { makeDevice } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { FAST, NONE, alertOf, goes, retractions, shown } from '../support/retracting.ts';
-import { WITHIN, blocked, deliver, ends, openRunning, waits } from '../support/waiting.ts';
+import { SLOW, WITHIN, blocked, deliver, ends, openRunning, reset, waits } from '../support/waiting.ts';
 
 // A retract while the notification dies, is replayed or is moved; and what a retract must reach.
 
@@ -121,7 +121,7 @@ test('what a phone shows although it expired is taken back by its key', async ()
   const bench = await openRunning({ ...FAST, LIMIT_MIN_GAP: '1h' });
   const device = makeDevice('fcm');
   bench.sandbox.setAnswers([{ token: device.token, answer: 'reset-stream', alerted: true }]);
-  const one = alertOf('Trip', { ...KEY, devices: [device], expiresAt: Date.now() + 4_000 });
+  const one = alertOf('Trip', { ...KEY, devices: [device], expiresAt: Date.now() + 1_800_000 });
   await bench.producer.enqueue(one);
   await ends(bench, one.id, 'expired');
   bench.sandbox.setAnswers([]);
@@ -145,11 +145,12 @@ test('a retraction also names what an earlier one named that is a dead letter', 
 });
 
 test('a digest that waits to be sent again has ended for the id of the one that leads it', async () => {
-  const bench = await openRunning({ LIMIT_RULES: '1/3s', LIMIT_MIN_GAP: '0', BACKOFF_BASE: '1h', BACKOFF_MAX: '2h' });
+  const bench = await openRunning({ ...SLOW, BACKOFF_BASE: '1h', BACKOFF_MAX: '2h' });
   const device = makeDevice('fcm');
   const digest = { onThrottle: 'digest', digest: { key: 'thread-77', title: '{{count}} new' } } as const;
   const [leader, part] = await blocked(bench, [{ ...digest, devices: [device] }, digest]);
   bench.sandbox.setAnswers([{ token: device.token, status: 503 }]);
+  await reset(bench);
   await ends(bench, part.id, 'merged');
   await waits(bench, leader.id);
   expect(await bench.producer.retract({ id: leader.id })).toEqual({ ...NONE, ended: 1 });
