@@ -93,7 +93,7 @@ test('a requeued job comes back with its progress, not too early, and spends no 
     dueAt = await putBack(queue, job, token, 150.2, { requeues: 1 });
     throw new DelayedError();
   });
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), { timeout: 60_000 });
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
   expect(passes).toHaveLength(2);
   expect(present(passes[1]).at).toBeGreaterThanOrEqual(dueAt);
   expect(dueAt - present(passes[0]).at).toBeGreaterThanOrEqual(151);
@@ -118,7 +118,7 @@ test('a job that is due goes ahead of 6,000 that wait', async () => {
     }
     await new Promise((resolve) => setTimeout(resolve, 20));
   });
-  await vi.waitFor(() => expect(order.filter((id) => id === 'first')).toHaveLength(2), { timeout: 60_000 });
+  await waitFor(() => expect(order.filter((id) => id === 'first')).toHaveLength(2));
   // 20 ms each: it is due after five or so, and would be the 6,001st by its own priority.
   expect(order.lastIndexOf('first')).toBeLessThan(200);
 });
@@ -149,7 +149,7 @@ test('the rejection does not fail the job that it could not delay', async () => 
     await putBack(queue, job, token, 300);
     await putBack(queue, job, token, 300); // as ioredis does when a reply is lost: it sends the script again
   });
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), { timeout: 60_000 });
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
   expect(passes).toBe(2);
   expect(await queue.getFailedCount()).toBe(0);
 });
@@ -236,7 +236,7 @@ test('jobs that were delayed for an hour come back at the instants that they are
     { jobId: 'one', at: now + 400 },
   ];
   expect(await redelay([queue], due)).toMatchObject({ moved: 2 });
-  await vi.waitFor(() => expect(taken.map(({ id }) => id)).toEqual(['two', 'one']), { timeout: 60_000 });
+  await waitFor(() => expect(taken.map(({ id }) => id)).toEqual(['two', 'one']));
   for (const [index, { at }] of due.entries()) expect(present(taken[index]).at).toBeGreaterThanOrEqual(at);
   expect(await queue.getDelayedCount()).toBe(1);
 });

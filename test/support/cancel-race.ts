@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Queue } from 'bullmq';
-import { expect, vi } from 'vitest';
+import { expect } from 'vitest';
 import type { Notification } from '../../src/notification/notification.ts';
 import { tokenOf } from '../../src/notification/device.ts';
 import type { Canceled, Producer } from '../../src/producer/producer.ts';
 import { makeNotification } from './push.ts';
+import { waitFor } from './wait.ts';
 
 /** A gap between alerts of one recipient, so that slots lie 150 ms apart. */
 export const RACE_LIMITS = { LIMIT_RULES: '1000/1m', LIMIT_MIN_GAP: '150ms' };
@@ -51,20 +52,11 @@ export async function race(options: Race): Promise<RaceResult> {
   );
   // What was too late may still be under way.
   const late = all.filter((_, n) => answers[n]?.canceled !== 1);
-  await vi.waitFor(
-    () => {
-      const got = new Set(accepted());
-      expect(late.filter((each) => !got.has(tokensOf(each))).map(({ id }) => id)).toEqual([]);
-    },
-    { timeout: 60_000, interval: 50 },
-  );
-  await vi.waitFor(
-    async () => expect(await queue.getJobCountByTypes('active', 'delayed', 'prioritized', 'wait')).toBe(0),
-    {
-      timeout: 60_000,
-      interval: 50,
-    },
-  );
+  await waitFor(() => {
+    const got = new Set(accepted());
+    expect(late.filter((each) => !got.has(tokensOf(each))).map(({ id }) => id)).toEqual([]);
+  });
+  await waitFor(async () => expect(await queue.getJobCountByTypes('active', 'delayed', 'prioritized', 'wait')).toBe(0));
   const got = accepted();
   const counts = { canceled: 0, tooLate: 0 };
   for (const [n, each] of all.entries()) {
@@ -91,14 +83,11 @@ const WAYS: readonly Way[] = [
   ({ recipientId, cancellationKey = '' }, { producer }) => producer.cancel({ recipientId, cancellationKey }),
   async ({ id }, { queue }) => {
     const { id: jobId = '' } = await queue.add('cancel', { id }, { priority: 1 });
-    return vi.waitFor(
-      async () => {
-        const job = (await queue.getJob(jobId)) as Job | undefined;
-        expect(job?.finishedOn).toBeDefined();
-        return job?.returnvalue as Canceled;
-      },
-      { timeout: 60_000, interval: 50 },
-    );
+    return waitFor(async () => {
+      const job = (await queue.getJob(jobId)) as Job | undefined;
+      expect(job?.finishedOn).toBeDefined();
+      return job?.returnvalue as Canceled;
+    });
   },
 ];
 

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, onTestFinished, vi } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { loadCommand } from '../../scripts/support/commands.ts';
 import { createProducer, type ProducerOptions } from '../../src/producer/producer.ts';
 import { openApi, type Answer } from './api.ts';
@@ -9,15 +9,13 @@ import { openConsole } from './console.ts';
 import { temporaryFolder } from './program.ts';
 import { makeDevice, makeNotification } from './push.ts';
 import { openReplicaBench } from './replica.ts';
+import { waitFor } from './wait.ts';
 
 /** Options of a worker that make it use every part of Redis that it can use. */
 const WITH_EVERYTHING = {
   ...{ LIMIT_MIN_GAP: '200ms', OUTCOMES_MAX: '1000', HISTORY_MAX: '1000', APNS_QUOTA: '900/1m' },
   ...{ LOCK_DURATION: '1s', BACKOFF_BASE: '100ms', ATTEMPTS: '2', DEAD_LETTER_MAX_COUNT: '3', METRICS_PORT: '0' },
 };
-
-/** It only ends a test that fails anyway: two other test files may run meanwhile, each with processes of its own. */
-const PATIENCE_MS = 60_000;
 
 /** Where everything is done. */
 export interface EverythingOptions {
@@ -78,7 +76,7 @@ export async function doEverything({ env, target, outcomesRead }: EverythingOpti
   // What an operator does.
   await run('recipient', 'block', 'blocked', '--for', '1h', '--reason', 'asked');
   await producer.enqueue(makeNotification({ id: 'held', recipientId: 'blocked', category: 'news' }));
-  await vi.waitFor(async () => expect(await producer.status('held')).toMatchObject({ rule: 'block' }), PATIENCE_MS);
+  await waitFor(async () => expect(await producer.status('held')).toMatchObject({ rule: 'block' }));
   await run('why', 'held');
   await run('recipient', 'show', 'blocked');
   await run('recipient', 'limit', 'blocked', '--rules', '5/1m');
@@ -92,7 +90,7 @@ export async function doEverything({ env, target, outcomesRead }: EverythingOpti
   // Dead letters, more than are kept; a job that lasts longer than half of its lock.
   bench.sandbox.setAnswers([{ platform: 'apns', reason: 'BadDeviceToken' }]);
   for (let at = 0; at < 6; at++) await producer.enqueue(makeNotification({ id: `d${at}`, recipientId: `r${at}` }));
-  await vi.waitFor(async () => expect(await total()).toBeGreaterThan(2), PATIENCE_MS);
+  await waitFor(async () => expect(await total()).toBeGreaterThan(2));
   await run('status');
   await run('status', 'd0');
   await run('why', 'd0');
@@ -104,11 +102,11 @@ export async function doEverything({ env, target, outcomesRead }: EverythingOpti
   const body = makeNotification({ id: 'api-1', recipientId: 'api' });
   // While Redis answers late, a server answers 503 and is asked again; a right that is missing stays missing.
   const ask = (...args: Parameters<typeof api.call>): Promise<Answer> =>
-    vi.waitFor(async () => {
+    waitFor(async () => {
       const answer = await api.call(...args);
       expect({ path: args[1], ...answer }).not.toMatchObject({ status: 503 });
       return answer;
-    }, PATIENCE_MS);
+    });
   const posted = await ask('POST', '/v1/notifications', { body, headers: { 'idempotency-key': 'k1' } });
   expect(posted.status).toBeLessThan(300);
   for (const path of ['/v1/notifications/api-1', '/v1/recipients/api', '/readyz', '/healthz']) {
@@ -120,33 +118,31 @@ export async function doEverything({ env, target, outcomesRead }: EverythingOpti
   };
   for (const id of ['mail-1', 'mail-2', 'mail-3']) await admit(id);
   for (const id of ['mail-2', 'mail-1']) {
-    await vi.waitFor(async () => {
+    await waitFor(async () => {
       await admit(id); // a refund that was answered too late has given it back
       const refund = await ask('POST', '/v1/recipients/mailed/refund', { body: { id, category: 'email' } });
       expect(refund.body['result']).not.toBe('unknown');
-    }, PATIENCE_MS);
+    });
   }
   const hangUp = new AbortController(); // the stream of outcomes has no end
   const authorization = `Bearer ${api.secrets.all}`;
   await fetch(`${api.url}/v1/outcomes`, { headers: { authorization }, signal: hangUp.signal });
-  if (outcomesRead !== undefined) await vi.waitFor(outcomesRead, PATIENCE_MS);
+  if (outcomesRead !== undefined) await waitFor(outcomesRead);
   hangUp.abort();
   const web = await openConsole(env);
   for (const path of ['/', '/recipients/api', '/dead-letters', '/search?q=api-1', '/audit']) {
-    await vi.waitFor(async () => {
+    await waitFor(async () => {
       expect({ path, status: (await web.get(path)).status }).toEqual({ path, status: 200 });
-    }, PATIENCE_MS);
+    });
   }
-  await vi.waitFor(async () => expect((await web.post('/recipients/api/reset')).status).toBe(303), PATIENCE_MS);
+  await waitFor(async () => expect((await web.post('/recipients/api/reset')).status).toBe(303));
   // A breaker opens, last of all: it stays open.
   bench.sandbox.setAnswers([{ platform: 'apns', reason: 'InvalidProviderToken' }]);
   await producer.enqueue(makeNotification({ id: 'refused', recipientId: 'refused' }));
-  await vi.waitFor(
-    async () =>
-      expect(await producer.status('refused')).toMatchObject({ state: 'waiting', until: expect.any(Number) as number }),
-    PATIENCE_MS,
+  await waitFor(async () =>
+    expect(await producer.status('refused')).toMatchObject({ state: 'waiting', until: expect.any(Number) as number }),
   );
-  await vi.waitFor(async () => expect((await fetch(`${replica.url}/readyz`)).status).toBe(200), PATIENCE_MS);
+  await waitFor(async () => expect((await fetch(`${replica.url}/readyz`)).status).toBe(200));
   await fetch(`${replica.url}/metrics`);
   await run('doctor');
   await replica.stop();

@@ -1,9 +1,9 @@
-import { expect, vi } from 'vitest';
+import { expect } from 'vitest';
 import type { Notification } from '../../src/notification/notification.ts';
 import { retractionIn, screensOf } from '../../sandbox/screen.ts';
 import { makeNotification } from './push.ts';
 import type { ReplicaBench } from './replica.ts';
-import { WITHIN } from './waiting.ts';
+import { waitFor } from './wait.ts';
 
 /** What a retract answers that was about nothing. */
 export const NONE = { canceled: 0, retracting: 0, ended: 0, unknown: 0 };
@@ -28,4 +28,4 @@ export function retractions({ sandbox }: ReplicaBench): (readonly string[])[] {
 }
 
 /** Resolves when nothing is shown any more. */
-export const goes = (bench: ReplicaBench) => vi.waitFor(() => expect(shown(bench)).toEqual([]), WITHIN);
+export const goes = (bench: ReplicaBench) => waitFor(() => expect(shown(bench)).toEqual([]));

@@ -1,14 +1,13 @@
 import type { Job } from 'bullmq';
-import { expect, vi } from 'vitest';
+import { expect } from 'vitest';
 import { main as recipient } from '../../scripts/recipient.ts';
 import type { Notification } from '../../src/notification/notification.ts';
 import { runMain } from './command.ts';
 import { makeNotification } from './push.ts';
 import { queueEnv } from './redis.ts';
 import { openReplicaBench, type ReplicaBench } from './replica.ts';
+import { waitFor } from './wait.ts';
 
-/** How long to wait for a worker: as waitFor (wait.ts). */
-export const WITHIN = { timeout: 60_000 };
 /** One alert, and the next only in an hour. */
 export const SLOW = { LIMIT_RULES: '1/1h', LIMIT_MIN_GAP: '0' };
 
@@ -18,15 +17,15 @@ function outcomeOf(bench: ReplicaBench, id: string): Promise<unknown> {
 
 /** Resolves when its job has ended like this. */
 export async function ends(bench: ReplicaBench, id: string, outcome: string): Promise<void> {
-  await vi.waitFor(async () => expect(await outcomeOf(bench, id)).toMatchObject({ outcome }), WITHIN);
+  await waitFor(async () => expect(await outcomeOf(bench, id)).toMatchObject({ outcome }));
 }
 
 /** Resolves when its job is delayed. */
 export const waits = (bench: ReplicaBench, id: string) =>
-  vi.waitFor(async () => {
+  waitFor(async () => {
     const job = await bench.queue.getJob(id);
     expect(await job?.getState()).toBe('delayed');
-  }, WITHIN);
+  });
 
 /** What was sent to the recipient no longer counts: what waits for a slot goes now. */
 export async function reset({ prefix }: Pick<ReplicaBench, 'prefix'>, recipientId = 'teacher-42'): Promise<void> {

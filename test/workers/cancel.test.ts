@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Job } from 'bullmq';
 import type { Notification } from '../../src/notification/notification.ts';
 import { InputError } from '../../src/domain/faults.ts';
@@ -14,8 +14,9 @@ import { outcomesIn } from '../support/outcomes.ts';
 import { liveActivity, makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, isOnCluster } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
-import { SLOW, WITHIN, blocked, deliver, ends, enqueueWaiting, openRunning, reset, waits } from '../support/waiting.ts';
+import { SLOW, blocked, deliver, ends, enqueueWaiting, openRunning, reset, waits } from '../support/waiting.ts';
 import { RACE_LIMITS, race } from '../support/cancel-race.ts';
+import { waitFor } from '../support/wait.ts';
 
 const DIGEST = { onThrottle: 'digest', digest: { key: 'thread-77', title: '{{count}} new' } } as const;
 
@@ -36,10 +37,10 @@ describe('by id', () => {
     expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 1, tooLate: 0 });
     await ends(bench, one.id, 'canceled');
     // The one behind it moves up: from two hours to one.
-    await vi.waitFor(async () => {
+    await waitFor(async () => {
       const after = await jobOf(bench, two.id);
       expect(dueOf(after)).toBeLessThan(dueOf(before) - 3_000_000);
-    }, WITHIN);
+    });
     expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 1, tooLate: 0 });
     expect(bench.sandbox.journal.accepted).toHaveLength(1);
   });
@@ -91,10 +92,10 @@ describe('by id', () => {
       expect(await bench.producer.cancel(target)).toEqual({ canceled: 1, tooLate: 0 });
     }
     await bench.startHere({ QUEUE_SHARDS: '3' });
-    await vi.waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(1), WITHIN);
-    await vi.waitFor(() => {
+    await waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(1));
+    await waitFor(() => {
       expect(bench.lines.filter((line) => line.includes('"outcome":"canceled"'))).toHaveLength(5);
-    }, WITHIN);
+    });
     expect(bench.sandbox.journal.all).toHaveLength(1);
   });
 
@@ -142,9 +143,9 @@ describe('by id', () => {
     const one = makeNotification();
     bench.sandbox.setAnswers([{ answer: 'accept', delay: '1500ms' }]);
     await bench.producer.enqueue(one);
-    await vi.waitFor(() => expect(bench.sandbox.journal.all).toHaveLength(1), WITHIN);
+    await waitFor(() => expect(bench.sandbox.journal.all).toHaveLength(1));
     const { waiting, ...slots } = recipientKeys(bench.prefix, one.recipientId);
-    await vi.waitFor(async () => expect(await connectRedis().exists(...Object.values(slots))).toBe(0), WITHIN);
+    await waitFor(async () => expect(await connectRedis().exists(...Object.values(slots))).toBe(0));
     expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 0, tooLate: 1 });
     await ends(bench, one.id, 'delivered');
     expect(await connectRedis().exists(waiting), 'what is left of the cancel').toBe(0);
@@ -197,7 +198,7 @@ describe('by id', () => {
       expect(await bench.producer.cancel({ id: leader.id })).toEqual({ canceled: 1, tooLate: 0 });
     await ends(bench, leader.id, 'canceled');
     // A part alone comes two seconds after the slot.
-    await vi.waitFor(async () => expect(dueOf(await jobOf(bench, part.id))).toBeLessThan(slot + 1_000), WITHIN);
+    await waitFor(async () => expect(dueOf(await jobOf(bench, part.id))).toBeLessThan(slot + 1_000));
     await reset(bench);
     await ends(bench, part.id, 'delivered');
     await ends(bench, last.id, 'merged');
@@ -216,7 +217,7 @@ describe('by id', () => {
     consume(bench.prefix, async ({ timestamp }) => {
       taken.resolve(undefined);
       const { waiting } = recipientKeys(bench.prefix, recipientId);
-      await vi.waitFor(async () => expect(await redis.hlen(waiting)).toBeGreaterThan(0), WITHIN);
+      await waitFor(async () => expect(await redis.hlen(waiting)).toBeGreaterThan(0));
       const answer = await limiter.admit({ recipientId, id: `${id}/0`, enqueuedAt: timestamp });
       await going.promise;
       return { outcome: 'how' in answer ? answer.how : answer.kind };
@@ -234,10 +235,10 @@ describe('by id', () => {
     const one = makeNotification({ devices: [device], recipientId: 'teacher-7' });
     await bench.producer.enqueue(one);
     const letters = createDeadLetters({ queue: bench.queue, deadQueue: bench.deadQueue });
-    const letter = await vi.waitFor(async () => {
+    const letter = await waitFor(async () => {
       const found = await letters.find(one.id);
       return present(found);
-    }, WITHIN);
+    });
     expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 0, tooLate: 1 });
     await connectRedis().unlink(bench.queue.toKey(one.id)); // as an hour later
     expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 0, tooLate: 1 });
@@ -330,10 +331,10 @@ describe('a job named cancel', () => {
     const targets = [{ id: one.id }, { recipientId: 'teacher-42', cancellationKey: 'trip-77' }];
     for (const target of targets) {
       const { id = '' } = await bench.queue.add('cancel', target, { priority: 1 });
-      await vi.waitFor(async () => {
+      await waitFor(async () => {
         const job = (await bench.queue.getJob(id)) as Job | undefined;
         expect(job?.returnvalue).toEqual({ canceled: 1, tooLate: 0 });
-      }, WITHIN);
+      });
     }
     await ends(bench, one.id, 'canceled');
     await ends(bench, two.id, 'canceled');
@@ -354,12 +355,12 @@ describe('a job named cancel', () => {
     const bench = await openRunning();
     await bench.queue.add('cancel', { id: 'msg-1', recipientId: 'teacher-42' }, { jobId: 'bad', priority: 1 });
     const letters = createDeadLetters({ queue: bench.queue, deadQueue: bench.deadQueue });
-    await vi.waitFor(async () => {
+    await waitFor(async () => {
       expect((await letters.find('bad'))?.letter).toMatchObject({
         reason: 'invalid',
         message: 'recipientId: expected no such field, found one',
       });
-    }, WITHIN);
+    });
   });
 });
 

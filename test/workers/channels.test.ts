@@ -1,4 +1,4 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import type { Job } from 'bullmq';
 import { main as replay } from '../../scripts/replay.ts';
 import type { EnqueueInput } from '../../src/producer/producer.ts';
@@ -7,7 +7,8 @@ import { runMain } from '../support/command.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
-import { ends, waits, WITHIN } from '../support/waiting.ts';
+import { waitFor } from '../support/wait.ts';
+import { ends, waits } from '../support/waiting.ts';
 
 // A push to a channel goes the way of every other notification; the channel is its recipient.
 
@@ -31,7 +32,7 @@ const update = (channelId: string, id: string, goals: number, more: Partial<Enqu
 });
 
 const letterOf = (bench: ReplicaBench, id: string) =>
-  vi.waitFor(async () => present((await bench.deadQueue.getJob(id)) as Job<object> | undefined), WITHIN);
+  waitFor(async () => present((await bench.deadQueue.getJob(id)) as Job<object> | undefined));
 
 test('a phone that subscribed shows all updates, and two of one channel keep the gap; another channel waits for none', async () => {
   const { bench, id } = await open(LIMITS);

@@ -1,4 +1,4 @@
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { main as doctor } from '../../scripts/doctor.ts';
 import { main as status } from '../../scripts/status.ts';
 import { runMain } from '../support/command.ts';
@@ -6,7 +6,8 @@ import { makeDevice, makeNotification } from '../support/push.ts';
 import { openRedisProxy } from '../support/redis-proxy.ts';
 import { isOnCluster, queueEnv, testRedisUrl } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
-import { SLOW, WITHIN, deliver, ends, openRunning } from '../support/waiting.ts';
+import { waitFor } from '../support/wait.ts';
+import { SLOW, deliver, ends, openRunning } from '../support/waiting.ts';
 
 /** Workers that lack the credentials of a platform, beside others that have them. */
 
@@ -27,7 +28,7 @@ test('a worker without a platform puts its jobs back for one that has it: none b
   );
   await bench.producer.enqueueMany(all);
   // Either worker takes a job, by chance: of forty, one may come to the wrong one ten times.
-  await vi.waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(all.length), { timeout: 60_000 });
+  await waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(all.length));
   for (const { id } of all) await ends(bench, id, 'delivered');
   expect(bench.sandbox.journal.accepted).toHaveLength(all.length);
   expect(await bench.line(/no credentials for fcm: put back for a worker that has them/)).toContain('"level":"warn"');
@@ -76,16 +77,16 @@ describe('where no living worker has them', () => {
     const bench = await openRunning({ ...SLOW, ...WITHOUT_FCM, CREDENTIALS_WAIT: '1s' });
     const [lacks, has] = [makeNotification({ devices: [makeDevice('fcm')] }), makeNotification()];
     await bench.producer.enqueue(lacks);
-    await vi.waitFor(async () => {
+    await waitFor(async () => {
       expect(await bench.producer.status(lacks.id)).toMatchObject({ state: 'waiting', rule: 'credentials' });
-    }, WITHIN);
-    await vi.waitFor(async () => {
+    });
+    await waitFor(async () => {
       expect(await bench.producer.status(lacks.id)).toMatchObject({
         state: 'dead-lettered',
         reason: 'provider-not-configured',
         message: 'no credentials for fcm',
       });
-    }, WITHIN);
+    });
     await bench.producer.enqueue({ ...has, recipientId: lacks.recipientId });
     await ends(bench, has.id, 'delivered');
   });
@@ -98,9 +99,9 @@ describe('where no living worker has them', () => {
     ) as [ReturnType<typeof makeNotification>, ReturnType<typeof makeNotification>];
     await bench.producer.enqueueMany([one, other]);
     for (const { id } of [one, other])
-      await vi.waitFor(async () => {
+      await waitFor(async () => {
         expect(await bench.producer.status(id)).toMatchObject({ state: 'waiting', rule: 'credentials' });
-      }, WITHIN);
+      });
     expect(await bench.producer.cancel({ id: other.id })).toEqual({ canceled: 1, tooLate: 0 });
     await bench.startHere(FAST);
     await lacking.stop(); // it would not know of the new one for 5 s, and put the job back for longer
@@ -113,7 +114,7 @@ describe('where no living worker has them', () => {
     const bench = await openRunning({ ...FAST, ...WITHOUT_FCM, CREDENTIALS_WAIT: '2s' });
     const one = makeNotification({ devices: [makeDevice('fcm'), makeDevice('apns')] });
     await bench.producer.enqueue(one);
-    await vi.waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(1), WITHIN);
+    await waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(1));
     await ends(bench, one.id, 'delivered');
     expect(await bench.producer.status(one.id)).toMatchObject({
       devices: { 'fcm#0': 'provider-not-configured', 'apns#1': 'delivered' },

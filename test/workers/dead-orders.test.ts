@@ -6,7 +6,8 @@ import { outcomesIn } from '../support/outcomes.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
-import { WITHIN, deliver, ends } from '../support/waiting.ts';
+import { waitFor } from '../support/wait.ts';
+import { deliver, ends } from '../support/waiting.ts';
 
 // Jobs named `cancel` and `retract` whose workers died.
 
@@ -21,7 +22,7 @@ async function addStalled({ queue }: ReplicaBench, name: string, data: object, j
 }
 
 const isDead = (bench: ReplicaBench, jobId: string) =>
-  vi.waitFor(async () => expect(await bench.deadQueue.getJob(jobId)).toBeDefined(), WITHIN);
+  waitFor(async () => expect(await bench.deadQueue.getJob(jobId)).toBeDefined());
 
 test('a cancel that became a dead letter is no notification that did', async () => {
   const bench = await openReplicaBench();
@@ -30,10 +31,10 @@ test('a cancel that became a dead letter is no notification that did', async () 
   const { url } = await bench.startHere({ OUTCOMES_MAX: '100', METRICS_PORT: '0' });
   await isDead(bench, 'the-cancel');
   await deliver(bench, one);
-  await vi.waitFor(async () => {
+  await waitFor(async () => {
     const entries = await outcomesIn(connectRedis(), bench.prefix);
     expect(entries.map(({ id, outcome }) => ({ id, outcome }))).toEqual([{ id: one.id, outcome: 'delivered' }]);
-  }, WITHIN);
+  });
   const page = await (await fetch(`${url}/metrics`)).text();
   expect(page).toMatch(/^pushpacer_outcomes_total\{.*outcome="delivered"/m);
   expect(page).not.toMatch(/^pushpacer_outcomes_total\{.*reason="stalled".*[1-9]\d*$/m);

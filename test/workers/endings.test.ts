@@ -1,6 +1,6 @@
 import type { Job } from 'bullmq';
 import { Redis } from 'ioredis';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { main as recipient } from '../../scripts/recipient.ts';
 import { main as replay } from '../../scripts/replay.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
@@ -12,7 +12,8 @@ import { jsonOf, runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, isOnCluster, queueEnv } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
-import { SLOW, WITHIN, blocked, deliver, ends, enqueueWaiting, openRunning, reset, waits } from '../support/waiting.ts';
+import { waitFor } from '../support/wait.ts';
+import { SLOW, blocked, deliver, ends, enqueueWaiting, openRunning, reset, waits } from '../support/waiting.ts';
 
 // What a notification holds while it waits is handed on, whichever way it ends.
 
@@ -28,7 +29,7 @@ function startWithoutFcm({ env, startHere }: ReplicaBench, more: Readonly<Record
 }
 
 const isDead = (bench: ReplicaBench, id: string) =>
-  vi.waitFor(async () => expect(await bench.deadQueue.getJob(id)).toBeDefined(), WITHIN);
+  waitFor(async () => expect(await bench.deadQueue.getJob(id)).toBeDefined());
 const titles = ({ sandbox }: ReplicaBench) => sandbox.journal.accepted.map(({ title }) => title);
 
 /** One that is delivered, and others that wait for their slots. */
@@ -186,8 +187,7 @@ test.each(['drop', 'silence'] as const)(
     await enqueueWaiting(bench, two);
     expect(bench.sandbox.journal.all).toEqual([]);
     expect(await runMain(recipient, ['unquiet', 'teacher-42'], queueEnv(bench.prefix))).toMatchObject({ code: 0 });
-    for (const { id } of two)
-      await vi.waitFor(async () => expect(await bench.queue.getJobState(id)).toBe('completed'), WITHIN);
+    for (const { id } of two) await waitFor(async () => expect(await bench.queue.getJobState(id)).toBe('completed'));
     expect(bench.sandbox.journal.accepted).toHaveLength(onThrottle === 'drop' ? 1 : 2); // the limits decide then
   },
 );
@@ -210,17 +210,17 @@ test.skipIf(isOnCluster)('what a cancel costs grows with what is canceled, not w
     await producer.enqueueMany(all);
     const delayed = (): Promise<number> => client.zcard(`${bench.prefix}:notifications:delayed`);
     const before = await delayed();
-    await vi.waitFor(async () => expect(await delayed()).toBeGreaterThanOrEqual(before + count - 1), WITHIN);
+    await waitFor(async () => expect(await delayed()).toBeGreaterThanOrEqual(before + count - 1));
     const start = await calls();
     expect(await producer.cancel(canceled)).toEqual({ canceled: count / 5, tooLate: 0 });
-    await vi.waitFor(async () => {
+    await waitFor(async () => {
       const ended = await Promise.all(
         all
           .filter((_, n) => n % 5 === 1)
           .map(({ id }) => client.hget(`${bench.prefix}:notifications:${id}`, 'finishedOn')),
       );
       expect(ended).not.toContain(null);
-    }, WITHIN);
+    });
     return (await calls()) - start;
   };
   const [few, many] = [await costOf('teacher-1', 100), await costOf('teacher-2', 400)];
@@ -281,5 +281,5 @@ test('what has ended leaves nothing in the limiter', async () => {
   for (const [index, { id }] of all.entries()) await ends(bench, id, present(outcomes[index]));
   const { waiting: key } = recipientKeys(bench.prefix, present(all[0]).recipientId);
   // Of a `latest`, the newest one is known for a week.
-  await vi.waitFor(async () => expect(await connectRedis().hkeys(key)).toEqual(['latest::score']), WITHIN);
+  await waitFor(async () => expect(await connectRedis().hkeys(key)).toEqual(['latest::score']));
 });

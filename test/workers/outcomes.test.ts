@@ -1,5 +1,5 @@
 import type { Job } from 'bullmq';
-import { expect, it, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import { main as replay } from '../../scripts/replay.ts';
 import { apartOptions } from '../../src/limiter/limiter.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
@@ -12,16 +12,16 @@ import { outcomesIn } from '../support/outcomes.ts';
 import { liveActivity, makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
+import { waitFor } from '../support/wait.ts';
 import { deliver, ends, openRunning, reset } from '../support/waiting.ts';
 
-const SOON = { timeout: 60_000, interval: 50 };
 /** So far ahead that no test comes to it: what waits for a slot is sent when the test calls `reset`. */
 const TEN_MINUTES_MS = 600_000;
 
 /** Resolves when it waits for the slot after one that was given later than `before`. */
 async function waitsLong(producer: Producer, id: string, before: number): Promise<void> {
   const until = async () => ((await producer.status(id)) as { until?: number }).until;
-  await expect.poll(until, SOON).toBeGreaterThan(before + TEN_MINUTES_MS - 1_000);
+  await expect.poll(until).toBeGreaterThan(before + TEN_MINUTES_MS - 1_000);
 }
 
 it('each notification that ends is in the stream, and its status is the same', async () => {
@@ -42,8 +42,7 @@ it('each notification that ends is in the stream, and its status is the same', a
   ];
   const before = Date.now();
   const jobs = notifications.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority: 10 } }));
-  const ended = (count: number) =>
-    vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(count), SOON);
+  const ended = (count: number) => waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(count));
   await queue.addBulk(jobs.slice(0, -1));
   await startHere({ OUTCOMES_MAX: '1000', LIMIT_MIN_GAP: '0', LIMIT_RULES: '1/1h' });
   await ended(jobs.length - 1);
@@ -74,9 +73,7 @@ it('each notification that ends is in the stream, and its status is the same', a
   for (const id of ['late', 'second', 'refused', 'broken']) expect(byId.get(id)).not.toHaveProperty('sentAt');
   for (const { reason, outcome } of entries) expect(reason === undefined).toBe(outcome !== 'dead-lettered');
 
-  await expect
-    .poll(() => producer.status('plain'), SOON)
-    .toMatchObject({ state: 'ended', outcome: 'delivered', sentAt });
+  await expect.poll(() => producer.status('plain')).toMatchObject({ state: 'ended', outcome: 'delivered', sentAt });
   expect(await producer.status('plain')).toMatchObject({ waitMs, devices: { 'apns#0': 'delivered' } });
   expect(await producer.status('partly')).toMatchObject({
     devices: { 'apns#0': 'unregistered', 'apns#1': 'delivered' },
@@ -92,7 +89,7 @@ it('each notification that ends is in the stream, and its status is the same', a
   expect((await outcomesIn(redis, prefix)).at(-1)).toMatchObject({
     ...{ id: 'refused', outcome: 'delivered', generation: '1' },
   });
-  await expect.poll(() => producer.status('refused'), SOON).toMatchObject({ state: 'ended', outcome: 'delivered' });
+  await expect.poll(() => producer.status('refused')).toMatchObject({ state: 'ended', outcome: 'delivered' });
 });
 
 it.each([
@@ -125,12 +122,12 @@ it.each([
     expect(lines.join('')).not.toMatch(/"jobId":"loud".*silenced/);
     expect(JSON.stringify(sandbox.journal.accepted.at(-1))).not.toContain('"sound"');
 
-    await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(2), SOON);
+    await waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(2));
     expect(await outcomesIn(redis, prefix)).toMatchObject([
       expect.not.objectContaining({ silenced: expect.anything() as string }),
       { id: 'silent', outcome: 'delivered', silenced: 'true', platform: 'apns' },
     ]);
-    await expect.poll(() => producer.status('silent'), SOON).toMatchObject({ outcome: 'delivered', silenced: true });
+    await expect.poll(() => producer.status('silent')).toMatchObject({ outcome: 'delivered', silenced: true });
     expect(await producer.status('loud')).not.toHaveProperty('silenced');
     const job = (await queue.getJob('silent')) as Job | undefined;
     expect(job?.returnvalue).toMatchObject({ outcome: 'delivered', silenced: true });
@@ -151,13 +148,13 @@ it('what a newer one took the place of says by which', async () => {
     return queue.add('push', one, { jobId: id, priority: 10 });
   };
   await add('now');
-  await expect.poll(() => producer.status('now'), SOON).toMatchObject({ state: 'ended' });
+  await expect.poll(() => producer.status('now')).toMatchObject({ state: 'ended' });
   for (const id of ['older', 'newer']) {
     await add(id);
     await waitsLong(producer, id, before);
   }
   await reset({ prefix });
-  await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(3), SOON);
+  await waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(3));
   const written = (await outcomesIn(redis, prefix)).map(({ id, outcome, by }) => [id, outcome, by]);
   expect(written.toSorted()).toEqual([
     ['newer', 'delivered', undefined],
@@ -173,8 +170,8 @@ it('without OUTCOMES_MAX there is no stream', async () => {
   await queue.add('push', makeNotification(), { priority: 10 });
   await startHere();
   await line(/"outcome":"delivered"/);
-  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), SOON);
-  await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), SOON);
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
+  await waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1));
   expect(await connectRedis().exists(outcomesKey(prefix))).toBe(0);
 });
 
@@ -190,7 +187,7 @@ it('of updates that come at once after one that was sent, the last one is sent',
   await waitsLong(bench.producer, last, before);
   const sent = bench.sandbox.journal.accepted;
   expect(sent).toHaveLength(1);
-  await expect.poll(() => Date.now() - (sent[0]?.at ?? 0), SOON).toBeGreaterThan(1_000); // `timestamp` is in seconds
+  await expect.poll(() => Date.now() - (sent[0]?.at ?? 0)).toBeGreaterThan(1_000); // `timestamp` is in seconds
   // The command `reset` leaves Live Activities as they are.
   const options = apartOptions('liveactivity', [{ max: 1, perMs: TEN_MINUTES_MS }], bench.prefix);
   const limiter = createWaitingLimiter({ redis: connectRedis(), ...options });

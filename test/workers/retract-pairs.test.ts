@@ -9,7 +9,8 @@ import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { FAST, NONE, alertOf, goes, retractions, shown } from '../support/retracting.ts';
-import { WITHIN, deliver, ends, enqueueWaiting, openRunning } from '../support/waiting.ts';
+import { waitFor } from '../support/wait.ts';
+import { deliver, ends, enqueueWaiting, openRunning } from '../support/waiting.ts';
 
 // A retract beside dead letters, replays, killed workers, other clocks, an id that is used again, and AT_MOST_ONCE.
 
@@ -20,7 +21,7 @@ const lettersOf = ({ queue, deadQueue }: ReplicaBench) => createDeadLetters({ qu
 /** Resolves when it is a dead letter. */
 async function dies(bench: ReplicaBench, notification: Notification): Promise<void> {
   await bench.producer.enqueue(notification);
-  await vi.waitFor(async () => expect(await lettersOf(bench).find(notification.id)).toBeDefined(), WITHIN);
+  await waitFor(async () => expect(await lettersOf(bench).find(notification.id)).toBeDefined());
 }
 
 /** How many retracts are still to be done. */
@@ -57,7 +58,7 @@ test.each([
   await dies(bench, one);
   await connectRedis().del(bench.queue.toKey('msg-1')); // as an hour later
   await bench.producer.enqueue({ ...one, alert: { title: 'Another trip' } });
-  await vi.waitFor(async () => expect(await lettersOf(bench).find('msg-1#d1')).toBeDefined(), WITHIN);
+  await waitFor(async () => expect(await lettersOf(bench).find('msg-1#d1')).toBeDefined());
   await connectRedis().del(bench.queue.toKey('msg-1'));
   const [before, now] = await Promise.all(['msg-1', 'msg-1#d1'].map((id) => lettersOf(bench).find(id)));
   expect(now?.letter.deadAt).not.toBe(before?.letter.deadAt);
@@ -89,12 +90,12 @@ test('what comes under a key while an earlier one is still being sent is not ret
   bench.sandbox.setAnswers([{ token: slow.token, answer: 'accept', delay: '2s' }]);
   const one = alertOf('The trip is off', { ...KEY, devices: [slow] });
   await bench.producer.enqueue(one);
-  await vi.waitFor(async () => expect(await bench.queue.getActiveCount()).toBe(1), WITHIN);
+  await waitFor(async () => expect(await bench.queue.getActiveCount()).toBe(1));
   expect(await bench.producer.retract(KEY)).toEqual({ ...NONE, retracting: 1 });
   await deliver(bench, alertOf('The trip is on', { ...KEY, devices: [quick] }));
   await ends(bench, one.id, 'delivered');
-  await vi.waitFor(async () => expect(await orders(bench)).toBe(0), WITHIN);
-  await vi.waitFor(() => expect(shown(bench)).toEqual(['The trip is on']), WITHIN);
+  await waitFor(async () => expect(await orders(bench)).toBe(0));
+  await waitFor(() => expect(shown(bench)).toEqual(['The trip is on']));
   expect(retractions(bench)).toEqual([[one.id]]);
 });
 
@@ -107,7 +108,7 @@ async function retractAhead(bench: ReplicaBench): Promise<Notification> {
   const clock = vi.spyOn(Date, 'now').mockImplementation(() => now() + 5_000);
   await bench.producer.retract({ id: one.id });
   clock.mockRestore();
-  await vi.waitFor(() => expect(shown(bench)).toEqual(['Two']), WITHIN);
+  await waitFor(() => expect(shown(bench)).toEqual(['Two']));
   return two;
 }
 
@@ -147,7 +148,7 @@ async function takeAndDie({ queue, prefix }: ReplicaBench): Promise<void> {
   onTestFinished(() => worker.close(true));
   const job = await worker.getNextJob('a worker that dies');
   expect(job).toBeDefined();
-  await vi.waitFor(async () => expect(await connection.exists(`${queue.toKey(job.id ?? '')}:lock`)).toBe(0), WITHIN);
+  await waitFor(async () => expect(await connection.exists(`${queue.toKey(job.id ?? '')}:lock`)).toBe(0));
 }
 
 test('one whose worker died is not said to be canceled, and is taken back when another worker has it', async () => {
@@ -157,7 +158,7 @@ test('one whose worker died is not said to be canceled, and is taken back when a
   await takeAndDie(bench);
   expect(await bench.producer.retract({ id: one.id })).toEqual({ ...NONE, retracting: 1 });
   await bench.startHere({ ...FAST, LOCK_DURATION: '1s' });
-  await vi.waitFor(() => expect(retractions(bench)).toEqual([[one.id]]), WITHIN);
+  await waitFor(() => expect(retractions(bench)).toEqual([[one.id]]));
   await ends(bench, one.id, 'canceled');
 });
 
@@ -251,7 +252,7 @@ test('a second retract reaches the device that the first one has not', async () 
   await deliver(bench, one);
   bench.sandbox.setAnswers([{ token: second.token, status: 500 }]);
   await bench.producer.retract({ id: one.id });
-  await vi.waitFor(async () => expect(await bench.queue.getCompletedCount()).toBe(2), WITHIN);
+  await waitFor(async () => expect(await bench.queue.getCompletedCount()).toBe(2));
   expect(shown(bench)).toHaveLength(1);
   bench.sandbox.setAnswers([]);
   await bench.producer.retract({ id: one.id });

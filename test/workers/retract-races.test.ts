@@ -1,5 +1,5 @@
 import { UnrecoverableError, Worker } from 'bullmq';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { forEachKind } from '../../src/limiter/limiter.ts';
 import { createCanceller } from '../../src/limiter/redis/canceller.ts';
@@ -9,7 +9,8 @@ import { makeDevice } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { FAST, NONE, alertOf, goes, retractions, shown } from '../support/retracting.ts';
-import { SLOW, WITHIN, blocked, deliver, ends, openRunning, reset, waits } from '../support/waiting.ts';
+import { waitFor } from '../support/wait.ts';
+import { SLOW, blocked, deliver, ends, openRunning, reset, waits } from '../support/waiting.ts';
 
 // A retract while the notification dies, is replayed or is moved; and what a retract must reach.
 
@@ -137,7 +138,7 @@ test('a retraction also names what an earlier one named that is a dead letter', 
   for (const each of [one, two]) await deliver(bench, each);
   bench.sandbox.setAnswers([{ token: device.token, status: 500 }]);
   await bench.producer.retract({ id: one.id });
-  await vi.waitFor(async () => expect(await bench.deadQueue.getWaitingCount()).toBe(1), WITHIN);
+  await waitFor(async () => expect(await bench.deadQueue.getWaitingCount()).toBe(1));
   bench.sandbox.setAnswers([]);
   await bench.producer.retract({ id: two.id });
   await goes(bench);

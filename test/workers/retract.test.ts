@@ -9,7 +9,8 @@ import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
 import { FAST, NONE, alertOf, goes, retractions, shown } from '../support/retracting.ts';
-import { SLOW, WITHIN, blocked, deliver, ends, enqueueWaiting, openRunning } from '../support/waiting.ts';
+import { waitFor } from '../support/wait.ts';
+import { SLOW, blocked, deliver, ends, enqueueWaiting, openRunning } from '../support/waiting.ts';
 
 describe('by id', () => {
   test('one that waits ends as canceled, and no device hears of it', async () => {
@@ -36,13 +37,13 @@ describe('by id', () => {
     expect(await bench.producer.retract({ id: one.id })).toEqual({ ...NONE, retracting: 1 });
     expect(retractions(bench)).toEqual([[one.id], [one.id], [one.id]]);
     expect(bench.sandbox.journal.all.flatMap(({ ignored }) => ignored ?? [])).toEqual([]);
-    await vi.waitFor(async () => {
+    await waitFor(async () => {
       const entries = await outcomesIn(connectRedis(), bench.prefix);
       expect(entries.map(({ outcome, retracted }) => [outcome, retracted])).toEqual([
         ['delivered', undefined],
         ['retracted', JSON.stringify([one.id])],
       ]);
-    }, WITHIN);
+    });
   });
 
   test('one that is being sent is taken back when its provider has answered', async () => {
@@ -51,13 +52,13 @@ describe('by id', () => {
     bench.sandbox.setAnswers([{ token: device.token, answer: 'accept', delay: '700ms' }]);
     const one = alertOf('Wrong class', { devices: [device] });
     await bench.producer.enqueue(one);
-    await vi.waitFor(async () => expect(await bench.queue.getActiveCount()).toBe(1), WITHIN);
+    await waitFor(async () => expect(await bench.queue.getActiveCount()).toBe(1));
     await vi.waitFor(async () => {
       const { retracting, canceled } = await bench.producer.retract({ id: one.id });
       expect(retracting + canceled).toBe(1);
     });
     await ends(bench, one.id, 'delivered');
-    await vi.waitFor(() => expect(retractions(bench).length).toBeGreaterThan(0), WITHIN);
+    await waitFor(() => expect(retractions(bench).length).toBeGreaterThan(0));
     await goes(bench);
   });
 
@@ -84,7 +85,7 @@ describe('by id', () => {
     await enqueueWaiting(bench, [one]);
     bench.sandbox.setAnswers([]);
     await bench.producer.retract({ id: one.id });
-    await vi.waitFor(() => expect(retractions(bench)).toEqual([[one.id]]), WITHIN);
+    await waitFor(() => expect(retractions(bench)).toEqual([[one.id]]));
     await ends(bench, one.id, 'canceled');
   });
 
@@ -106,11 +107,11 @@ describe('by id', () => {
     const one = alertOf('Wrong class', { devices: [device] });
     await bench.producer.enqueue(one);
     const letters = createDeadLetters({ queue: bench.queue, deadQueue: bench.deadQueue });
-    await vi.waitFor(async () => expect(await letters.find(one.id)).toBeDefined(), WITHIN);
+    await waitFor(async () => expect(await letters.find(one.id)).toBeDefined());
     bench.sandbox.setAnswers([]);
     expect(await bench.producer.retract({ id: one.id })).toEqual({ ...NONE, retracting: 1 });
     expect(await letters.find(one.id)).toBeUndefined();
-    await vi.waitFor(() => expect(retractions(bench)).toEqual([[one.id]]), WITHIN);
+    await waitFor(() => expect(retractions(bench)).toEqual([[one.id]]));
   });
 
   test.each([1, 3])('an unknown one is not sent if it comes later, in %i shards', async (shards) => {
@@ -120,9 +121,9 @@ describe('by id', () => {
     expect(await bench.producer.retract({ id: one.id })).toEqual({ ...NONE, unknown: 1 });
     expect(await bench.producer.enqueue(one)).toEqual({ id: one.id, added: false });
     await bench.startHere({ QUEUE_SHARDS: String(shards) });
-    await vi.waitFor(async () => {
+    await waitFor(async () => {
       expect(await bench.producer.status(one.id)).toMatchObject({ state: 'ended', outcome: 'canceled' });
-    }, WITHIN);
+    });
     expect(await bench.producer.enqueue(one)).toEqual({ id: one.id, added: false });
     expect(bench.sandbox.journal.all).toEqual([]);
   });
@@ -131,9 +132,8 @@ describe('by id', () => {
     const bench = await openRunning(FAST);
     const all = Array.from({ length: 40 }, (_, index) => alertOf(`Message ${index}`));
     await Promise.all(all.flatMap((each) => [bench.producer.enqueue(each), bench.producer.retract({ id: each.id })]));
-    await vi.waitFor(
-      async () => expect(await bench.queue.getJobCountByTypes('active', 'prioritized', 'delayed', 'wait')).toBe(0),
-      WITHIN,
+    await waitFor(async () =>
+      expect(await bench.queue.getJobCountByTypes('active', 'prioritized', 'delayed', 'wait')).toBe(0),
     );
     await goes(bench);
   });
@@ -173,7 +173,7 @@ test('retractions that wait become one push, which names all', async () => {
   const all = Array.from({ length: 6 }, (_, index) => alertOf(`Message ${index}`, { devices }));
   for (const each of all) await deliver(bench, each);
   await bench.producer.retract({ id: all[0]?.id ?? '' });
-  await vi.waitFor(() => expect(retractions(bench)).toHaveLength(1), WITHIN);
+  await waitFor(() => expect(retractions(bench)).toHaveLength(1));
   await Promise.all(all.slice(1).map(({ id }) => bench.producer.retract({ id })));
   await goes(bench);
   expect(retractions(bench)).toHaveLength(2);
@@ -189,7 +189,7 @@ test('alerts to more devices than one push may have are taken from each device o
   expect(await bench.producer.retract({ ...KEY, badge: 2 })).toEqual({ ...NONE, retracting: 2 });
   await goes(bench);
   expect(await bench.producer.retract({ ...KEY, badge: 2 })).toEqual({ ...NONE, retracting: 2 });
-  await vi.waitFor(async () => expect(await bench.queue.getCompletedCount()).toBe(4), WITHIN);
+  await waitFor(async () => expect(await bench.queue.getCompletedCount()).toBe(4));
   expect(await bench.queue.getJobCountByTypes('active', 'prioritized', 'delayed', 'wait')).toBe(0);
   expect(retractions(bench)).toHaveLength(30);
 });
@@ -201,7 +201,7 @@ test('many alerts with long ids are taken back by few pushes', async () => {
     alertOf('Message', { ...KEY, id: `${index}`.padStart(128, 'm') }),
   );
   await bench.producer.enqueueMany(all);
-  await vi.waitFor(async () => expect(await bench.queue.getCompletedCount()).toBe(48), WITHIN);
+  await waitFor(async () => expect(await bench.queue.getCompletedCount()).toBe(48));
   const { recipientId, cancellationKey } = KEY;
   expect(await bench.producer.retract({ recipientId, cancellationKey })).toEqual({ ...NONE, retracting: 48 });
   await goes(bench);
@@ -216,13 +216,13 @@ test('a retraction to a phone that is gone is no dead letter', async () => {
   await deliver(bench, one);
   bench.sandbox.setAnswers([{ token: device.token, reason: 'UNREGISTERED' }]);
   await bench.producer.retract({ id: one.id });
-  await vi.waitFor(async () => {
+  await waitFor(async () => {
     const jobs = await bench.queue.getJobs(['completed']);
     expect(jobs.map(({ returnvalue }) => (returnvalue as { outcome: string }).outcome).toSorted()).toEqual([
       'delivered',
       'retracted',
     ]);
-  }, WITHIN);
+  });
   expect(await bench.deadQueue.getWaitingCount()).toBe(0);
 });
 

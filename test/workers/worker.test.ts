@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job } from 'bullmq';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { main as replay } from '../../scripts/replay.ts';
 import { main as work } from '../../workers/notifications.ts';
 import { tokenOf } from '../../src/notification/device.ts';
@@ -12,7 +12,7 @@ import { startProcess } from '../support/process.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
-import { deliver, openRunning, WITHIN } from '../support/waiting.ts';
+import { deliver, openRunning } from '../support/waiting.ts';
 import { openWorkerBench } from '../support/worker.ts';
 import { waitFor } from '../support/wait.ts';
 
@@ -22,7 +22,7 @@ describe('jobs of a plain BullMQ client', () => {
     await startHere();
     const notification = makeNotification();
     await queue.add('push', notification);
-    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), WITHIN);
+    await waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1));
     expect(sandbox.journal.accepted[0]?.token).toBe(notification.devices.map(tokenOf).join());
     await line(/"outcome":"delivered"/);
     await line(/a job was added without a priority/);
@@ -33,7 +33,7 @@ describe('jobs of a plain BullMQ client', () => {
     await startHere();
     await queue.add('push', { id: 'broken', devices: 'none' }, { jobId: 'broken', removeOnFail: true, attempts: 5 });
     await queue.add('push', makeNotification());
-    await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), WITHIN);
+    await waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1));
     const [letter] = await deadQueue.getJobs();
     expect(letter?.data).toMatchObject({
       notification: { id: 'broken', devices: 'none' },
@@ -44,7 +44,7 @@ describe('jobs of a plain BullMQ client', () => {
     expect((letter?.data as { message: string }).message).toContain(
       'devices: expected an array, found a string of 4 characters',
     );
-    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), WITHIN);
+    await waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1));
   });
 
   it('free their ids an hour after their end, also in a queue in which nothing else ends', async () => {
@@ -54,7 +54,7 @@ describe('jobs of a plain BullMQ client', () => {
     await connectRedis().zadd(bench.queue.toKey('completed'), Date.now() - 3_700_000, one.id);
     expect((await bench.producer.enqueue(one)).added).toBe(false);
     await bench.startHere(); // a worker looks at its start, and then every minute
-    await vi.waitFor(async () => expect((await bench.producer.enqueue(one)).added).toBe(true), WITHIN);
+    await waitFor(async () => expect((await bench.producer.enqueue(one)).added).toBe(true));
   });
 
   it('without an id in their data keep that of the job, through a replay too', async () => {
@@ -64,9 +64,9 @@ describe('jobs of a plain BullMQ client', () => {
     sandbox.fcm.script(device.token, [{ kind: 'refuse', status: 403, reason: 'SENDER_ID_MISMATCH' }]);
     const { recipientId, alert } = makeNotification();
     await queue.add('push', { recipientId, alert, devices: [device] }, { jobId: 'by-job', priority: 10 });
-    await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), WITHIN);
+    await waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1));
     expect(await runMain(replay, ['--all', '--yes'], queueEnv(prefix))).toMatchObject({ code: 0 });
-    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), WITHIN);
+    await waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1));
   });
 });
 
@@ -119,7 +119,7 @@ it('a job that stalled too often is logged and counted as a dead letter', async 
   await redis.hset(queue.toKey(stalled.id), 'stc', '1');
   await redis.sadd(queue.toKey('stalled'), stalled.id);
   const { url } = await startHere({ MAX_STALLS: '1', LOCK_DURATION: '1s', METRICS_PORT: '0' });
-  await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), WITHIN);
+  await waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1));
   const text = await line(/"outcome":"dead-lettered"/);
   const facts = { jobId: stalled.id, recipientId: stalled.recipientId, category: 'messages', platform: 'fcm' };
   expect(JSON.parse(text)).toMatchObject({ level: 'warn', ...facts, reason: 'stalled', msg: 'dead-lettered' });
@@ -137,7 +137,7 @@ it('new alerts get a share of a worker that cannot send in time what is due, and
   await add(normal, PRIORITY.normal);
   await add(high, PRIORITY.high);
   await startHere({ WORKER_CONCURRENCY: '2' });
-  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(all.length), { timeout: 60_000 });
+  await waitFor(() => expect(sandbox.journal.accepted).toHaveLength(all.length));
   const arrived = sandbox.journal.accepted.map(({ token }) => token);
   const last = (some: typeof all) =>
     Math.max(...some.map(({ devices }) => arrived.indexOf(devices.map(tokenOf).join())));

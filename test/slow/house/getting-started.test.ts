@@ -6,6 +6,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 import { CONFIG_VARIABLES } from '../../../src/config/variables.ts';
 import { freePort } from '../../../sandbox/redis/embedded-redis.ts';
 import { temporaryFolder } from '../../support/program.ts';
+import { waitFor } from '../../support/wait.ts';
 
 const ROOT = process.cwd();
 /** A fenced block and what the comment above it says of it: `<!-- test: run {"added":true} -->` */
@@ -54,7 +55,7 @@ it(
     }
     expect(left).toEqual(['docker', 'docker']);
     // The alerts of the app, and the one that the command enqueued, by the beginning of their tokens.
-    await vi.waitFor(() => expect(sandbox?.output()).toMatch(/apns.* 00fc/), { timeout: 60_000 });
+    await waitFor(() => expect(sandbox?.output()).toMatch(/apns.* 00fc/));
     expect(dev?.output()).toMatch(/fcm.* a-re/);
     for (const { verb, code } of await blocksOf('docs/upgrading.md')) {
       expect(verb).toBe('run');

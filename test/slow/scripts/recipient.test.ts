@@ -1,4 +1,4 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import type { Inspection } from '../../../src/limiter/limiter.ts';
 import type { WaitingSlot } from '../../../src/operations/recipient.ts';
 import type { DelayedJob } from '../../../src/operations/jobs.ts';
@@ -91,7 +91,7 @@ test('block delays what waits already, and what comes, until its end: in order, 
   expect(reserved.map(({ notification }) => notification?.id)).toEqual(['msg-e', 'msg-f', 'msg-g', 'msg-h']);
   // As a set: who is woken late, on a busy machine, goes behind the others.
   const all = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
-  await vi.waitFor(() => expect(delivered().toSorted()).toEqual(all), { timeout: 60_000 });
+  await waitFor(() => expect(delivered().toSorted()).toEqual(all));
   const [first] = sandbox.journal.accepted.slice(4);
   // The journal's clock and Redis's are the same machine's, read to the millisecond.
   expect(first?.at).toBeGreaterThan((blocked.until ?? Infinity) - 2);

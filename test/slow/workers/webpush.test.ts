@@ -4,6 +4,7 @@ import { entriesIn } from '../../support/outcomes.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { connectRedis } from '../../support/redis.ts';
 import { openSandbox } from '../../support/sandbox.ts';
+import { waitFor } from '../../support/wait.ts';
 import { openWorkerBench } from '../../support/worker.ts';
 
 const WAIT = { timeout: 15_000 };
@@ -75,7 +76,7 @@ it('a push service that limits the website for a while gets all in the end: no a
   const all = Array.from({ length: 90 }, (_, n) => makeNotification({ recipientId: `r${n}`, devices: [device()] }));
   await queue.addBulk(all.map((data) => ({ name: 'push', data })));
   await worker.waitForLine(/"trouble":"quota"/);
-  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(90), { timeout: 60_000 });
+  await waitFor(() => expect(sandbox.journal.accepted).toHaveLength(90));
   expect(new Set(sandbox.journal.accepted.map(({ token }) => token)).size).toBe(90);
   expect(await deadQueue.getWaitingCount()).toBe(0);
   const metrics = await (await fetch(`${worker.url}/metrics`)).text();
@@ -92,7 +93,7 @@ it('with its limit as WEBPUSH_QUOTA, a push service refuses nothing', async () =
     return makeNotification({ recipientId: `r${n}`, devices: [makeDevice('webpush', bench.sandbox.webpush.url)] });
   });
   await bench.queue.addBulk(all.map((data) => ({ name: 'push', data })));
-  await vi.waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(90), { timeout: 60_000 });
+  await waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(90));
   expect(bench.sandbox.journal.all).toHaveLength(90);
 }, 90_000);
 
