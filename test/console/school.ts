@@ -1,9 +1,9 @@
 import { onTestFinished } from 'vitest';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { NotificationInput } from '../../src/notification/notification.ts';
-import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { createProducer } from '../../src/producer/producer.ts';
 import type { ConsoleBench } from '../support/console.ts';
+import { createRedisLimiter } from '../support/limiters.ts';
 import { makeNotification } from '../support/push.ts';
 
 export const HOUR = 3_600_000;

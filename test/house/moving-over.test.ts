@@ -9,7 +9,7 @@ import {
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
-import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { createRedisLimiter } from '../support/limiters.ts';
 import { ownRedis } from '../support/own-redis.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';

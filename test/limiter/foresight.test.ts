@@ -3,15 +3,11 @@ import type { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import type { Action, Change } from '../../src/limiter/foresee.ts';
 import type { Follow, Moved } from '../../src/limiter/limiter.ts';
-import { createCanceller } from '../../src/limiter/redis/canceller.ts';
 import { createForesight } from '../../src/limiter/redis/foresight.ts';
-import {
-  createRedisLimiter,
-  createWaitingLimiter,
-  type RedisLimiterOptions,
-} from '../../src/limiter/redis/redis-limiter.ts';
+import type { RedisLimiterOptions } from '../../src/limiter/redis/redis-limiter.ts';
 import { atMost, gapOf, POLICY } from '../contract/trial.ts';
 import { cases } from '../support/cases.ts';
+import { createCanceller, createRedisLimiter, createWaitingLimiter } from '../support/limiters.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { readStored } from '../support/stored.ts';
 import { onClock } from '../support/redis-clock.ts';

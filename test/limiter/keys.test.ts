@@ -3,8 +3,8 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { memberOf, recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
+import { createRedisLimiter } from '../support/limiters.ts';
 import { connectRedis, isOnCluster, testPrefix, testRedisUrl } from '../support/redis.ts';
 import { recipientId } from './support.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { CLOCK_STEP_MS, GRACE_MS, NO_SHOW_MS, QUIET_EDGE_MS } from '../../src/limiter/pace.ts';
-import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { readScript } from '../../src/redis/scripts.ts';
+import { createRedisLimiter } from '../support/limiters.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
 const FOLDER = new URL('../../src/limiter/redis/', import.meta.url);

@@ -1,7 +1,8 @@
 import { expect, it } from 'vitest';
 import type { Admission } from '../../src/limiter/limiter.ts';
 import { createSlotReasons, idOfSlot } from '../../src/limiter/redis/slot-reasons.ts';
-import { createRedisLimiter, type RedisLimiterOptions } from '../../src/limiter/redis/redis-limiter.ts';
+import type { RedisLimiterOptions } from '../../src/limiter/redis/redis-limiter.ts';
+import { createRedisLimiter } from '../support/limiters.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { AHEAD_MS, recipientId } from './support.ts';

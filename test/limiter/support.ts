@@ -3,8 +3,8 @@ import { expect } from 'vitest';
 import type { Policy, Rule } from '../../src/domain/limits.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { categoryKeys, recipientKeys, type CategoryKeys, type ScopeKeys } from '../../src/limiter/redis/keys.ts';
-import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { recipientId, type LimiterFactory } from '../contract/trial.ts';
+import { createRedisLimiter } from '../support/limiters.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 

@@ -1,7 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { Ending, Join, WaitingAsk } from '../../src/limiter/limiter.ts';
-import { createCanceller } from '../../src/limiter/redis/canceller.ts';
-import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { createCanceller, createWaitingLimiter } from '../support/limiters.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { AHEAD_MS, readRecipient, recipientId } from './support.ts';

@@ -4,11 +4,11 @@ import { COUNTED_APART, type CategoryPolicy, type CountedAs, type Policy } from 
 import type { CancelTarget, NotificationInput } from '../../src/notification/notification.ts';
 import { apartOptions, type Limiter } from '../../src/limiter/limiter.ts';
 import { createForesight, type Foresight } from '../../src/limiter/redis/foresight.ts';
-import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { createAudit } from '../../src/operations/audit.ts';
 import { dueAtOfScore } from '../../src/queue/bullmq-internals.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/producer/producer.ts';
+import { createRedisLimiter } from '../support/limiters.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { readStored } from '../support/stored.ts';

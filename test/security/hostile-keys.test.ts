@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import type { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
-import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { categoryKeys, recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { crc16, SLOTS } from '../../src/queue/names.ts';
+import { createRedisLimiter } from '../support/limiters.ts';
 import { ownRedis } from '../support/own-redis.ts';
 import { connectRedis } from '../support/redis.ts';
 import { hostileText } from './hostile.ts';

@@ -5,7 +5,6 @@ import type { Notification } from '../../src/notification/notification.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { cancellationIndexKey } from '../../src/queue/names.ts';
 import { RedisAwayError } from '../../src/redis/connection.ts';
@@ -16,6 +15,7 @@ import { connectRedis, isOnCluster } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { SLOW, blocked, deliver, ends, enqueueWaiting, openRunning, reset, waits } from '../support/waiting.ts';
 import { RACE_LIMITS, race } from '../support/cancel-race.ts';
+import { createWaitingLimiter } from '../support/limiters.ts';
 import { waitFor } from '../support/wait.ts';
 
 const DIGEST = { onThrottle: 'digest', digest: { key: 'thread-77', title: '{{count}} new' } } as const;
