@@ -1,6 +1,5 @@
 import { loadQueueConfig, type Config } from '../src/config/config.ts';
 
-import { createDeadLetters } from '../src/dead-letters/store.ts';
 import { printable } from '../src/domain/faults.ts';
 import { pause } from '../src/domain/time.ts';
 import {
@@ -14,7 +13,6 @@ import {
   type Layout,
   type LayoutLease,
 } from '../src/queue/shards/layout.ts';
-import { outcomesKey } from '../src/queue/names.ts';
 import { createMover, LeaseLostError, moveAll, type Mover } from '../src/queue/shards/reshard.ts';
 import { createShards, type Shards } from '../src/queue/shards/shards.ts';
 import { readWorkers, type SeenWorker } from '../src/queue/workers.ts';
@@ -178,17 +176,8 @@ function moverOf({ connection, lease, shards }: Parts, layout: Layout): Mover {
   return createMover({
     ...{ connection, lease, layout },
     open: (of) => shards.at(of),
-    bury: async (shard) => {
-      const outcomes = outcomesKey(shard.queue.opts.prefix ?? '');
-      const length = await connection.xlen(outcomes);
-      const outcomesMax = (await connection.exists(outcomes)) === 1 ? Math.max(OUTCOMES_KEPT, length) : 0;
-      return createDeadLetters({ ...shard, outcomesMax }).sweep();
-    },
   });
 }
-
-/** A stream of outcomes is cut to about this many, or left as long as it is: OUTCOMES_MAX is a variable of the workers. */
-const OUTCOMES_KEPT = 100_000;
 
 async function moveWhatIsThere(mover: Mover, signal: AbortSignal): Promise<void> {
   while ((await mover.moveSome()) > 0) signal.throwIfAborted();

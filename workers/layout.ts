@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Config } from '../src/config/config.ts';
-import { createDeadLetters, type DeadLettersOptions } from '../src/dead-letters/store.ts';
 import { repeat, within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import {
@@ -125,7 +124,7 @@ const STOP_MS = 2_000;
 /** The pause between two batches, so that Redis can do other work. */
 const PAUSE_MS = 5;
 
-interface SweepParts extends Pick<DeadLettersOptions, 'giveBack' | 'onDiedUnseen'> {
+interface SweepParts {
   readonly connection: Connection;
   readonly layout: () => Layout;
   readonly log: Logger;
@@ -137,8 +136,8 @@ interface SweepParts extends Pick<DeadLettersOptions, 'giveBack' | 'onDiedUnseen
  * queues it sends nothing.
  */
 export function sweepFormer(
-  { queue: names, outcomesMax }: Pick<Config, 'queue' | 'outcomesMax'>,
-  { connection, layout, log, ...died }: SweepParts,
+  { queue: names }: Pick<Config, 'queue'>,
+  { connection, layout, log }: SweepParts,
 ): { stop(): Promise<void> } {
   const stopping = new AbortController();
   const { signal } = stopping;
@@ -172,7 +171,6 @@ export function sweepFormer(
     const mover = createMover({
       ...{ connection, layout: known, lease },
       open: (of) => shards.at(of),
-      bury: (shard) => createDeadLetters({ ...shard, ...died, outcomesMax }).sweep(),
     });
     const until = performance.now() + SHARE_MS;
     let isMore = true;

@@ -166,10 +166,7 @@ async function compose(
   });
   closing.defer(() => presence.close());
 
-  const sweep = sweepFormer(config, {
-    ...{ connection: redis, layout: layout.current, log },
-    ...{ giveBack: passes.giveBack, onDiedUnseen },
-  });
+  const sweep = sweepFormer(config, { connection: redis, layout: layout.current, log });
   closing.defer(() => sweep.stop());
 
   return {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { main as recipient } from '../../scripts/recipient.ts';
+import { main as reshard } from '../../scripts/reshard.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { takeLease, type Layout } from '../../src/queue/shards/layout.ts';
@@ -36,26 +37,36 @@ test.each<[string, Phase]>([
   expect(await look()).toBe(6);
 });
 
-test('one that stalled in a former queue is logged, and its slot is given back', async () => {
-  const bench = await openReplicaBench();
-  const { prefix, queue, startHere } = bench;
-  const before = await startHere(SLOW);
-  const [one] = await blocked(bench, [{}]);
-  await before.stop();
-  const redis = connectRedis();
-  await redis.zrem(queue.toKey('delayed'), one.id);
-  await redis.hset(queue.toKey(one.id), { failedReason: 'job stalled more than allowable limit' });
-  await redis.zadd(queue.toKey('failed'), Date.now(), one.id);
-  const layout: Layout = { version: 2, phase: 'steady', prefixes: shardPrefixes(prefix, 2), former: [[prefix]] };
-  await redis.set(layoutKey(prefix), JSON.stringify(layout));
-  const reserved = async () =>
-    (await jsonOf(runMain(recipient, ['show', one.recipientId, '--json'], queueEnv(prefix))))['reserved'];
-  expect(await reserved()).toHaveLength(1);
+test.each<[string, boolean]>([
+  ['a worker', false],
+  ['the command', true],
+])(
+  'of one that stalled in a former queue, moved by %s, the slot is given back, and it is logged',
+  async (_, byCommand) => {
+    const bench = await openReplicaBench();
+    const { prefix, queue, startHere } = bench;
+    const before = await startHere(SLOW);
+    const [one] = await blocked(bench, [{}]);
+    await before.stop();
+    const redis = connectRedis();
+    await redis.zrem(queue.toKey('delayed'), one.id);
+    await redis.hset(queue.toKey(one.id), { failedReason: 'job stalled more than allowable limit' });
+    await redis.zadd(queue.toKey('failed'), Date.now(), one.id);
+    const layout: Layout = { version: 2, phase: 'steady', prefixes: shardPrefixes(prefix, 2), former: [[prefix]] };
+    await redis.set(layoutKey(prefix), JSON.stringify(layout));
+    const reserved = async () =>
+      (await jsonOf(runMain(recipient, ['show', one.recipientId, '--json'], queueEnv(prefix))))['reserved'];
+    expect(await reserved()).toHaveLength(1);
+    if (byCommand) {
+      expect(await runMain(reshard, ['--to', '2'], queueEnv(prefix))).toMatchObject({ code: 0 });
+      expect(await redis.exists(queue.toKey('failed'))).toBe(0);
+    }
 
-  await startHere(SLOW);
-  await waitFor(() => expect(bench.lines.join('')).toMatch(/"reason":"stalled".*"dead-lettered"/));
-  await expect.poll(reserved).toEqual([]);
-});
+    await startHere(SLOW);
+    await waitFor(() => expect(bench.lines.join('')).toMatch(/"reason":"stalled".*"dead-lettered"/));
+    await expect.poll(reserved).toEqual([]);
+  },
+);
 
 test('a reshard that is prepared is logged when no command goes on with it, and not while one does', async () => {
   const [redis, prefix, lines] = [connectRedis(), testPrefix(), [] as string[]];

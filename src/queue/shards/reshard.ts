@@ -31,7 +31,8 @@ import type { ShardQueues } from './shards.ts';
 export interface Mover {
   /**
    * Moves one batch of each former queue, and answers how many. First jobs that a worker could take, then delayed jobs by due
-   * time, then ended jobs, then dead letters, then stories.
+   * time, then ended jobs, then dead letters, then stories. A failed job becomes a dead letter in its new queue: only a worker can
+   * give back what the notification held.
    */
   moveSome(): Promise<number>;
   /** What is still in the former queues. */
@@ -62,8 +63,6 @@ export interface MoverParts {
   readonly layout: Layout;
   readonly lease: Pick<LayoutLease, 'fence'>;
   readonly open: (prefix: string) => Promise<ShardQueues>;
-  /** Makes dead letters of the failed jobs of a shard, and answers how many. No worker does that for a former queue. */
-  readonly bury?: (shard: ShardQueues) => Promise<number>;
   /** Called between two steps, for tests that stop there. */
   readonly onStep?: ((step: 'taken' | 'put' | 'dropped') => void | Promise<void>) | undefined;
 }
@@ -73,18 +72,18 @@ const BATCH = 100;
 const BATCH_BYTES = 1_000_000;
 /** The states that jobs are taken from, in this order. */
 const LIVE = ['moving', 'stalled', 'wait', 'prioritized', 'delayed'] as const;
-const ENDED = ['completed'] as const;
+const ENDED = ['completed', 'failed'] as const;
 const DEAD = ['moving', 'dead'] as const;
 
 type Fields = readonly string[];
 type Keeper = readonly [id: string, ttlMs: number, fields: Fields];
 type Taken = readonly [note: string, id: string, state: string, at: string, fields: Fields, keepers: readonly Keeper[]];
 
-const TAKE = defineQueueScript<Taken[] | -1>(new URL('reshard-take.lua', import.meta.url), 8);
+const TAKE = defineQueueScript<Taken[] | -1>(new URL('reshard-take.lua', import.meta.url), 9);
 const PUT = defineQueueScript<[put: number, dropped: number]>(new URL('reshard-put.lua', import.meta.url), 12);
 const DROP = defineQueueScript<number>(new URL('reshard-drop.lua', import.meta.url), 2);
 
-export function createMover({ connection, layout, lease: { fence }, open, bury, onStep }: MoverParts): Mover {
+export function createMover({ connection, layout, lease: { fence }, open, onStep }: MoverParts): Mover {
   const sources = [...new Set(layout.former.flat())].filter((prefix) => !layout.prefixes.includes(prefix));
   const byPrefix = new Map<string, number>();
   let [moved, dropped] = [0, 0];
@@ -154,7 +153,6 @@ export function createMover({ connection, layout, lease: { fence }, open, bury, 
       return (
         (await fromAll((source) => moveBatch(source, 'queue', LIVE))) ||
         (await fromAll((source) => moveBatch(source, 'queue', ENDED))) ||
-        (await fromAll(async (source) => bury?.(await open(source)) ?? 0)) ||
         (await moveDead()) ||
         (await fromAll((source) => moveStories(source, layout, connection)))
       );
@@ -175,7 +173,8 @@ function take(from: Queue, notifications: Queue, fence: number, states: readonly
   const { moving, mover } = moveKeys(from.opts.prefix ?? '');
   const lists = ['wait', 'prioritized', 'delayed', 'completed', 'active'].map((state) => from.toKey(state));
   const names = [from.name, from.toKey(''), notifications.toKey('')];
-  return TAKE(from, [...lists, moving, mover, from.toKey('meta'), fence, ...names, BATCH, BATCH_BYTES, ...states]);
+  const [meta, failed] = [from.toKey('meta'), from.toKey('failed')];
+  return TAKE(from, [...lists, moving, mover, meta, failed, fence, ...names, BATCH, BATCH_BYTES, ...states]);
 }
 
 /** A taken job, with the fields that decide where it is put. */
