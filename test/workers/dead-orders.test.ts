@@ -1,10 +1,13 @@
 import { expect, test, vi } from 'vitest';
+import { main as deadLetters } from '../../scripts/dead-letters.ts';
+import { main as status } from '../../scripts/status.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { CANCEL, PRIORITY, RETRACT } from '../../src/queue/names.ts';
 import { present } from '../queue/support.ts';
+import { jsonOf, runMain } from '../support/command.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { makeNotification } from '../support/push.ts';
-import { connectRedis } from '../support/redis.ts';
+import { connectRedis, queueEnv } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { waitFor } from '../support/wait.ts';
 import { deliver, ends } from '../support/waiting.ts';
@@ -39,6 +42,22 @@ test('a cancel that became a dead letter is no notification that did', async () 
   expect(page).toMatch(/^pushpacer_outcomes_total\{.*outcome="delivered"/m);
   expect(page).not.toMatch(/^pushpacer_outcomes_total\{.*reason="stalled".*[1-9]\d*$/m);
   expect(await bench.line(/a job named cancel became a dead letter/)).toContain('"reason":"stalled"');
+});
+
+test('a dead order counts among the dead letters in the metric, in the command and in status alike', async () => {
+  const bench = await openReplicaBench();
+  await addStalled(bench, CANCEL, { id: 'msg-1' }, 'the-cancel');
+  const { url } = await bench.startHere({ METRICS_PORT: '0' });
+  await isDead(bench, 'the-cancel');
+  await vi.waitFor(async () => {
+    const page = await (await fetch(`${url}/metrics`)).text();
+    expect(page).toMatch(/^pushpacer_dead_letters\{reason="stalled"\} 1$/m);
+  }, WITHIN);
+  const env = queueEnv(bench.prefix);
+  expect(await jsonOf(runMain(deadLetters, ['--json'], env))).toMatchObject({ total: 1, byReason: { stalled: 1 } });
+  expect(await jsonOf(runMain(status, ['--json'], env))).toMatchObject({
+    deadLetters: { total: 1, byReason: { stalled: 1 } },
+  });
 });
 
 /** Makes dead letters of what has failed, and replays them all. */
