@@ -124,29 +124,33 @@ export function readStored(id: string, buriedAt: number, data: unknown): StoredD
   const newer = newerThanKnown('dead letter', data);
   if (newer === undefined) {
     const ofNotification = newerThanKnown('job data', valueAt(data, 'notification'));
-    return { id, buriedAt, letter: readDeadLetter(data), ...(ofNotification && { newer: ofNotification }) };
+    return { id, buriedAt, letter: readDeadLetter(data, buriedAt), ...(ofNotification && { newer: ofNotification }) };
   }
   const { message } = new NewerFormatError(newer);
   return { id, buriedAt, letter: { ...FOREIGN, notification: null, message, deadAt: buriedAt }, newer };
 }
 
-/** Reads a job of `dead-letters`. A job that no worker of this project wrote gets the reason `invalid`; it can be replayed too. */
-export function readDeadLetter(data: unknown): DeadLetter {
+/**
+ * Reads a job of `dead-letters`. A job that no worker of this project wrote gets the reason `invalid`; it can be replayed too. If
+ * the data do not say when it died, it died when it was buried.
+ */
+export function readDeadLetter(data: unknown, buriedAt: number): DeadLetter {
   if (!isObject(data) || !('notification' in data) || !isReason(data['reason']))
-    return { ...FOREIGN, notification: data };
-  const { notification, order, reason, message, deadAt, enqueuedAt, delivered, story } = data;
+    return { ...FOREIGN, notification: data, deadAt: buriedAt };
+  const { notification, order, reason, message, enqueuedAt, delivered, story } = data;
+  const deadAt = isInstant(data['deadAt']) ? data['deadAt'] : buriedAt;
   return {
     notification,
     ...(isOrder(order) && { order }),
     reason,
     message: typeof message === 'string' ? message : reason,
     attempts: attemptsOf(data),
-    deadAt: isInstant(deadAt) ? deadAt : 0,
+    deadAt,
     ...(isInstant(enqueuedAt) && { enqueuedAt }),
     generation: generationOf(data),
     ...digestIn(data),
     ...(Array.isArray(delivered) && { delivered: delivered.filter((label) => typeof label === 'string') }),
-    ...(isObject(story) && storyIn(story, story, isInstant(deadAt) ? deadAt : 0)),
+    ...(isObject(story) && storyIn(story, story, deadAt)),
   };
 }
 
@@ -154,7 +158,6 @@ const FOREIGN = {
   reason: 'invalid',
   message: 'this job in the dead-letter queue was not written by a worker',
   attempts: [],
-  deadAt: 0,
   generation: 0,
 } as const;
 

@@ -36,6 +36,7 @@ function open() {
     });
   return {
     deadLetters,
+    deadQueue,
     keeper,
     pass: (ms: number) => (passedMs += ms),
     /** As `pass`, also for the notes that Redis keeps for a time. */
@@ -271,4 +272,23 @@ test('a worker that stops ends between two batches', async () => {
   pass(2 * HOUR);
   await expect.poll(() => keeper({ maxAgeMs: 10 * DAY }).look(AbortSignal.abort())).toBeUndefined();
   expect(await ids()).toHaveLength(300);
+});
+
+test.each([
+  ['another program', { anything: 1 }],
+  ['another program, in part as a worker would', { notification: {}, reason: 'rejected', deadAt: 'today' }],
+])('a dead letter of %s is as old as its job', async (_, data) => {
+  const { deadLetters, deadQueue, look, pass } = open();
+  const bounds = { maxAgeMs: 30 * DAY };
+  await deadQueue.add('push', data, { jobId: 'foreign' });
+  expect(await look(bounds)).toEqual({ warnings: [], removals: [] });
+  pass(2 * HOUR); // longer than from a warning to the removal
+  expect(await look(bounds)).toEqual({ warnings: [], removals: [] });
+  expect(await deadLetters.count()).toBe(1);
+
+  pass(29 * DAY);
+  expect(await look(bounds)).toMatchObject({ warnings: [{ bound: 'age', going: 1 }], removals: [] });
+  pass(DAY);
+  await look(bounds);
+  expect(await deadLetters.count()).toBe(0);
 });

@@ -84,7 +84,7 @@ test('poison that kills its workers after some devices were alerted keeps which'
     attempts: [],
     tries: 0,
   });
-  expect(readDeadLetter(JSON.parse(JSON.stringify(letter)))).toEqual(letter);
+  expect(readDeadLetter(JSON.parse(JSON.stringify(letter)), 7_000)).toEqual(letter);
 });
 
 test('the story goes on over a death and a replay, also of a job that nobody saw die', () => {
@@ -97,7 +97,7 @@ test('the story goes on over a death and a replay, also of a job that nobody saw
   });
   const letter = deadLetterOf(job, 0);
   expect(letter.story).toEqual({ firstEnqueuedAt: 500, enqueuedBy: 'timetable', passes: [pass], passesLeftOut: 3 });
-  expect(readDeadLetter(JSON.parse(JSON.stringify(letter)))).toEqual(letter);
+  expect(readDeadLetter(JSON.parse(JSON.stringify(letter)), 7_000)).toEqual(letter);
   const progress = readProgress(replayProgress(letter, 9_000));
   const replayed = { at: 9_000, result: 'replayed', reason: 'stalled', message: letter.message, deadAt: 1_000 };
   expect(readPasses(progress)).toEqual({ passes: [pass, replayed], passesLeftOut: 3 });
@@ -123,7 +123,10 @@ test('has no field for what there is nothing of', () => {
 
 test('what is no dead letter of a worker is shown as one that is invalid', () => {
   for (const data of [undefined, null, 'text', 42, [], {}, { reason: 'bored', notification: {} }]) {
-    expect(readDeadLetter(data)).toMatchObject({ notification: data, reason: 'invalid', attempts: [], generation: 0 });
+    expect(readDeadLetter(data, 7_000)).toEqual({
+      ...{ notification: data, reason: 'invalid', attempts: [], generation: 0, deadAt: 7_000 },
+      message: 'this job in the dead-letter queue was not written by a worker',
+    });
   }
   const partly = {
     notification: 1,
@@ -132,12 +135,12 @@ test('what is no dead letter of a worker is shown as one that is invalid', () =>
     attempts: [{ at: 'x' }],
     delivered: [1, 'apns#0'],
   };
-  expect(readDeadLetter(partly)).toEqual({
+  expect(readDeadLetter(partly, 7_000)).toEqual({
     notification: 1,
     reason: 'stalled',
     message: 'stalled',
     attempts: [],
-    deadAt: 0,
+    deadAt: 7_000,
     generation: 0,
     delivered: ['apns#0'],
   });
