@@ -7,17 +7,28 @@ import type { Admission, Inspection } from '../src/limiter/limiter.ts';
 import { parseNotification, type Notification } from '../src/notification/notification.ts';
 import { keptFields } from '../src/operations/catalogue.ts';
 import type { DelayedJob, SendingJob, WaitingJob } from '../src/operations/jobs.ts';
+import { APART_FIELDS } from '../src/operations/recipient.ts';
 import { jobIdOf, notificationIdOf } from '../src/queue/names.ts';
 import type { Backend } from './backend.ts';
 import type { OpenLimiters } from './limiters.ts';
 
-/** What the API answers about one recipient. All instants are epoch milliseconds. */
-export interface RecipientView extends Omit<Inspection, 'reserved'> {
-  readonly recipientId: string;
+interface Waiting {
   /** How many notifications have a slot and wait for it. */
   readonly waitingCount: number;
   /** The first 1,000 waiting notifications, the next slot first: each with the rule it waits for and how many come before. */
   readonly waiting: Inspection['reserved'];
+}
+
+/** What is counted apart from alerts. */
+type Apart = Waiting & Pick<Inspection, 'sent'> & Pick<Inspection['policy'], 'rules'>;
+
+/** What the API answers about one recipient. All instants are epoch milliseconds. */
+export interface RecipientView extends Omit<Inspection, 'reserved'>, Waiting {
+  readonly recipientId: string;
+  /** Background pushes; absent if none was sent and none waits. */
+  readonly background?: Apart;
+  /** Live Activities without an alert; absent if none was sent and none waits. */
+  readonly liveActivity?: Apart;
   /** Notifications that wait without a slot, for example for another attempt. */
   readonly delayed: readonly DelayedJob[];
   /** Notifications that no worker has looked at yet. */
@@ -43,13 +54,14 @@ export function createRecipients({ look, limiters }: Pick<Backend, 'look' | 'lim
     async look(recipientId) {
       const seen = await look(recipientId, { most: 0 });
       const { reserved, ...inspection } = seen.inspection;
-      const waiting = reserved.slice(0, MOST_SHOWN).map((slot) => {
-        const jobId = slot.id && jobIdOfAsk(slot.id);
-        return { ...slot, ...(jobId !== undefined && { id: notificationIdOf(jobId) }) };
-      });
+      const apart = seen.others.map(({ kind, policy: { rules }, sent, reserved: own }) => [
+        APART_FIELDS[kind],
+        { rules, sent, ...waitingOf(own) },
+      ]);
       const lists = { delayed: seen.delayed.found, notTaken: seen.notTaken.found, sending: seen.sending };
       return {
-        ...{ recipientId, ...inspection, waitingCount: reserved.length, waiting, ...lists },
+        ...{ recipientId, ...inspection, ...waitingOf(reserved), ...lists },
+        ...(Object.fromEntries(apart) as Pick<RecipientView, 'background' | 'liveActivity'>),
         ...keptFields(seen.kept),
       };
     },
@@ -81,6 +93,14 @@ export function createRecipients({ look, limiters }: Pick<Backend, 'look' | 'lim
       }
     },
   };
+}
+
+function waitingOf(reserved: Inspection['reserved']): Waiting {
+  const waiting = reserved.slice(0, MOST_SHOWN).map((slot) => {
+    const jobId = slot.id && jobIdOfAsk(slot.id);
+    return { ...slot, ...(jobId !== undefined && { id: notificationIdOf(jobId) }) };
+  });
+  return { waitingCount: reserved.length, waiting };
 }
 
 /** Whether notifications of high priority go before others. Without workers this is not known, and counts as true. */

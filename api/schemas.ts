@@ -82,11 +82,18 @@ function recipientSchema(): Schema {
   };
   const ofSome = { replay: integer, category: text };
   const waiting = { ...job, waitsFor: text };
+  const slots = {
+    sent: list(record({ at: instant }, { id: text })),
+    ...{ waitingCount: integer, waiting: list(record(CAUSE, { id: text, ...MORE_CAUSE })) },
+  };
+  const apart = (of: string): Schema => ({
+    ...object({ rules: list(ref('Rule')), ...slots }),
+    description: `${of}, which are counted apart; absent if none was sent and none waits`,
+  });
   return record(
     {
       ...{ recipientId: text, now: instant, policy: ref('Policy'), source: SOURCE, nextAt: instant, rule: text },
-      sent: list(record({ at: instant }, { id: text })),
-      ...{ waitingCount: integer, waiting: list(record(CAUSE, { id: text, ...MORE_CAUSE })) },
+      ...slots,
       delayed: list(record({ ...waiting, dueAt: instant }, ofSome)),
       notTaken: list(record(waiting, ofSome)),
       sending: list(record(job, { ...ofSome, at: instant, takenAt: instant })),
@@ -94,6 +101,7 @@ function recipientSchema(): Schema {
     {
       ...{ policyUntil: instant, block: ref('Block'), quiet: ref('Quiet') },
       note: { ...object({ text, by: text, at: instant }), description: 'what operators noted' },
+      ...{ background: apart('background pushes'), liveActivity: apart('Live Activities without an alert') },
     },
   );
 }

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import type { CountedApart } from '../../src/domain/limits.ts';
 import { keptFields } from '../../src/operations/catalogue.ts';
+import { APART_FIELDS } from '../../src/operations/recipient.ts';
 import { createCommand, printJson } from '../../src/terminal/command.ts';
 import { columnsOf } from '../../src/terminal/text.ts';
 import { atBackend } from '../support/backend.ts';
@@ -52,9 +52,3 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
     ...keptFields(kept),
   });
 }
-
-/** The JSON fields for background pushes and Live Activities. */
-const APART_FIELDS: Readonly<Record<CountedApart, string>> = {
-  background: 'background',
-  liveactivity: 'liveActivity',
-};

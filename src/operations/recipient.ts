@@ -27,6 +27,12 @@ export interface ApartLook extends Omit<Inspection, 'reserved'> {
   readonly reserved: readonly WaitingSlot[];
 }
 
+/** The names of these limiters in JSON, over HTTP and in the terminal. */
+export const APART_FIELDS = { background: 'background', liveactivity: 'liveActivity' } as const satisfies Record<
+  CountedApart,
+  string
+>;
+
 /** Everything about one recipient, from its limiters and its queue. */
 export interface RecipientLook {
   readonly inspection: Inspection;

@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import { openApiDocument } from '../../api/openapi.ts';
 import { outcomeFields } from '../../src/notification/outcome.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { layoutKey, outcomesKey, shardPrefixes } from '../../src/queue/names.ts';
 import { openApi, type ApiBench } from '../support/api.ts';
+import { documentOf } from '../support/openapi.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
@@ -232,6 +234,34 @@ it('shows a recipient: the limits of the living workers, what was sent, and what
   });
   expect(Number(estimated.body['estimatedAt'])).toBeGreaterThan(Date.now() + 2.5 * 3_600_000);
   expect((await api.call('GET', `/v1/recipients/${'x'.repeat(257)}`)).body).toMatchObject({ status: 422 });
+});
+
+it('shows background pushes and Live Activities of a recipient apart from alerts, where there are any', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere({ LIMIT_BACKGROUND_RULES: '1/1h', LIMIT_LIVE_ACTIVITY_RULES: '1/1h' });
+  const api = await openApi({ QUEUE_PREFIX: bench.prefix });
+  const look = async () => (await api.call('GET', '/v1/recipients/teacher-42')).body;
+  const before = await look();
+  expect(before).not.toHaveProperty('background');
+  expect(before).not.toHaveProperty('liveActivity');
+  const push = async (made: object) => {
+    const { id } = (await api.call('POST', '/v1/notifications', { body: made })).body;
+    await bench.line(new RegExp(`"jobId":"${String(id)}".*"outcome"`));
+    return id;
+  };
+  const silent = { recipientId: 'teacher-42', pushType: 'background', alert: undefined, data: { sync: true } } as const;
+  const [, second] = [await push(makeNotification(silent)), await push(makeNotification(silent))];
+  const body = await look();
+  const at = expect.any(Number) as number;
+  expect(body).toMatchObject({ sent: [], waitingCount: 0, waiting: [], delayed: [] });
+  expect(body['background']).toEqual({
+    rules: [{ max: 1, perMs: 3_600_000 }],
+    sent: [{ at }],
+    waitingCount: 1,
+    waiting: [{ at, id: second, rule: '1/1h', before: 0 }],
+  });
+  const { faultsOf } = documentOf(openApiDocument());
+  expect(faultsOf('get', '/v1/recipients/{id}', 200, 'application/json', body)).toEqual([]);
 });
 
 it('says so where a newer version wrote the limits of a recipient, and enqueues all the same', async () => {
