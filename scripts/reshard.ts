@@ -166,9 +166,9 @@ async function run(parts: Parts, known: Layout, to: number): Promise<Mover | und
   else {
     await move(parts, mover, PRODUCERS_MS);
     await followed(parts, layout, 0);
-    await mover.tidy();
-    await write(parts, steadyLayout(layout));
   }
+  await mover.tidy();
+  if (layout.phase !== 'steady') await write(parts, steadyLayout(layout));
   return mover;
 }
 

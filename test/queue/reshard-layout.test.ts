@@ -89,17 +89,19 @@ test('a dead letter is put as BullMQ’s add would, the oldest at the tail', asy
   expect(byId(events as string[][])).toEqual(byId(theirEvents as string[][]));
 });
 
-test('the former queue keeps nothing but marks of the ids, which BullMQ takes for taken', async () => {
+test('the former queue keeps nothing that grows, but marks of the ids, which BullMQ takes for taken', async () => {
   const { redis, from, to, mover, move } = open();
   await from.queue.add('push', DATA, { jobId: 'x' });
   await from.queue.addJobLog('x', 'a line');
   await from.queue.add('push', DATA, { jobId: 'y', delay: 60_000 });
+  await from.queue.add('push', DATA, { jobId: 'p', priority: 10 });
   await from.deadQueue.add('push', { notification: DATA }, { jobId: 'z' });
+  await redis.sadd(from.queue.toKey('stalled'), 'x'); // as the stalled check of a worker that was killed
   await move();
   await mover.tidy();
   expect(await mover.left()).toEqual({ jobs: 0, active: 0, stories: 0, isPaused: false });
-  const keys = (await redis.keys(`${from.prefix}*`)).filter((key) => !/:(meta|events|marker|id|pc|mover)$/.test(key));
-  expect(keys.toSorted()).toEqual([from.queue.toKey('x'), from.queue.toKey('y')]);
+  const keys = (await redis.keys(`${from.prefix}*`)).filter((key) => !/:(meta|id|mover)$/.test(key));
+  expect(keys.toSorted()).toEqual(['p', 'x', 'y'].map((id) => from.queue.toKey(id)));
   for (const key of keys) {
     expect(await redis.hgetall(key)).toEqual({ 'pushpacer:moved': '1' });
     expect(await redis.ttl(key)).toBeGreaterThan(3_500);

@@ -82,6 +82,7 @@ test('with the present number there is nothing to do, or what is left in former 
     /^shards +2 \(1 in former queues, which workers move\)$/m,
   );
   expect(await run(2)).toMatchObject({ code: 0, stdout: '2 shards already: moved 1 from former queues\n' });
+  expect(await redis.exists(queue.toKey('events'))).toBe(0);
   expect(await readLayout(redis, prefix)).toMatchObject({ version: 1 });
 });
 

@@ -37,7 +37,10 @@ export interface Mover {
   moveSome(): Promise<number>;
   /** What is still in the former queues. */
   left(): Promise<Left>;
-  /** To be called when nothing is left: removes the notes in `moved` that a killed process left. They would expire within a day. */
+  /**
+   * To be called when nothing is left: removes the notes in `moved` that a killed process left (they would expire within a day),
+   * and of the former queues what would stay for ever.
+   */
   tidy(): Promise<void>;
   /** How many jobs were moved so far, and how many were dropped because their id is taken. */
   readonly counts: { readonly moved: number; readonly dropped: number; readonly byPrefix: ReadonlyMap<string, number> };
@@ -74,6 +77,13 @@ const BATCH_BYTES = 1_000_000;
 const LIVE = ['moving', 'stalled', 'wait', 'prioritized', 'delayed'] as const;
 const ENDED = ['completed', 'failed'] as const;
 const DEAD = ['moving', 'dead'] as const;
+
+/**
+ * What BullMQ leaves of a queue without jobs. A process that still uses the queue makes these keys anew and misses nothing. `id`
+ * stays: it counts the ids of jobs that were added without one, and those of this hour are marked. So does `meta`: it may say that
+ * the queue is paused. Both are small.
+ */
+const LEFT_OVER = ['events', 'marker', 'pc', 'stalled'] as const;
 
 type Fields = readonly string[];
 type Keeper = readonly [id: string, ttlMs: number, fields: Fields];
@@ -165,6 +175,10 @@ export function createMover({ connection, layout, lease: { fence }, open, onStep
     },
     async tidy() {
       for (const prefix of layout.prefixes) await connection.del(moveKeys(prefix).moved);
+      for (const source of sources) {
+        const { queue, deadQueue } = await open(source);
+        await connection.del(...LEFT_OVER.flatMap((name) => [queue.toKey(name), deadQueue.toKey(name)]));
+      }
     },
   };
 }
