@@ -55,7 +55,8 @@ export async function openConsole(
   }
   const own = { CONSOLE_PORT: '0', API_TOKENS_FILE: tokensFile };
   const given = { ...redisEnv(), QUEUE_PREFIX: prefix, ...own, ...env };
-  const served = await startConsole(loadConsoleConfig(given), createLog('silent'), hasBoard);
+  const log = createLog('silent', { write: () => undefined }); // one on standard output listens to the end of the process
+  const served = await startConsole(loadConsoleConfig(given), log, hasBoard);
   const connection = connectRedis(given.REDIS_URL).on('error', () => undefined); // a test may have none
   const [first = prefix] = shardPrefixes(prefix, Number(env['QUEUE_SHARDS'] ?? 1));
   const open = (name: string) => new Queue(name, { connection, prefix: first }).on('error', () => undefined);
