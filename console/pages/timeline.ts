@@ -10,6 +10,7 @@ export interface Drawn {
   readonly now: number;
   /** The sent slots, oldest first. */
   readonly sent: readonly number[];
+  /** The first to go first. */
   readonly reserved: readonly DrawnSlot[];
   /** The gap and the rules of the overall policy. */
   readonly limits: readonly Limit[];
@@ -77,7 +78,7 @@ export function timeline(drawn: Drawn, range: Range): Html {
       ${[
         ...(sent.length === 0 ? [] : [['sent', 'sent']]),
         ...(reserved.length === 0 ? [] : [['reserved', 'waits']]),
-        ...(bars.every(isFull) ? [] : [['open', 'counted by a limit']]),
+        ...(bars.every(isFull) ? [] : [['open', 'window of a limit']]),
         ...(bars.some(isFull) ? [['full', 'limit is full']] : []),
         ...[...new Set(shades.map(({ name }) => name))].map((name) => [name, name]),
       ].map(([name, text]) => html`<span><i class="key ${name ?? ''}"></i>${text}</span>`)}
@@ -197,31 +198,36 @@ function barRow(bar: Bar, { x, now }: Axis, top: number): Html {
   </g>`;
 }
 
-/** Marks are placed in steps of this many percent of the width. */
-const STEP = 0.5;
+/** A slot that is nearer than this to the first slot of a mark, in percent of the width, belongs to that mark. */
+const APART = 0.5;
 
 interface Mark {
+  readonly place: number;
   readonly at: number;
   readonly rules: Set<string>;
   slots: number;
   last: number;
 }
 
+/** A mark stands where its first slot is, so that a slot is never drawn on the other side of now, or before the end of a block. */
 function marks(slots: readonly (Pick<DrawnSlot, 'at'> & { readonly rule?: string })[], axis: Axis, kind: string): Html {
-  const bins = new Map<number, Mark>();
+  const found: Mark[] = [];
   for (const { at, rule } of slots) {
     if (at < axis.start || at > axis.end) continue;
-    const place = Math.round(axis.x(at) / STEP) * STEP;
-    const mark = bins.get(place) ?? { at, last: at, slots: 0, rules: new Set<string>() };
-    bins.set(place, mark);
+    const place = axis.x(at);
+    let mark = found.at(-1);
+    if (mark === undefined || place - mark.place >= APART) {
+      mark = { place, at, last: at, slots: 0, rules: new Set() };
+      found.push(mark);
+    }
     mark.slots += 1;
     mark.last = at;
     if (rule !== undefined) mark.rules.add(rule);
   }
-  return html`${[...bins].map(([place, mark]) => markOf(place, mark, axis.now, kind))}`;
+  return html`${found.map((mark) => markOf(mark, axis.now, kind))}`;
 }
 
-function markOf(place: number, { at, last, slots, rules }: Mark, now: number, kind: string): Html {
+function markOf({ place, at, last, slots, rules }: Mark, now: number, kind: string): Html {
   const height = MARK_HEIGHT + Math.min(12, 4 * Math.log2(slots));
   const by = rules.size === 0 ? '' : ` by ${[...rules].slice(0, 3).join(', ')}`;
   const to = last === at ? '' : ` to ${exact(last)}`;

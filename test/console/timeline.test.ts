@@ -58,6 +58,28 @@ describe('the timeline of a recipient', () => {
     expect((await draw(recipient({ sent: [-SECOND], waits: [MINUTE] }), '10m')).text).not.toContain('Beyond');
   });
 
+  it('draws slots one second apart at even distances', async () => {
+    const waits = Array.from({ length: 20 }, (_, place) => (place + 1) * SECOND);
+    const { reserved } = await draw(recipient({ waits }), '1m');
+    expect(reserved).toHaveLength(20);
+    for (const [place, x] of reserved.entries()) expect(x).toBeCloseTo(50 + (place + 1) / 1.2, 1);
+  });
+
+  it('draws no sent slot after now, and none that waits before the end of the block', async () => {
+    const drawn = recipient({ sent: [-MINUTE], waits: [2 * HOUR + SECOND], blockedUntil: NOW + 2 * HOUR });
+    const { sent, reserved, ticks, text } = await draw(drawn, '1d');
+    const now = ticks.find(([name]) => name === 'now')?.[1] ?? 0;
+    const [, left, width] = /class="blocked" x="([\d.]+)%" y="0" width="([\d.]+)%"/.exec(text) ?? [];
+    expect(sent[0]).toBeLessThanOrEqual(now);
+    expect(reserved[0]).toBeCloseTo(Number(left) + Number(width), 1);
+  });
+
+  it('draws slots that are too close to be seen apart as one mark', async () => {
+    const { reserved, text } = await draw(recipient({ waits: [10_000, 10_100, 10_200, 20_000] }), '1m');
+    expect(reserved).toHaveLength(2);
+    expect(text).toContain('3 slots reserved by 5/1m');
+  });
+
   it('shows everything in the range all, however many there are', async () => {
     const waits = Array.from({ length: 5_000 }, (_, place) => place * 2 * MINUTE);
     const { text, reserved } = await draw(recipient({ sent: [-30 * MINUTE], waits }), 'all');
