@@ -8,7 +8,7 @@ import { fieldsOf } from '../../src/operations/fields.ts';
 import { ask, type Asked, type Kept, type Operation } from '../../src/operations/operation.ts';
 import type { CancelPreview, Preview } from '../../src/operations/preview.ts';
 import { previewOperation, runOperation, type Foreseen } from '../../src/operations/run.ts';
-import { instantFrom } from '../../src/terminal/text.ts';
+import { instantFrom, span } from '../../src/terminal/text.ts';
 import { fieldHtml, givenIn } from '../fields.ts';
 import {
   badge,
@@ -102,7 +102,7 @@ function previewBody({ operation, recipientId: id }: Asked, { would, settled, pr
       moved === undefined ? html`<span class="none">–</span>` : notificationLink(moved),
       when(from, now),
       when(to, now),
-      badge(to < from ? 'earlier' : 'later', to < from ? 'ok' : 'warn'),
+      to < from ? badge(`${span(from - to)} earlier`, 'ok') : badge(`${span(to - from)} later`, 'warn'),
       html`${rule}${ruleUntil === undefined ? '' : html` ends ${when(ruleUntil, now)}`}`,
     ]);
   const { title, name: kind, isGentle = false } = operation;

@@ -120,6 +120,7 @@ describe('an action', () => {
     const last = `${new Date(until + 3_000).toISOString().slice(0, 19)}Z`;
     expect(text).toContain(`All 2 that wait move, the last one to ${last}`);
     expect(text).toContain('1 expires before the new slot, and will not be sent.');
+    expect(text).toMatch(/(?:2h|1h 59m) later/);
     expect((await limiter.inspect(ID)).block).toBeUndefined();
     expect(await audit.read({ count: 1 })).toEqual([]);
 
