@@ -84,12 +84,15 @@ export function notice(
     status = 404,
   }: { readonly title: string; readonly advice: string; readonly status?: PageOptions['status'] },
 ): Response | Promise<Response> {
+  const back = c.req.path.startsWith('/dead-letters')
+    ? html`<a href="/dead-letters">Back to Dead letters</a>`
+    : html`<a href="/">Back to Now</a>`;
   return page(c, {
     title,
     status,
     body: html`<h1>${title}</h1>
       <p>${advice}</p>
-      <p><a href="/">Back to Now</a></p>`,
+      <p>${back}</p>`,
   });
 }
 

@@ -27,7 +27,9 @@ export function wishIn(params: URLSearchParams, now: number): Wish {
   }
   const given = givenIn({ fields: TAKE }, withoutThose(params));
   if (Object.keys(given).every((name) => name === 'rate' || name === 'before')) {
-    throw new InputError('what to do', [faultOf('pick', 'at least one dead letter, a filter, or all', undefined)]);
+    throw new InputError('nothing is chosen', [
+      faultOf('which', 'at least one dead letter, a filter, or all', undefined),
+    ]);
   }
   return askToTake(verb, given, now);
 }

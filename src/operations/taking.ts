@@ -98,8 +98,8 @@ const which = {
   ).optional(),
   category: text('Category', 'name', 'any', 'only those of this category').optional(),
   id: text('Id', 'id', 'msg-8841', 'only the notification, or the dead letter, with this id').optional(),
-  since: time('Since', '2h, RFC 3339', 'only those that died then or later').optional(),
-  until: time('Until', '10m, RFC 3339', 'only those that died then or before').optional(),
+  since: time('Since', '2h: two hours ago', 'only those that died then or later').optional(),
+  until: time('Until', '10m: ten minutes ago', 'only those that died then or before').optional(),
 };
 
 /** The fields that choose dead letters. */

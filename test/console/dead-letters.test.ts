@@ -94,6 +94,7 @@ describe('the list', () => {
     expect(wrong.status).toBe(400);
     expect(wrong.text).toContain('reason: expected invalid, unregistered');
     expect(wrong.text).toContain('since: expected an RFC 3339 date-time');
+    expect(wrong.text).toContain('<a href="/dead-letters">Back to Dead letters</a>');
   });
 
   test('with none it says so', async () => {
@@ -185,6 +186,9 @@ test('a hostile letter is shown escaped, and not at length', async () => {
   const look = await post('/dead-letters/preview', { verb: 'replay', pick: [`0:${evil}`, '0:broken'] });
   expect(look.text).toContain('Replay 2 dead letters');
   expect((await post('/dead-letters/preview', { verb: 'replay', pick: 'no shard' })).status).toBe(400);
+  const none = await post('/dead-letters/preview', { verb: 'replay' });
+  expect(none.status).toBe(400);
+  expect(none.text).toContain('nothing is chosen');
   for (const key of ['meta', 'wait', 'events', '']) {
     expect((await get(`/dead-letters/one?id=${key}`)).status).toBe(404);
   }
