@@ -104,7 +104,9 @@ const KEEPS: Readonly<Record<ChannelStorage, string>> = {
 };
 
 async function remove(id: string, { app, yes, json }: Flags): Promise<void> {
-  if (yes !== true && !canAsk()) throw new UsageError('--yes: expected it without a terminal, found nothing');
+  if (yes !== true && !canAsk()) {
+    throw new UsageError('there is no terminal to ask on: add --yes to delete the channel without a question');
+  }
   await noted(app, async (manager, note) => {
     const { bundleId } = manager;
     if (yes !== true && !(await confirm(`Delete the channel ${id} of ${bundleId} for good?`))) {

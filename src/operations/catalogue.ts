@@ -90,12 +90,16 @@ are moved to their earliest slots, in their order, and their delayed jobs with t
   fields: z.strictObject({
     rules: written(
       z.string(),
-      { label: 'Rules', value: 'rules', description: 'as LIMIT_RULES: 5/1m,50/1h; the word none for no rules' },
+      {
+        label: 'Rules',
+        value: 'rules',
+        description: 'at most 5 in a minute and 50 in an hour: 5/1m,50/1h; the word none for no rules',
+      },
       readRules,
     ).optional(),
     minGap: written(
       z.string(),
-      { label: 'Gap', value: 'duration', description: 'as LIMIT_MIN_GAP: 10s; 0 for none' },
+      { label: 'Gap', value: 'duration', description: 'the least time between two alerts: 10s; 0 for none' },
       readMinGap,
     ).optional(),
     for: forField('from now, such as 7d (default: without an end)').optional(),

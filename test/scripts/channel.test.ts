@@ -55,7 +55,7 @@ describe('channel', () => {
     const id = (await outputOf(run(['create']))).trim();
     expect(await run(['delete', id])).toMatchObject({
       code: 2,
-      stderr: 'error: --yes: expected it without a terminal, found nothing\n',
+      stderr: 'error: there is no terminal to ask on: add --yes to delete the channel without a question\n',
     });
     expect(sandbox.apns.channels().ids).toEqual([id]);
   });
