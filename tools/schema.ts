@@ -246,7 +246,10 @@ function docstringOf(member: ts.TypeElement, file: ts.SourceFile): string {
 
 const { values } = parseArgs({ options: { check: { type: 'boolean', default: false } } });
 const file = new URL('../docs/notification.schema.json', import.meta.url);
-const text = schemaText(await readFile(new URL('../src/notification/types.ts', import.meta.url), 'utf8'));
+const sources = ['types.ts', 'provider-fields.ts'].map((name) =>
+  readFile(new URL(`../src/notification/${name}`, import.meta.url), 'utf8'),
+);
+const text = schemaText((await Promise.all(sources)).join('\n'));
 if (!values.check) {
   await writeFile(file, text);
 } else if (text !== (await readFile(file, 'utf8').catch(() => ''))) {

@@ -12,6 +12,7 @@ import type { Notification } from './types.ts';
 
 export { notificationSchema, PLATFORMS } from './schema.ts';
 export type { JsonObject, JsonValue } from '../domain/json.ts';
+export type * from './provider-fields.ts';
 export type * from './types.ts';
 
 /** The answer of `parseNotification`: the checked notification, or everything that is wrong with it. */

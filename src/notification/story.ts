@@ -63,9 +63,7 @@ const passSchema = z.object({
   sends: z.array(sendSchema).readonly().optional(),
 });
 
-/** One send, as a story contains it. */
 export type StorySend = Readonly<z.output<typeof sendSchema>>;
-/** One pass, as a story contains it. */
 export type StoryPass = Readonly<z.output<typeof passSchema>>;
 
 /** The passes of a story, the oldest first. */

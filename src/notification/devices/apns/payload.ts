@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto';
 import { z } from 'zod';
 import { type JsonObject, type JsonValue, mergePatch, objectOr } from '../../../domain/json.ts';
-import type { Alert, ApnsSound, Channel, Notification } from '../../types.ts';
+import type { ApnsSound } from '../../provider-fields.ts';
+import type { Alert, Channel, Notification } from '../../types.ts';
 import { deviceApp, type TokenKind } from '../device-kind.ts';
 
 /** The largest payload (developer.apple.com/documentation/usernotifications/generating-a-remote-notification). */

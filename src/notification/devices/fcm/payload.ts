@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { isObject, type JsonObject, type JsonValue, mergePatch, objectOr } from '../../../domain/json.ts';
-import type { AndroidFields, FcmDevice, Notification, Alert } from '../../types.ts';
+import type { AndroidFields } from '../../provider-fields.ts';
+import type { Alert, FcmDevice, Notification } from '../../types.ts';
 import { apnsDelivery, apnsPayload, appleToken, apsOf, silenced } from '../apns/payload.ts';
 import { deviceApp, type DeviceKind, type InvalidPart } from '../device-kind.ts';
 import { FCM_RESERVED_DATA_KEYS } from './fields.ts';
