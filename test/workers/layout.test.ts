@@ -22,14 +22,19 @@ test.each<[string, Phase]>([
   ['move', (one, eight) => ({ phase: 'move', prefixes: eight, former: [one] })],
 ])('in the phase %s a worker may have as many jobs of a single queue as WORKER_CONCURRENCY says', async (_, of) => {
   const { prefix, queue, sandbox, startHere } = await openReplicaBench();
-  sandbox.apns.setDefault({ kind: 'hang' });
   const layout: Layout = { version: 2, ...of([prefix], shardPrefixes(prefix, 8)) };
   await connectRedis().set(layoutKey(prefix), JSON.stringify(layout));
-  for (let at = 0; at < 9; at += 1) {
-    const notification = makeNotification({ recipientId: `teacher-${at}` });
+  const add = async (recipientId: string) => {
+    const notification = makeNotification({ recipientId });
     await queue.add('push', notification, { jobId: notification.id, priority: 10 });
-  }
+  };
+  // A pass that waits for its stream leaves its place. After one delivery the connection is open, so no pass waits for it.
+  await add('teacher-of-before');
   await startHere({ WORKER_CONCURRENCY: '6', SHUTDOWN_GRACE: '100ms' });
+  await expect.poll(() => sandbox.journal.accepted).toHaveLength(1);
+  await expect.poll(() => queue.getActiveCount()).toBe(0);
+  sandbox.apns.setDefault({ kind: 'hang' });
+  for (let at = 0; at < 9; at += 1) await add(`teacher-${at}`);
   let most = 0;
   const look = async () => (most = Math.max(most, await queue.getActiveCount()));
   await expect.poll(look).toBeGreaterThanOrEqual(6);
