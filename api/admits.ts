@@ -223,7 +223,7 @@ export function createAdmitMetrics() {
 
   return {
     registry,
-    /** @param category only if the category has limits of its own */
+    /** @param category a label of the metric: only if the category has limits of its own, so that there are few labels */
     async asked(asking: Promise<Admission>, category: string | undefined): Promise<Admission> {
       const began = performance.now();
       let result: (typeof RESULTS)[number] = 'failed';

@@ -30,7 +30,7 @@ export interface AppParts extends Omit<OperatorParts, 'needs'> {
   readonly backlog: Backlog;
   readonly recipients: Recipients;
   readonly outcomes: OutcomesParts;
-  /** The parts for slots that other programs take. */
+  /** The parts for slots of messages that other programs send, such as e-mail. */
   readonly admits: Omit<AdmitParts, 'needs'>;
   /** An error of Redis's client as RedisAwayError; any other error stays as it is. */
   readonly explain: (error: unknown) => unknown;

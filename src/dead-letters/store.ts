@@ -374,7 +374,7 @@ function jobOf(job: RawJob | undefined): JobFields | undefined {
 
 /** A text that is shorter than this cannot be nested too deeply to be written as JSON again. */
 const SHALLOW_LENGTH = 2_000;
-/** Extra depth for the test: the value becomes a part of a dead letter, and is written with a deeper call stack than here. */
+/** `parsed` puts so many arrays around a value to test it: a dead letter contains it, and is written with a deeper call stack. */
 const MARGIN = Array.from({ length: 500 });
 
 function parsed(text: string | null): unknown {

@@ -386,7 +386,7 @@ export function withoutCredentials(context: Context, parts: DeliverParts): Resul
   const { progress, lacking, isElsewhere } = context;
   const now = parts.now();
   const heldSince = heldSinceOf({ ...progress, heldBefore: undefined }, now);
-  // Time in which a provider had put the job off, or another worker had the credentials, does not count.
+  // CREDENTIALS_WAIT begins anew after a wait for anything else, and after another worker had the credentials.
   const isLacked = progress.rule === CREDENTIALS && progress.lackedSince !== undefined;
   const before = isLacked ? { ...progress, heldSince: progress.lackedSince } : {};
   const lackedSince = isElsewhere ? undefined : heldSinceOf({ ...before, heldBefore: undefined }, now);

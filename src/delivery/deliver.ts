@@ -58,7 +58,7 @@ export function createProcessor(given: ProcessorParts): DeliveryProcessor {
   const onEnded = watchers.flatMap(({ ended }) => ended ?? []);
   const onNotAcked = watchers.flatMap(({ notAcked }) => notAcked ?? []);
   const onCompleting = watchers.flatMap(({ completing }) => completing ?? []);
-  /** The jobs about which the limiter remembers something until they have ended. */
+  /** Jobs whose end or digest the limiter stores until `completed` removes it. */
   const known = new WeakMap<Job, Context>();
   const process = async (job: Job, lock: JobLock, place: Place): Promise<Completion> => {
     const context = createContext(job, lock, signal, place, now());

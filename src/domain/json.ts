@@ -68,7 +68,7 @@ function isPlain(value: object): boolean {
 
 /**
  * Replaces each lone surrogate (half of a character, for example of an emoji that was cut) by U+FFFD, in texts and names at any
- * depth. JSON would write a lone surrogate as an escape that is not valid UTF-8. Only for values whose depth was checked.
+ * depth. JSON would write a lone surrogate as an escape that stands for no character. Only for values whose depth was checked.
  */
 export function wellFormed<T>(value: T): T {
   return isWellFormed(value) ? value : (repaired(value) as T);

@@ -2,9 +2,9 @@ import { Counter, Gauge, type Registry } from 'prom-client';
 import { namesOf, type Service } from '../notification/device.ts';
 import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../notification/outcome.ts';
 
-// What every worker reads from Redis at each scrape, and its distance from Redis's clock. All workers show the same numbers, so
-// take their maximum, not their sum; the parent of several worker processes does so too. A reader answers undefined if Redis
-// does not answer in time. Then its metrics are missing, because old numbers would mislead.
+// Metrics that every worker reads from Redis at each scrape. All workers show the same numbers, so take their maximum, not their
+// sum; the parent of several worker processes does so too. Only the clock offset is each worker's own. A reader answers undefined
+// if Redis does not answer in time. Then its metrics are missing, because old numbers would mislead.
 const SHARED = { aggregator: 'max' } as const;
 
 /** The work of all workers together. */

@@ -53,7 +53,7 @@ export interface LookParts {
   /** The queues that may have the recipient's notifications, and their Redis. */
   readonly queues: readonly Queue<unknown>[];
   readonly connection: Connection;
-  /** For how many reserved slots the notification is looked up. */
+  /** For at most this many slots of each limiter, the notification that holds the slot is read. */
   readonly most: number;
   /** At most this many delayed jobs, and as many that no worker has taken yet, are looked through. Default: 20,000. */
   readonly mostLookedAt?: number;
@@ -105,7 +105,7 @@ export function orderText({ goesBefore, overtaken = 0 }: OrderView, mostOvertake
 /** Causes of a wait that are not rules; a notification may wait for them although it has a slot. */
 const NO_RULES: ReadonlySet<string> = new Set(['retry', 'provider', CREDENTIALS, SEND_AFTER]);
 
-/** The reserved slots with their notifications. The causes of the waits are the limiter's, which knows of every move. */
+/** The reserved slots with their notifications. The limiter says for which rule each one waits: the job's note may be old. */
 async function waitingOf(
   { reserved }: Pick<Inspection, 'reserved'>,
   most: number,

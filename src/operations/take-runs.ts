@@ -123,7 +123,7 @@ export async function noteBegin(
   });
 }
 
-/** The entry of the audit for a replay or discard, without its facts. */
+/** The entry of the audit for a replay or discard. The caller adds `facts`: state and counts. */
 export function takeEntry({ verb, which }: Pick<Wish, 'verb' | 'which'>, who: string) {
   return { who, action: `dead-letters ${verb}`, on: choiceText(which) };
 }

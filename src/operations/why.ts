@@ -125,7 +125,7 @@ function waitingWhy(status: Waiting, facts: Facts): string[] {
 }
 
 /**
- * Why a notification waits for its slot: what fixes the slot, how many are before it, and the longest cause if it is another.
+ * Why a notification waits: what set its slot, how many are before it, and the longest cause if that did not set the slot.
  *
  * @param askedRule the cause of the wait when the slot was given
  * @param mostOvertaken how often the notification may be overtaken, as living workers say

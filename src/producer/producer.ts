@@ -364,7 +364,7 @@ async function addWhereTheyBelong(entries: readonly Entry[], parts: AddParts): P
         const free = layout.phase === 'move' ? await claim(chunk, layout, parts) : chunk;
         for (const entry of await addJobs(queue, free, parts.carried)) added.add(entry);
         const taken = free.filter((entry) => !added.has(entry));
-        // Without a record there is no other queue, and no marks.
+        // Version 0: Redis stores no layout, so there is one queue and no id is marked.
         if (layout.version > 0 && taken.length > 0) elsewhere.push(...(await marked(taken, queue, layout, parts)));
       }
     }

@@ -7,7 +7,7 @@ import { PRIORITY } from './names.ts';
 // Workers change the priority of waiting jobs in two cases: createPrioritiser and createNewcomerShare say which. A worker
 // notices the case by a job that it takes, so queues without such jobs cost no command.
 
-/** Looks at the jobs that wait, and changes the priority of some. */
+/** Looks at the jobs that wait, and changes the priority of those that one of the two cases concerns. */
 export interface Prioritiser {
   /** To be called when a worker took a job that shows the case. Does nothing while another look runs, or shortly after it. */
   look(): void;

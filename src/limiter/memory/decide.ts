@@ -268,8 +268,8 @@ function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, moment: 
 }
 
 /**
- * The place of an id that cannot be admitted now. An id that was held back joins the overall line, if its category allows that
- * no later than one gap behind the line's end. Every other id goes behind all ids that wait.
+ * The place of an id that must wait: behind all ids in its line. An id that its category held back moves to the overall line
+ * if the category has a free instant at most `gapMs` after the first one behind that line.
  */
 function waitingPlace({ isHeldBack }: Pick<Comer, 'isHeldBack'>, scopes: Scopes, moment: AskMoment): Place {
   const [{ isUrgent = false, gapMs }, category] = scopes;

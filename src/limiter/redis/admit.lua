@@ -166,7 +166,7 @@ local function roomOf(scope, limit)
   return limit.max - count, count > 0 and newest(set, count) - from or 0
 end
 
--- As `roomOf`, for every limit, if the ask wants that.
+-- Each limit with its `roomOf`, if ARGV[6] is 1; else nothing.
 local function everyRoom()
   local parts = {}
   if not everyRule then return parts end
