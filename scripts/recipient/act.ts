@@ -103,7 +103,7 @@ async function run(asked: Asked, json: boolean): Promise<void> {
     }
   });
   const { now, reserved, moved, text: did, fields, isShort } = done;
-  const waits = waitingText({ now, reserved });
+  const waits = waitingText({ now, reserved, moved });
   if (json) {
     const lastAt = reserved.at(-1)?.at;
     printJson({ recipientId: id, ...fields, waiting: reserved.length, lastAt, moved });
