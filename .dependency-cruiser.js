@@ -37,7 +37,7 @@ const FLOORS = {
 
 /** What a device, the fields for it and its payload look like: each platform's own, and a notification is checked by them. */
 const DEVICES = 'src/notification/devices/';
-const BELOW_DEVICES = '^src/(domain/json|notification/types)\\.ts$';
+const BELOW_DEVICES = '^src/(domain/json|notification/(types|provider-fields))\\.ts$';
 
 const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
   name: `${folder}-only-imports-${below.join('-') || 'itself'}`,

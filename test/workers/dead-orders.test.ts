@@ -49,10 +49,10 @@ test('a dead order counts among the dead letters in the metric, in the command a
   await addStalled(bench, CANCEL, { id: 'msg-1' }, 'the-cancel');
   const { url } = await bench.startHere({ METRICS_PORT: '0' });
   await isDead(bench, 'the-cancel');
-  await vi.waitFor(async () => {
+  await waitFor(async () => {
     const page = await (await fetch(`${url}/metrics`)).text();
     expect(page).toMatch(/^pushpacer_dead_letters\{reason="stalled"\} 1$/m);
-  }, WITHIN);
+  });
   const env = queueEnv(bench.prefix);
   expect(await jsonOf(runMain(deadLetters, ['--json'], env))).toMatchObject({ total: 1, byReason: { stalled: 1 } });
   expect(await jsonOf(runMain(status, ['--json'], env))).toMatchObject({
