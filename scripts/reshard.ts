@@ -1,5 +1,4 @@
 import { loadQueueConfig, type Config } from '../src/config/config.ts';
-
 import { printable } from '../src/domain/faults.ts';
 import { pause } from '../src/domain/time.ts';
 import {
@@ -38,7 +37,7 @@ interface Flags {
 const HELP = `
 Workers go on meanwhile. First all living workers follow, and producers too (10 s or a little more); then notifications are added to the new
 queues, and those that wait are moved, what is due first. If the command ends before, start it again with the same number: it goes on.
-With the present number it only moves what is left in former queues.
+With the present number it only empties former queues, and removes what BullMQ left of them.
 It refuses while another one runs, while a worker is alive that does not follow (an older version), and while the queue is paused.
 docs/shards.md says what producers in other languages must know.
 

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Config } from '../src/config/config.ts';
+import { createDeadLetters, type DeadLettersOptions } from '../src/dead-letters/store.ts';
 import { repeat, within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import {
@@ -124,7 +125,7 @@ const STOP_MS = 2_000;
 /** The pause between two batches, so that Redis can do other work. */
 const PAUSE_MS = 5;
 
-interface SweepParts {
+interface SweepParts extends Pick<DeadLettersOptions, 'giveBack' | 'onDiedUnseen'> {
   readonly connection: Connection;
   readonly layout: () => Layout;
   readonly log: Logger;
@@ -136,8 +137,8 @@ interface SweepParts {
  * queues it sends nothing.
  */
 export function sweepFormer(
-  { queue: names }: Pick<Config, 'queue'>,
-  { connection, layout, log }: SweepParts,
+  { queue: names, outcomesMax }: Pick<Config, 'queue' | 'outcomesMax'>,
+  { connection, layout, log, ...died }: SweepParts,
 ): { stop(): Promise<void> } {
   const stopping = new AbortController();
   const { signal } = stopping;
@@ -171,6 +172,7 @@ export function sweepFormer(
     const mover = createMover({
       ...{ connection, layout: known, lease },
       open: (of) => shards.at(of),
+      bury: (shard) => createDeadLetters({ ...shard, ...died, outcomesMax }).sweep(),
     });
     const until = performance.now() + SHARE_MS;
     let isMore = true;

@@ -166,7 +166,10 @@ async function compose(
   });
   closing.defer(() => presence.close());
 
-  const sweep = sweepFormer(config, { connection: redis, layout: layout.current, log });
+  const sweep = sweepFormer(config, {
+    ...{ connection: redis, layout: layout.current, log },
+    ...{ giveBack: passes.giveBack, onDiedUnseen },
+  });
   closing.defer(() => sweep.stop());
 
   return {

@@ -1,5 +1,6 @@
 import { Queue } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
 import { homeOf, openLayout, preparedLayout, movingLayout } from '../../src/queue/shards/layout.ts';
 import { cancellationIndexKey, moveKeys, QUEUE } from '../../src/queue/names.ts';
@@ -61,45 +62,30 @@ describe('where Redis refuses a step of a script in its middle, nothing is lost,
   });
 });
 
-test('what a killed worker had in hand in a former queue is moved when its job lock is gone', async () => {
-  const { redis, mover, moveAll, queueOf, formerQueueOf } = await openReshard();
+test('what a killed worker had in hand in a former queue is moved when its job lock is gone, and what failed there is buried', async () => {
+  const { redis, shards, layout, moveAll, queueOf, formerQueueOf } = await openReshard();
   const queue = await formerQueueOf('teacher-42');
-  await queue.add('push', dataOf('in-hand', 'teacher-42'), { jobId: 'in-hand', priority: 10 });
-  await redis.zrem(queue.toKey('prioritized'), 'in-hand');
+  for (const id of ['in-hand', 'gone-wrong']) {
+    await queue.add('push', dataOf(id, 'teacher-42'), { jobId: id, priority: 10 });
+    await redis.zrem(queue.toKey('prioritized'), id);
+  }
   await redis.lpush(queue.toKey('active'), 'in-hand');
   await redis.set(`${queue.toKey('in-hand')}:lock`, 'of a worker', 'PX', 60_000);
-  const own = mover();
+  await redis.zadd(queue.toKey('failed'), Date.now(), 'gone-wrong');
+  await redis.hset(queue.toKey('gone-wrong'), 'failedReason', 'job stalled more than allowable limit');
+  const own = createMover({
+    ...{ connection: redis, layout, lease: { fence: 1 } },
+    open: (of) => shards.at(of),
+    bury: (shard) => createDeadLetters(shard).sweep(),
+  });
   await moveAll(own);
   expect(await own.left()).toMatchObject({ jobs: 0, active: 1 });
+  expect(await (await shards.at(homeOf('teacher-42', layout))).deadQueue.getWaitingCount()).toBe(1);
   await redis.del(`${queue.toKey('in-hand')}:lock`);
   await moveAll(own);
   expect(await own.left()).toMatchObject({ jobs: 0, active: 0 });
   expect(await (await queueOf('teacher-42')).getJobState('in-hand')).toBe('waiting');
-  expect(await redis.exists(queue.toKey('active'))).toBe(0);
-});
-
-test('a failed job is a failed job in its new queue, under a free id, though a process is killed at each step', async () => {
-  const { redis, mover, moveAll, queueOf, formerQueueOf } = await openReshard();
-  const [former, home] = [await formerQueueOf('teacher-42'), await queueOf('teacher-42')];
-  for (const id of ['x', 'y']) {
-    await former.add('push', dataOf(id, 'teacher-42'), { jobId: id, priority: 10 });
-    await redis.zrem(former.toKey('prioritized'), id);
-    await redis.hset(former.toKey(id), { failedReason: 'job stalled more than allowable limit', finishedOn: '1000' });
-    await redis.zadd(former.toKey('failed'), 1_000, id);
-  }
-  await home.add('push', dataOf('y', 'teacher-42'), { jobId: 'y', priority: 10 });
-  for (const [index, last] of ['taken', 'put', 'dropped'].entries()) {
-    const dying = (step: string): void => {
-      if (step === last) throw new Error('killed');
-    };
-    await expect(moveAll(mover(index + 1, dying)), last).rejects.toThrow('killed');
-  }
-  await moveAll(mover(9));
-  expect(await redis.zrange(home.toKey('failed'), '0', '-1', 'WITHSCORES')).toEqual(['x', '1000', 'y#d1', '1000']);
-  expect(await home.getJobState('y')).toBe('prioritized');
-  expect(await (await home.getJob('x'))?.getState()).toBe('failed');
-  expect(await redis.exists(former.toKey('failed'))).toBe(0);
-  expect(await redis.hkeys(former.toKey('x'))).toEqual(['pushpacer:moved']);
+  expect(await redis.exists(queue.toKey('active'), queue.toKey('failed'))).toBe(0);
 });
 
 describe('a job whose worker was killed, in a former queue', () => {

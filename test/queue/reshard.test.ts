@@ -109,7 +109,7 @@ test('what has ended and is gone before a killed process is followed by another 
 });
 
 test('a process that stood still is refused at every step, once another one goes on', async () => {
-  const { mover, moveAll, queueOf, formerQueueOf } = await openReshard();
+  const { redis, mover, moveAll, queueOf, formerQueueOf } = await openReshard();
   let fence = 0;
   for (const step of ['taken', 'put', 'dropped'] as const) {
     await (await formerQueueOf('teacher-42')).add('push', dataOf(step, 'teacher-42'), { jobId: step });
@@ -123,6 +123,11 @@ test('a process that stood still is refused at every step, once another one goes
     await moveAll(standing).catch((error: unknown) => expect(error).toBeInstanceOf(LeaseLostError));
     expect(await (await queueOf('teacher-42')).getJobState(step), step).toBe('unknown');
   }
+  const events = (await formerQueueOf('teacher-42')).toKey('events');
+  await expect(mover(fence).tidy()).rejects.toThrow(LeaseLostError);
+  expect(await redis.exists(events)).toBe(1);
+  await mover(fence + 1).tidy();
+  expect(await redis.exists(events)).toBe(0);
 });
 
 test('of two notifications with one id, the one that has progress or has ended stays', async () => {

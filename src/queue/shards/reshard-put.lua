@@ -72,9 +72,6 @@ local PUSH = {
   completed = function(id, at)
     redis.call('ZADD', COMPLETED, at, id)
   end,
-  failed = function(id, at)
-    redis.call('ZADD', FAILED, at, id)
-  end,
   -- Dead letters are moved newest first, and all are older than those that were buried here since. So each is put at the tail.
   dead = function(id)
     redis.call('RPUSH', WAIT, id)
@@ -89,7 +86,6 @@ local TELL = {
     if head[2] then redis.call('ZADD', MARKER, math.floor(tonumber(head[2]) / PER_MS), '1') end
   end,
   completed = function() end,
-  failed = function() end,
   dead = isReady,
 }
 
@@ -154,9 +150,8 @@ while at <= #ARGV do
     for field = 1, #fields, 2 do has[fields[field]] = fields[field + 1] end
     local newId, job, number = id, prefix .. id, 0
     local base = string.match(id, '^(.+)#d%d+$') or id
-    -- A dead letter, and a failed job that becomes one, is never dropped: if its id is taken, it gets the next free id, as the
-    -- caller of bury.lua does.
-    while (state == 'dead' or state == 'failed') and not isFree(newId, job) do
+    -- If another dead letter has the id, the next free id is taken, as the caller of bury.lua does.
+    while state == 'dead' and not isFree(newId, job) do
       number = number + 1
       newId = base .. '#d' .. number
       job = prefix .. newId
@@ -170,8 +165,7 @@ while at <= #ARGV do
         local last = redis.call('ZREVRANGE', index, 0, 0, 'WITHSCORES')[2]
         redis.call('PEXPIREAT', index, string.format('%.0f', tonumber(last)))
       end
-      local hasEnded = state == 'completed' or state == 'failed'
-      if not hasEnded then event('added', 'jobId', newId, 'name', has.name or '') end
+      if state ~= 'completed' then event('added', 'jobId', newId, 'name', has.name or '') end
       PUSH[state](newId, instant)
     end
     redis.call('SADD', MOVED, note)

@@ -8,7 +8,6 @@
 -- KEYS[6] the hash `moving` of the shard: for each field `<queue>:<id>`, its note `<state>:<at>:<lease>`
 -- KEYS[7] the number of the latest lease
 -- KEYS[8] `meta`
--- KEYS[9] the sorted set `failed`
 -- ARGV[1] the number of the caller's lease
 -- ARGV[2] the queue's name: `notifications` or `dead-letters`
 -- ARGV[3] the beginning of a job's key: `{pushpacer}:notifications:`
@@ -99,7 +98,6 @@ local FROM = {
   prioritized = function() return ofSet(KEYS[2], 'prioritized', PER_PRIORITY) end,
   delayed = function() return ofSet(KEYS[3], 'delayed', PER_MS) end,
   completed = function() return ofSet(KEYS[4], 'completed', 1) end,
-  failed = function() return ofSet(KEYS[9], 'failed', 1) end,
   stalled = function()
     local count = 0
     for _, id in ipairs(redis.call('LRANGE', ACTIVE, 0, most - 1)) do

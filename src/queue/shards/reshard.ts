@@ -31,8 +31,7 @@ import type { ShardQueues } from './shards.ts';
 export interface Mover {
   /**
    * Moves one batch of each former queue, and answers how many. First jobs that a worker could take, then delayed jobs by due
-   * time, then ended jobs, then dead letters, then stories. A failed job becomes a dead letter in its new queue: only a worker can
-   * give back what the notification held.
+   * time, then ended jobs, then dead letters, then stories.
    */
   moveSome(): Promise<number>;
   /** What is still in the former queues. */
@@ -66,6 +65,11 @@ export interface MoverParts {
   readonly layout: Layout;
   readonly lease: Pick<LayoutLease, 'fence'>;
   readonly open: (prefix: string) => Promise<ShardQueues>;
+  /**
+   * Makes dead letters of the failed jobs of a shard, and answers how many. Only a worker can give back what a notification held,
+   * so without `bury`, as in the command, failed jobs stay where they are, and are not counted as left: a worker sweeps them.
+   */
+  readonly bury?: (shard: ShardQueues) => Promise<number>;
   /** Called between two steps, for tests that stop there. */
   readonly onStep?: ((step: 'taken' | 'put' | 'dropped') => void | Promise<void>) | undefined;
 }
@@ -75,7 +79,7 @@ const BATCH = 100;
 const BATCH_BYTES = 1_000_000;
 /** The states that jobs are taken from, in this order. */
 const LIVE = ['moving', 'stalled', 'wait', 'prioritized', 'delayed'] as const;
-const ENDED = ['completed', 'failed'] as const;
+const ENDED = ['completed'] as const;
 const DEAD = ['moving', 'dead'] as const;
 
 /**
@@ -89,11 +93,12 @@ type Fields = readonly string[];
 type Keeper = readonly [id: string, ttlMs: number, fields: Fields];
 type Taken = readonly [note: string, id: string, state: string, at: string, fields: Fields, keepers: readonly Keeper[]];
 
-const TAKE = defineQueueScript<Taken[] | -1>(new URL('reshard-take.lua', import.meta.url), 9);
+const TAKE = defineQueueScript<Taken[] | -1>(new URL('reshard-take.lua', import.meta.url), 8);
 const PUT = defineQueueScript<[put: number, dropped: number]>(new URL('reshard-put.lua', import.meta.url), 12);
 const DROP = defineQueueScript<number>(new URL('reshard-drop.lua', import.meta.url), 2);
+const REMOVE = defineQueueScript<number>(new URL('reshard-remove.lua', import.meta.url), 2);
 
-export function createMover({ connection, layout, lease: { fence }, open, onStep }: MoverParts): Mover {
+export function createMover({ connection, layout, lease: { fence }, open, bury, onStep }: MoverParts): Mover {
   const sources = [...new Set(layout.former.flat())].filter((prefix) => !layout.prefixes.includes(prefix));
   const byPrefix = new Map<string, number>();
   let [moved, dropped] = [0, 0];
@@ -136,6 +141,14 @@ export function createMover({ connection, layout, lease: { fence }, open, onStep
     return { put, left };
   }
 
+  async function remove(prefix: string, keys: readonly string[]): Promise<void> {
+    const { queue } = await open(prefix);
+    for (const key of keys) {
+      const removed = await REMOVE(queue, [moveKeys(prefix).mover, key, fence]);
+      if (removed === -1) throw new LeaseLostError('another process moves the jobs');
+    }
+  }
+
   /** Calls `move` for each former queue, in turn. */
   async function fromAll(move: (source: string) => Promise<number>): Promise<number> {
     let count = 0;
@@ -163,21 +176,25 @@ export function createMover({ connection, layout, lease: { fence }, open, onStep
       return (
         (await fromAll((source) => moveBatch(source, 'queue', LIVE))) ||
         (await fromAll((source) => moveBatch(source, 'queue', ENDED))) ||
+        (await fromAll(async (source) => bury?.(await open(source)) ?? 0)) ||
         (await moveDead()) ||
         (await fromAll((source) => moveStories(source, layout, connection)))
       );
     },
     async left() {
-      const each = await Promise.all(sources.map(async (source) => leftIn(await open(source), connection)));
+      const each = await Promise.all(
+        sources.map(async (source) => leftIn(await open(source), connection, bury !== undefined)),
+      );
       const sum = (name: 'jobs' | 'active' | 'stories'): number => each.reduce((total, left) => total + left[name], 0);
       const isPaused = each.some((left) => left.isPaused && left.jobs > 0);
       return { jobs: sum('jobs'), active: sum('active'), stories: sum('stories'), isPaused };
     },
     async tidy() {
-      for (const prefix of layout.prefixes) await connection.del(moveKeys(prefix).moved);
+      for (const prefix of layout.prefixes) await remove(prefix, [moveKeys(prefix).moved]);
       for (const source of sources) {
         const { queue, deadQueue } = await open(source);
-        await connection.del(...LEFT_OVER.flatMap((name) => [queue.toKey(name), deadQueue.toKey(name)]));
+        const keys = LEFT_OVER.flatMap((name) => [queue.toKey(name), deadQueue.toKey(name)]);
+        await remove(source, keys);
       }
     },
   };
@@ -187,8 +204,7 @@ function take(from: Queue, notifications: Queue, fence: number, states: readonly
   const { moving, mover } = moveKeys(from.opts.prefix ?? '');
   const lists = ['wait', 'prioritized', 'delayed', 'completed', 'active'].map((state) => from.toKey(state));
   const names = [from.name, from.toKey(''), notifications.toKey('')];
-  const [meta, failed] = [from.toKey('meta'), from.toKey('failed')];
-  return TAKE(from, [...lists, moving, mover, meta, failed, fence, ...names, BATCH, BATCH_BYTES, ...states]);
+  return TAKE(from, [...lists, moving, mover, from.toKey('meta'), fence, ...names, BATCH, BATCH_BYTES, ...states]);
 }
 
 /** A taken job, with the fields that decide where it is put. */
@@ -285,10 +301,17 @@ async function moveStories(source: string, layout: Layout, connection: Connectio
   return ids.length;
 }
 
-async function leftIn({ queue, deadQueue }: ShardQueues, connection: Connection): Promise<Left> {
+async function leftIn({ queue, deadQueue }: ShardQueues, connection: Connection, withFailed: boolean): Promise<Left> {
   const prefix = queue.opts.prefix ?? '';
   const [counts, dead, moving, stories, isPaused] = await Promise.all([
-    queue.getJobCounts('wait', 'prioritized', 'delayed', 'completed', 'failed', 'active'),
+    queue.getJobCounts(
+      'wait',
+      'prioritized',
+      'delayed',
+      'completed',
+      'active',
+      ...(withFailed ? ['failed' as const] : []),
+    ),
     deadQueue.getWaitingCount(),
     connection.hlen(moveKeys(prefix).moving),
     connection.zcard(historyKeys(prefix).ends),

@@ -58,6 +58,7 @@ const WRITE_BULLMQ_KEYS = [
     'src/queue/shards/marks.lua',
     'src/queue/shards/reshard-drop.lua',
     'src/queue/shards/reshard-put.lua',
+    'src/queue/shards/reshard-remove.lua',
     'src/queue/shards/reshard-take.lua',
   ],
 ];
