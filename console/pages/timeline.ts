@@ -209,14 +209,14 @@ interface Mark {
   last: number;
 }
 
-/** A mark stands where its first slot is, so that a slot is never drawn on the other side of now, or before the end of a block. */
+/** A mark stands where its first slot is, so that a slot is never drawn before the end of a block. None has slots of both sides of now. */
 function marks(slots: readonly (Pick<DrawnSlot, 'at'> & { readonly rule?: string })[], axis: Axis, kind: string): Html {
   const found: Mark[] = [];
   for (const { at, rule } of slots) {
     if (at < axis.start || at > axis.end) continue;
     const place = axis.x(at);
     let mark = found.at(-1);
-    if (mark === undefined || place - mark.place >= APART) {
+    if (mark === undefined || place - mark.place >= APART || mark.at < axis.now !== at < axis.now) {
       mark = { place, at, last: at, slots: 0, rules: new Set() };
       found.push(mark);
     }

@@ -103,11 +103,12 @@ async function run(asked: Asked, json: boolean): Promise<void> {
     }
   });
   const { now, reserved, moved, text: did, fields, isShort } = done;
-  const waits = waitingText({ now, reserved, moved });
+  const movedText = moved === 0 ? undefined : `${moved} moved`;
+  const then = [waitingText({ now, reserved }), movedText].filter((text) => text !== undefined).join('; ');
   if (json) {
     const lastAt = reserved.at(-1)?.at;
     printJson({ recipientId: id, ...fields, waiting: reserved.length, lastAt, moved });
-  } else process.stdout.write(`${did}${waits === undefined ? '' : `${isShort ? '; ' : '\n'}${waits}`}\n`);
+  } else process.stdout.write(`${did}${then === '' ? '' : `${isShort ? '; ' : '\n'}${then}`}\n`);
 }
 
 /** Parses the recipient's id in the argument. */

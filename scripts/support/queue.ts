@@ -53,18 +53,17 @@ export function unfitId(error: unknown): unknown {
   return new UsageError(`ID: expected ${fault?.expected ?? 'an id'}, found ${fault?.found ?? 'another text'}`);
 }
 
-/** The reservations of a recipient, the next one first, and how many of them an operation has moved. */
-interface Waiting extends Pick<Inspection, 'now' | 'reserved'> {
-  readonly moved: number;
-}
+/** The reservations of a recipient, the next one first. */
+export type Waiting = Pick<Inspection, 'now' | 'reserved'>;
 
-/** `3 notifications wait (2 moved), the last until 2026-11-21T14:00:09Z (in 2h)`; undefined if none waits. */
-export function waitingText({ now, reserved, moved }: Waiting): string | undefined {
+/** `3 notifications wait, the last until 2026-11-21T14:00:09Z (in 2h)`; undefined if none waits. */
+export function waitingText({ now, reserved }: Waiting): string | undefined {
   const last = reserved.at(-1);
   if (last === undefined) return undefined;
   const until = instantFrom(now, last.at);
-  const wait = reserved.length === 1 ? '1 notification waits' : `${reserved.length} notifications wait`;
-  return `${wait}${moved > 0 ? ` (${moved} moved)` : ''}, ${reserved.length === 1 ? '' : 'the last '}until ${until}`;
+  return reserved.length === 1
+    ? `1 notification waits, until ${until}`
+    : `${reserved.length} notifications wait, the last until ${until}`;
 }
 
 /** The name of the user, for the audit: `root (terminal)`, a name that no token can have. */

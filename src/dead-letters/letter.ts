@@ -24,7 +24,10 @@ import { isOrder, notificationIdOf } from '../queue/names.ts';
 export interface StoredDeadLetter {
   /** The id of the dead letter's job in `dead-letters`. */
   readonly id: string;
-  /** When the dead letter came into the queue `dead-letters`: epoch milliseconds on Redis's clock. */
+  /**
+   * When the dead letter came into the queue `dead-letters`: epoch milliseconds on Redis's clock. For one that another program
+   * added: on its clock.
+   */
   readonly buriedAt: number;
   readonly letter: DeadLetter;
   /** A newer version wrote the dead letter, or its notification: this version neither replays nor discards it. */

@@ -1,8 +1,8 @@
 import type { JsonObject } from '../domain/json.ts';
 
 /**
- * The types of the fields that only one provider's devices understand: `apns`, `activity`, `android`, `fcm` and `webpush` of a
- * notification (types.ts). `npm run schema` copies their docstrings into docs/notification.schema.json.
+ * The types of the fields that are not for all devices: `apns`, `liveActivity`, `android`, `fcm` and `webpush` of a notification
+ * (types.ts). `npm run schema` copies their docstrings into docs/notification.schema.json.
  */
 
 /** A sound of an iPhone that needs more than a name. */

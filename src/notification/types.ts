@@ -2,8 +2,9 @@ import type { JsonValue } from '../domain/json.ts';
 import type { AndroidFields, ApnsFields, FcmFields, LiveActivityFields, WebpushFields } from './provider-fields.ts';
 
 /**
- * The types of a notification, beside the schema that checks it (schema.ts). Those of the fields that only one provider's devices
- * understand are in provider-fields.ts. test/notification/notification.test-d.ts compares types and schema. `npm run schema` copies the docstrings of the fields into docs/notification.schema.json.
+ * The types of a notification, beside the schema that checks it (schema.ts). Those of the fields that are not for all devices are
+ * in provider-fields.ts. test/notification/notification.test-d.ts compares types and schema. `npm run schema` copies the docstrings
+ * of the fields into docs/notification.schema.json.
  */
 
 /** A device of Apple's: iPhone, iPad, Mac or Watch. */

@@ -236,6 +236,8 @@ it('shows a recipient: the limits of the living workers, what was sent, and what
   expect((await api.call('GET', `/v1/recipients/${'x'.repeat(257)}`)).body).toMatchObject({ status: 422 });
 });
 
+const ACTIVITY = { event: 'update', contentState: { score: '2 : 1' } } as const;
+
 it('shows background pushes and Live Activities of a recipient apart from alerts, where there are any', async () => {
   const bench = await openReplicaBench();
   await bench.startHere({ LIMIT_BACKGROUND_RULES: '1/1h', LIMIT_LIVE_ACTIVITY_RULES: '1/1h' });
@@ -260,8 +262,16 @@ it('shows background pushes and Live Activities of a recipient apart from alerts
     waitingCount: 1,
     waiting: [{ at, id: second, rule: '1/1h', before: 0 }],
   });
+  const activity = { ...silent, pushType: 'liveactivity', data: undefined, liveActivity: ACTIVITY } as const;
+  const [, update] = [await push(makeNotification(activity)), await push(makeNotification(activity))];
+  const withBoth = await look();
+  expect(withBoth).toMatchObject({ background: body['background'], liveActivity: { waitingCount: 1 } });
+  expect(withBoth['liveActivity']).toMatchObject({
+    sent: [{ at }],
+    waiting: [{ at, id: update, rule: '1/1h', before: 0 }],
+  });
   const { faultsOf } = documentOf(openApiDocument());
-  expect(faultsOf('get', '/v1/recipients/{id}', 200, 'application/json', body)).toEqual([]);
+  expect(faultsOf('get', '/v1/recipients/{id}', 200, 'application/json', withBoth)).toEqual([]);
 });
 
 it('says so where a newer version wrote the limits of a recipient, and enqueues all the same', async () => {

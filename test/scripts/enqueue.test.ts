@@ -142,6 +142,10 @@ function startPiped(redisUrl: string) {
   return { child, said: text(child.stderr), write };
 }
 
+/** How many bytes a process has read so far, from files, pipes and sockets. */
+const bytesRead = (pid: number | undefined) =>
+  Number(/^rchar: (\d+)/.exec(readFileSync(`/proc/${pid}/io`, 'utf8'))?.[1]);
+
 /** The same, when it has added `a`, and Redis lets it wait for the answer about `b`. */
 async function startWaiting(redisUrl: string) {
   const redis = connectRedis(redisUrl);
@@ -151,18 +155,23 @@ async function startWaiting(redisUrl: string) {
   await redis.client('PAUSE', 60_000, 'WRITE');
   piped.write('b');
   await waitFor(async () => expect(await redis.client('LIST')).toMatch(/ flags=\w*b .* cmd=evalsha /));
-  return { ...piped, redis };
+  /** Sends Ctrl-C. Node hears of a signal by a pipe of its own: resolves when it has read from there. */
+  const interrupt = async (): Promise<void> => {
+    const before = bytesRead(piped.child.pid);
+    piped.child.kill('SIGINT');
+    await waitFor(() => expect(bytesRead(piped.child.pid)).toBeGreaterThan(before));
+  };
+  return { ...piped, redis, interrupt };
 }
 
 test('lines of a pipe that stays open are added soon, and after Ctrl-C it says what was only read', async () => {
   const { url } = await ownRedis();
-  const { child, said, redis } = await startWaiting(url);
-  const readBytes = () => Number(/^rchar: (\d+)/.exec(readFileSync(`/proc/${child.pid}/io`, 'utf8'))?.[1]);
-  const before = readBytes();
+  const { child, said, redis, interrupt } = await startWaiting(url);
+  const before = bytesRead(child.pid);
   const line = `${JSON.stringify(notification({ id: 'c' })).padEnd(8_000)}\n`;
   child.stdin.write(line);
-  await waitFor(() => expect(readBytes()).toBeGreaterThanOrEqual(before + line.length));
-  child.kill('SIGINT');
+  await waitFor(() => expect(bytesRead(child.pid)).toBeGreaterThanOrEqual(before + line.length));
+  await interrupt();
   await redis.client('UNPAUSE');
   expect(await said).toBe(
     'error: interrupted; 2 added, 0 duplicates, 0 invalid before; 1 more was read and not added\n',
@@ -172,8 +181,8 @@ test('lines of a pipe that stays open are added soon, and after Ctrl-C it says w
 
 test('if Redis goes away and Ctrl-C comes, it says how many may have been added', async () => {
   const server = await ownRedis();
-  const { child, said, redis } = await startWaiting(server.url);
-  child.kill('SIGINT');
+  const { said, redis, interrupt } = await startWaiting(server.url);
+  await interrupt();
   redis.disconnect();
   await server.close();
   expect(await said).toMatch(

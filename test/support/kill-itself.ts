@@ -1,7 +1,7 @@
 import { Socket } from 'node:net';
 
-// For `--import`: sends the process KILL_SIGNAL, KILL_TIMES times, while its KILL_AFTER-th call of a script is under way to Redis,
-// however fast the process is.
+// For `--import`: sends the process KILL_SIGNAL while its KILL_AFTER-th call of a script is under way to Redis, however fast the
+// process is, and again every 100 ms until that were KILL_TIMES.
 
 const { KILL_AFTER, KILL_SIGNAL, KILL_TIMES } = process.env;
 let left = Number(KILL_AFTER);
@@ -9,7 +9,9 @@ let left = Number(KILL_AFTER);
 const { write } = Socket.prototype;
 
 const killItself = (): void => {
-  for (let sent = 0; sent < Number(KILL_TIMES); sent++) process.kill(process.pid, KILL_SIGNAL);
+  const kill = (): void => void process.kill(process.pid, KILL_SIGNAL);
+  kill();
+  for (let sent = 1; sent < Number(KILL_TIMES); sent++) setTimeout(kill, 100 * sent);
 };
 
 Socket.prototype.write = function (this: Socket, ...args: Parameters<typeof write>) {
