@@ -63,7 +63,9 @@ const passSchema = z.object({
   sends: z.array(sendSchema).readonly().optional(),
 });
 
+/** One send of a pass: a device, and how its provider answered. */
 export type StorySend = Readonly<z.output<typeof sendSchema>>;
+/** One pass of a notification, with its result. */
 export type StoryPass = Readonly<z.output<typeof passSchema>>;
 
 /** The passes of a story, the oldest first. */
