@@ -209,7 +209,10 @@ interface Mark {
   last: number;
 }
 
-/** A mark stands where its first slot is, so that a slot is never drawn before the end of a block. None has slots of both sides of now. */
+/**
+ * A mark stands where its first slot is, so that a slot is never drawn before the end of a block. No mark has slots of both sides
+ * of now.
+ */
 function marks(slots: readonly (Pick<DrawnSlot, 'at'> & { readonly rule?: string })[], axis: Axis, kind: string): Html {
   const found: Mark[] = [];
   for (const { at, rule } of slots) {

@@ -1,7 +1,7 @@
 import { Socket } from 'node:net';
 
 // For `--import`: sends the process KILL_SIGNAL while its KILL_AFTER-th call of a script is under way to Redis, however fast the
-// process is, and again every 100 ms until that were KILL_TIMES.
+// process is; KILL_TIMES times in all, 100 ms apart.
 
 const { KILL_AFTER, KILL_SIGNAL, KILL_TIMES } = process.env;
 let left = Number(KILL_AFTER);

@@ -304,21 +304,14 @@ async function moveStories(source: string, layout: Layout, connection: Connectio
 async function leftIn({ queue, deadQueue }: ShardQueues, connection: Connection, withFailed: boolean): Promise<Left> {
   const prefix = queue.opts.prefix ?? '';
   const [counts, dead, moving, stories, isPaused] = await Promise.all([
-    queue.getJobCounts(
-      'wait',
-      'prioritized',
-      'delayed',
-      'completed',
-      'active',
-      ...(withFailed ? ['failed' as const] : []),
-    ),
+    queue.getJobCounts('wait', 'prioritized', 'delayed', 'completed', 'failed', 'active'),
     deadQueue.getWaitingCount(),
     connection.hlen(moveKeys(prefix).moving),
     connection.zcard(historyKeys(prefix).ends),
     queue.isPaused(),
   ]);
-  const { active = 0, ...others } = counts;
-  const jobs = Object.values(others).reduce((sum, count) => sum + count, 0);
+  const { active = 0, failed = 0, ...others } = counts;
+  const jobs = Object.values(others).reduce((sum, count) => sum + count, withFailed ? failed : 0);
   return { jobs: jobs + dead + moving, active, stories, isPaused };
 }
 
