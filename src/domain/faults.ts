@@ -120,14 +120,25 @@ export function zodFaults(
   for (const issue of error.issues) {
     if (faults.length >= most) break;
     if (issue.code === 'unrecognized_keys') {
-      const keys = issue.keys.slice(0, most - faults.length);
-      faults.push(...keys.map((key) => noSuchField(formatPath([...issue.path, key]), meant(issue.path, key))));
+      for (const key of issue.keys.slice(0, most - faults.length)) {
+        faults.push(noSuchField(formatPath([...issue.path, key]), meant(issue.path, key)));
+      }
       continue;
     }
     const value = inputAt(input, issue.path);
     faults.push(faultOf(formatPath(issue.path), expectation(issue), value, isPrivate(issue.path, value)));
   }
   return faults;
+}
+
+/** The most faults that an answer or a message lists. */
+export const MOST_FAULTS = 20;
+
+/** The first 20 faults; a last one says how many more there are. @param count how many there are in all */
+export function firstFaults(faults: readonly Fault[], count = faults.length): readonly Fault[] {
+  const first = faults.slice(0, MOST_FAULTS);
+  const rest = count - first.length;
+  return rest > 0 ? [...first, { path: '', expected: 'no more faults', found: String(rest) }] : first;
 }
 
 /** How many faults `zodFaults` would make of this error without `most`. */

@@ -165,8 +165,10 @@ export const MAX_CHARACTERS = 200_000;
 /**
  * Whether a value is larger than any notification can be. Stops as soon as that is certain, since checking a million fields
  * against the schema would block the worker's event loop for seconds. Does not recurse, so no depth overflows the stack.
+ *
+ * @param most how large a value of another kind can be
  */
-export function isOversized(value: unknown): boolean {
+export function isOversized(value: unknown, most = { values: MAX_VALUES, characters: MAX_CHARACTERS }): boolean {
   const rest: unknown[] = [value];
   let values = 0;
   let characters = 0;
@@ -177,11 +179,11 @@ export function isOversized(value: unknown): boolean {
     if (typeof next === 'object' && next !== null) {
       const names = Array.isArray(next) ? [] : Object.keys(next);
       const length = Array.isArray(next) ? next.length : names.length;
-      if (values + rest.length + length > MAX_VALUES) return true;
+      if (values + rest.length + length > most.values) return true;
       for (const name of names) characters += name.length;
       rest.push(...(Object.values(next) as unknown[]));
     }
-    if (characters > MAX_CHARACTERS) return true;
+    if (characters > most.characters) return true;
   }
   return false;
 }

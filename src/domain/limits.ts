@@ -1,4 +1,4 @@
-import { didYouMean, faultOf, optionFaults, type Fault, type OptionNames, nearest } from './faults.ts';
+import { describeFound, didYouMean, faultOf, optionFaults, type Fault, type OptionNames, nearest } from './faults.ts';
 import { isObject, objectOr } from './json.ts';
 import { DURATION_FORMAT, formatDuration, parseDuration } from './time.ts';
 
@@ -46,6 +46,8 @@ export const MAX_WINDOW_MS = 31 * 86_400_000;
 /** The most sends that a rule may count; Redis keeps one entry for each send. */
 const MAX_PER_WINDOW = 100_000;
 const MAX_RULES = 16;
+/** No 16 rules are as long as this. A longer text is not divided: a million commas would be a million faults. */
+const MAX_RULES_TEXT = 1_000;
 
 /** The name of a rule in answers, logs and metrics: `10/1m`. The gap's name is `gap`. */
 export function ruleName(rule: Rule): string {
@@ -62,18 +64,19 @@ const LARGEST_RULE: Rule = { max: MAX_PER_WINDOW, perMs: MAX_WINDOW_MS };
  * and the window of each rule.
  */
 export function parseRules(text: string, path: string, largest: Rule = LARGEST_RULE): ParsedRules {
-  const faults: Fault[] = [];
+  if (text.length > MAX_RULES_TEXT) return { ok: false, faults: [countFault(path, describeFound(text))] };
   const parts = text.split(',').map((part) => part.trim());
+  if (parts.length > MAX_RULES) return { ok: false, faults: [countFault(path, String(parts.length))] };
+  const faults: Fault[] = [];
   const rules = parts.map((part, index): Rule => {
     const [max, per, ...rest] = part.split('/');
     const perMs = per === undefined || rest.length > 0 ? undefined : parseDuration(per);
     if (!/^\d{1,10}$/.test(max ?? '') || perMs === undefined) {
-      faults.push({ path: `${path}[${index}]`, expected: 'max/per, such as 10/1m', found: JSON.stringify(part) });
+      faults.push({ path: `${path}[${index}]`, expected: 'max/per, such as 10/1m', found: describeFound(part) });
       return { max: 1, perMs: 1 }; // a rule that is allowed, so that no second fault is reported for this part
     }
     return { max: Number(max), perMs };
   });
-  faults.push(...countFaults(rules.length, path));
   faults.push(...rules.flatMap((rule, index) => boundFaults(rule, `${path}[${index}]`, largest, 'per')));
   return faults.length > 0 ? { ok: false, faults } : { ok: true, rules };
 }
@@ -125,18 +128,18 @@ export function ruleFaults(rules: unknown, path: string, largest: Rule, least = 
   if (!Array.isArray(rules)) {
     return [faultOf(path, 'an array of rules, such as [{ max: 10, perMs: 60_000 }]', rules)];
   }
-  const ofRules = rules.flatMap((rule: unknown, index) => {
+  if (rules.length > MAX_RULES) return [countFault(path, String(rules.length), least)];
+  const faults = rules.flatMap((rule: unknown, index) => {
     const place = `${path}[${index}]`;
     if (!isObject(rule)) return [faultOf(place, 'a rule, such as { max: 10, perMs: 60_000 }', rule)];
     return [...optionFaults(rule, RULE_FIELDS, place, MEANT_IN_RULE), ...boundFaults(rule, place, largest, 'perMs')];
   });
-  return [...countFaults(rules.length, path, least), ...ofRules];
+  return rules.length < least ? [countFault(path, String(rules.length), least), ...faults] : faults;
 }
 
-function countFaults(count: number, path: string, least = 0): Fault[] {
-  if (count >= least && count <= MAX_RULES) return [];
-  const expected = `${least === 0 ? 'at most' : `${least} to`} ${MAX_RULES} rules`;
-  return [{ path, expected, found: String(count) }];
+/** The fault of too many rules, or of fewer than `least`. */
+function countFault(path: string, found: string, least = 0): Fault {
+  return { path, expected: `${least === 0 ? 'at most' : `${least} to`} ${MAX_RULES} rules`, found };
 }
 
 /** @param window the name of the window's field: `perMs` in code, `per` in a text, where windows are durations */

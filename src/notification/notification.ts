@@ -3,7 +3,16 @@ import { apnsFieldsSchema, apnsSoundSchema, channelSchema } from './devices/apns
 import { DEVICE_KINDS } from './devices/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from './devices/fcm/fields.ts';
 import { webpushActionSchema, webpushFieldsSchema } from './devices/webpush/fields.ts';
-import { countZodFaults, faultOf, formatPath, zodFaults, type Fault, nearest } from '../domain/faults.ts';
+import {
+  countZodFaults,
+  faultOf,
+  firstFaults,
+  formatPath,
+  MOST_FAULTS,
+  nearest,
+  zodFaults,
+  type Fault,
+} from '../domain/faults.ts';
 import { isObject, isOversized, MAX_CHARACTERS, MAX_VALUES, valueAt } from '../domain/json.ts';
 import { LARGE_FIELDS } from './redact.ts';
 import { togetherFaults } from './rules.ts';
@@ -30,8 +39,6 @@ export type ParsedNotification =
       readonly faults: readonly Fault[];
     };
 
-const MAX_FAULTS = 20;
-
 /** Checks any value against the schema. Reports every fault at once; no fault shows a token or a text of the alert. */
 export function parseNotification(raw: unknown): ParsedNotification {
   const oversize = oversizeFaults(raw);
@@ -39,11 +46,9 @@ export function parseNotification(raw: unknown): ParsedNotification {
   const result = notificationSchema.safeParse(raw);
   const more = [...(hasProto(raw) ? [PROTO_FAULT] : []), ...togetherFaults(raw)];
   if (result.success && more.length === 0) return { ok: true, notification: result.data };
-  const found = result.success ? [] : zodFaults(result.error, raw, isPrivate, meantField, MAX_FAULTS);
-  const faults = [...found, ...more].slice(0, MAX_FAULTS);
-  const rest = (result.success ? 0 : countZodFaults(result.error)) + more.length - faults.length;
-  if (rest > 0) faults.push({ path: '', expected: 'no more faults', found: `${rest}` });
-  return { ok: false, faults };
+  const found = result.success ? [] : zodFaults(result.error, raw, isPrivate, meantField, MOST_FAULTS);
+  const count = (result.success ? 0 : countZodFaults(result.error)) + more.length;
+  return { ok: false, faults: firstFaults([...found, ...more], count) };
 }
 
 /** The field that is too large, or the notification as a whole. */

@@ -1,5 +1,14 @@
 import { z } from 'zod';
-import { describeFound, formatPath, InputError, nearest, zodFaults, type Fault } from '../domain/faults.ts';
+import {
+  describeFound,
+  firstFaults,
+  formatPath,
+  InputError,
+  nearest,
+  zodFaults,
+  type Fault,
+} from '../domain/faults.ts';
+import { isObject, isOversized } from '../domain/json.ts';
 
 // The fields of operations: how people write them, and how a command's flags, a form and OpenAPI describe each of them.
 
@@ -89,8 +98,19 @@ export interface ReadOptions {
   readonly faults?: ((given: Given, names: Names) => readonly Fault[]) | undefined;
 }
 
+/** More than any fields have: 200 dead letters that were picked, or 50 quiet times with their days. */
+const MOST = { values: 1_000, characters: 65_536 };
+
+/** The field that is too large, or all fields together. */
+function oversizeFaults(input: unknown, fields: z.ZodObject, names: Names): Fault[] {
+  if (!isOversized(input, MOST)) return [];
+  const large = Object.keys(fields.shape).filter((name) => isObject(input) && isOversized(input[name], MOST));
+  const expected = `at most ${MOST.values} values and ${MOST.characters} characters in all`;
+  return (large.length === 0 ? [''] : large.map(names.of)).map((path) => ({ path, expected, found: 'more' }));
+}
+
 /**
- * What the fields mean. Throws InputError with every fault; the faults name the fields as `names` does. `what` is the beginning
+ * What the fields mean. Throws InputError with every fault, but 20 at most; the faults name the fields as `names` does. `what` is the beginning
  * of the error's message: `cannot block`.
  */
 export function readFields<Fields extends z.ZodObject>(
@@ -99,13 +119,13 @@ export function readFields<Fields extends z.ZodObject>(
   input: unknown,
   { names = PLAIN_NAMES, faults }: ReadOptions = {},
 ): z.output<Fields> {
+  const oversize = oversizeFaults(input, fields, names);
+  if (oversize.length > 0) throw new InputError(what, oversize);
   const checked = fields.safeParse(input);
   const single = checked.success ? [] : checked.error.issues.flatMap((issue) => faultsOf(issue, input, fields));
   const all = single.map((fault) => ({ ...fault, path: pathOf(fault.path, names) }));
-  if (typeof input === 'object' && input !== null && !Array.isArray(input)) {
-    all.push(...(faults?.(input as Given, names) ?? []));
-  }
-  if (!checked.success || all.length > 0) throw new InputError(what, all);
+  if (isObject(input)) all.push(...(faults?.(input, names) ?? []));
+  if (!checked.success || all.length > 0) throw new InputError(what, firstFaults(all));
   return checked.data;
 }
 

@@ -28,6 +28,20 @@ it('names each rule that it cannot read', () => {
   ]);
 });
 
+it('reads no rule of a text that has more than 16, and says so in one fault', () => {
+  expect(faultsOf(Array(17).fill('1/1m').join())).toEqual(['LIMIT_RULES: expected at most 16 rules, found 17']);
+  expect(faultsOf(','.repeat(1_000_000))).toEqual([
+    'LIMIT_RULES: expected at most 16 rules, found a string of 1000000 characters',
+  ]);
+  expect(faultsOf('x'.repeat(900))).toEqual([
+    'LIMIT_RULES[0]: expected max/per, such as 10/1m, found a string of 900 characters',
+  ]);
+  const rules = Array<never>(1_000_000).fill({} as never);
+  expect(policyFaults({ rules, minGapMs: 0 }, 'policy').map(formatFault)).toEqual([
+    'policy.rules: expected at most 16 rules, found 1000000',
+  ]);
+});
+
 it.each([
   ['1/0', 'LIMIT_RULES[0].per: expected a duration such as 250ms, 3s, 1m, 2h or 1d, from 1ms to 31d, found 0 ms'],
   [

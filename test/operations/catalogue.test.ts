@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { InputError } from '../../src/domain/faults.ts';
+import { InputError, type Fault } from '../../src/domain/faults.ts';
 import { DAYS, quietHoursText } from '../../src/domain/quiet-hours.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { operationOf, OPERATIONS, readDays } from '../../src/operations/catalogue.ts';
@@ -34,6 +34,34 @@ it.each([
   const { deed, settled } = plan(operation, input);
   const texts = Object.fromEntries(Object.entries(settled).map(([field, value]) => [field, String(value)]));
   expect(plan(operation, texts, NOW + 500).deed).toEqual(deed);
+});
+
+/* What is hostile */
+
+const faultsOf = (name: string, input: unknown): readonly Fault[] => {
+  try {
+    ask(named(name), 'teacher-42', input);
+    return [];
+  } catch (error) {
+    return (error as InputError).faults;
+  }
+};
+const names = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`name${at}`, 1]));
+
+it('lists 20 faults at most, and counts the others', () => {
+  const faults = faultsOf('unblock', names(100));
+  expect(faults).toHaveLength(21);
+  expect(faults.at(-1)).toEqual({ path: '', expected: 'no more faults', found: '80' });
+});
+
+it.each([
+  ['200,000 fields', 'unblock', '', names(200_000)],
+  ['a million quiet hours', 'quiet', 'quietHours', { timezone: 'UTC', quietHours: Array(1_000_000).fill(1) }],
+  ['a million days', 'quiet', 'days', { days: Array(1_000_000).fill('mon') }],
+  ['a text of a million characters', 'note', 'text', { text: 'x'.repeat(1_000_000) }],
+])('does not look at %s', (_, name, path, input) => {
+  const expected = 'at most 1000 values and 65536 characters in all';
+  expect(faultsOf(name, input)).toEqual([{ path, expected, found: 'more' }]);
 });
 
 const HOUR = 3_600_000;

@@ -120,6 +120,7 @@ test.each([
   [{ pick: ['0:a'], reason: 'rejected' }, 'pick: expected nothing else that chooses, found reason'],
   [{ pick: 'a' }, 'pick: expected a shard and an id, such as 0:msg-1, or several of these, found "a"'],
   [{ pick: Array.from({ length: 201 }, () => '0:a') }, 'pick: expected 1 to 200 of them'],
+  [{ pick: Array(1_000_000).fill(1) }, 'pick: expected at most 1000 values and 65536 characters in all, found more'],
   [{ pick: [] }, 'pick: expected 1 to 200 of them, found an array of 0'],
   [{ pick: 5 }, 'pick: expected a shard and an id, such as 0:msg-1, or several of these, found 5'],
   [{ all: true, rate: '0' }, 'rate: expected a rate such as 50/s, 30/m or 500/h, or off, found "0"'],
