@@ -105,6 +105,7 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
       ...(unsent && { renew: true }),
     };
     if (isPreview) return answerOf(await all.alert.peek(ask), { id, category });
+    c.var.acting(); // throws if the token was revoked meanwhile
     const counted = category !== undefined && Object.hasOwn(categories, category) ? category : undefined;
     const answer = await metrics.asked(all.alert.admit(ask), counted);
     // The caller sends at once, so the answer comes at the slot: up to the tolerance from now, if the line is late.
@@ -125,6 +126,7 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
     if ('problem' in body) return problemResponse(body.problem);
     const { id, category } = readFields('the request', REFUND_FIELDS, body.value);
     const { limiters: all, policy } = await limiters();
+    c.var.acting(); // throws if the token was revoked meanwhile
     const result = await refund(slotOf(recipientId, id, category), all.alert);
     metrics.refunded(result);
     if (result === 'canceled') await moveUp(recipientId, all.alert, paceOf(policy).toleranceMs);

@@ -3,7 +3,8 @@
  *
  * - api.ts: the command; start.ts: puts the parts together; serve.ts: how it listens and stops
  * - backend.ts: what the API needs of Redis
- * - app.ts: every route, and what is checked before it; operator-routes.ts: the routes for operators
+ * - access.ts: who may ask, and how much at a time
+ * - app.ts: every route; operator-routes.ts: the routes for operators
  * - bodies.ts: the bodies of requests and answers: JSON, and streams
  * - tokens.ts: the bearer tokens and their file; token.ts is the command that changes it
  * - refusals.ts: refused tokens, counted and logged

@@ -1,28 +1,37 @@
 import { Hono, type Context } from 'hono';
-import { createMiddleware } from 'hono/factory';
+import { HTTPException } from 'hono/http-exception';
 import { InputError } from '../src/domain/faults.ts';
 import { NewerFormatError } from '../src/domain/format.ts';
-import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
 import type { Tracing } from '../src/observe/tracing.ts';
 import type { Told } from '../src/operations/story.ts';
 import { RedisAwayError, type RedisTrouble } from '../src/redis/connection.ts';
 import { LimiterUnavailableError, notNowWord } from '../src/redis/deadline.ts';
+import { ClientLeft, createAccess, dear, TOO_MUCH_AT_ONCE, type AccessParts } from './access.ts';
 import { addAdmitRoutes, type AdmitParts } from './admits.ts';
 import type { Backlog } from './backlog.ts';
-import { batchAnswer, bytesOf, json, NDJSON, parseBody, readBody, streamOf, typeOf, unsupported } from './bodies.ts';
+import {
+  batchAnswer,
+  bytesOf,
+  json,
+  MOST_BYTES,
+  NDJSON,
+  parseBody,
+  readBody,
+  streamOf,
+  typeOf,
+  unsupported,
+} from './bodies.ts';
 import { addCancelRoutes, type CancelParts } from './cancels.ts';
 import type { Enqueuer, Result } from './enqueue.ts';
-import { openApiDocument } from './openapi.ts';
+import { openApiText } from './openapi.ts';
 import { addOperatorRoutes, recipientOf, withoutPreview, type OperatorParts } from './operator-routes.ts';
 import { openOutcomes, parseCursor, type OutcomesParts } from './outcomes.ts';
 import { invalid, problemResponse, redisAway, UNKNOWN_ID, type Problem } from './problems.ts';
 import type { Recipients } from './recipients.ts';
-import type { Refusals } from './refusals.ts';
-import { peerOf, type ApiEnv } from './serve.ts';
-import type { Scope, Token, TokenBook } from './tokens.ts';
+import type { ApiEnv } from './serve.ts';
+import type { Token } from './tokens.ts';
 
-export interface AppParts extends Omit<OperatorParts, 'needs'> {
-  readonly tokens: Pick<TokenBook, 'find'>;
+export interface AppParts extends Omit<OperatorParts, 'needs'>, AccessParts {
   readonly producer: CancelParts['producer'];
   /** What became of a notification, and why. */
   readonly tell: (id: string) => Promise<Told>;
@@ -36,15 +45,12 @@ export interface AppParts extends Omit<OperatorParts, 'needs'> {
   readonly explain: (error: unknown) => unknown;
   /** Whether Redis answers. */
   readonly isReady: () => Promise<boolean>;
-  readonly refusals: Pick<Refusals, 'count'>;
   /** Absent if no traces are wanted. */
   readonly tracing?: Pick<Tracing, 'continuing'>;
   /** Aborts when the server stops, which ends streams of outcomes. */
   readonly signal: AbortSignal;
 }
 
-/** How many requests without a valid token an address may send in a minute before it has to wait. */
-const MOST_FAILURES = 20;
 /** How many clients may read outcomes at the same time. */
 const MOST_READERS = 100;
 const KEY = /^[\x21-\x7e]{1,255}$/;
@@ -52,9 +58,9 @@ const EVENT_STREAM = { 'content-type': 'text/event-stream', 'x-accel-buffering':
 
 /** The HTTP API: every route, and what is checked before it. */
 export function createApp(parts: AppParts): Hono<ApiEnv> {
-  const { tokens, producer, tell, enqueuer, backlog, recipients, outcomes, log, refusals, explain, signal } = parts;
+  const { producer, tell, enqueuer, backlog, recipients, outcomes, log, explain, signal } = parts;
   const app = new Hono<ApiEnv>();
-  const failures = createMemoryLimiter({ policy: { rules: [{ max: MOST_FAILURES, perMs: 60_000 }], minGapMs: 0 } });
+  const { needs } = createAccess(parts);
   let readers = 0;
 
   app.use(async (c, next) => {
@@ -76,43 +82,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
     const redis = await parts.isReady();
     return c.json({ ok: redis, redis }, redis ? 200 : 503);
   });
-  app.get('/openapi.json', (c) => c.json(openApiDocument()));
-
-  /** Refuses a request without a valid token of this scope. A valid token is never refused because of other requests. */
-  const needs = (scope: Scope) =>
-    createMiddleware<ApiEnv>(async (c, next) => {
-      const secret = /^Bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '')?.[1] ?? '';
-      const token = tokens.find(secret);
-      if (token === undefined) return problemResponse(await unauthorized(c, secret !== ''));
-      if (!token.scopes.includes(scope)) {
-        refusals.count('scope', peerOf(c));
-        return problemResponse(forbidden(token, scope));
-      }
-      c.set('token', token);
-      c.set('secret', secret);
-      await next();
-      return undefined;
-    });
-
-  /** The token as it is now, since it may be revoked or changed during an answer. Undefined if it no longer has the scope. */
-  function stillValid(c: Context<ApiEnv>, scope: Scope): Token | undefined {
-    const token = tokens.find(c.get('secret'));
-    return token?.scopes.includes(scope) === true ? token : undefined;
-  }
-
-  async function unauthorized(c: Context<ApiEnv>, hasSecret: boolean): Promise<Problem> {
-    const address = peerOf(c);
-    refusals.count(hasSecret ? 'unknownToken' : 'noToken', address);
-    const answer = await failures.admit({ recipientId: address, id: crypto.randomUUID(), maxWaitMs: 0 });
-    if (answer.kind !== 'admitted') {
-      const seconds = Math.max(1, Math.ceil(answer.waitMs / 1_000));
-      const detail = `more than ${MOST_FAILURES} requests without a valid token came from this address within a minute`;
-      return { status: 429, code: 'too-many-failures', detail, headers: { 'retry-after': String(seconds) } };
-    }
-    const detail = hasSecret ? 'no token has this secret' : 'expected the header Authorization: Bearer <token>';
-    const error = hasSecret ? ' error="invalid_token"' : '';
-    return { status: 401, code: 'unauthorized', detail, headers: { 'www-authenticate': `Bearer${error}` } };
-  }
+  app.get('/openapi.json', (c) => c.body(openApiText(), 200, { 'content-type': 'application/json' }));
 
   app.post('/v1/notifications', needs('send'), async (c) => {
     withoutPreview(c, 'an enqueue');
@@ -125,20 +95,20 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
   });
 
   async function enqueueJson(c: Context<ApiEnv>, key: string | undefined): Promise<Response> {
-    const token = c.get('token');
-    const full = await backlog.problemFor(token);
+    const { acting } = c.var;
+    const full = await backlog.problemFor(acting());
     if (full !== undefined) return problemResponse(full);
-    const body = await readBody(c.req.raw);
+    const body = await readBody(c, MOST_BYTES);
     if ('problem' in body) return problemResponse(body.problem);
     const parsed = parseBody(body.text);
     if ('problem' in parsed) return problemResponse(parsed.problem);
     const { inputs, isArray } = parsed;
-    if (key === undefined) return answer(await enqueuer.add(inputs, token), inputs, isArray);
-    const claim = await enqueuer.claim(key, token, body.text);
+    if (key === undefined) return answer(await enqueuer.add(inputs, acting()), inputs, isArray);
+    const claim = await enqueuer.claim(key, acting(), body.text);
     if (claim.kind === 'conflict') return problemResponse(OTHER_BODY);
     const withIds = claim.withIds(inputs);
     if (claim.kind === 'done') return answer(await claim.repeated(withIds), withIds, isArray);
-    const results = await enqueuer.add(withIds, token);
+    const results = await enqueuer.add(withIds, acting());
     await claim.done(results);
     return answer(results, withIds, isArray);
   }
@@ -164,25 +134,28 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
 
   /** Answers each step of lines when it is added. `Prefer: return=minimal` leaves out lines that were added or are duplicates. */
   function enqueueStream(c: Context<ApiEnv>): Response {
-    const { body } = c.req.raw;
+    const read = bytesOf(c);
+    if ('problem' in read) return problemResponse(read.problem);
+    const { bytes } = read;
+    const { name } = c.var.acting();
     const isMinimal = /\breturn=minimal\b/.test(c.req.header('prefer') ?? '');
     const counts = { added: 0, duplicate: 0, invalid: 0, conflict: 0, refused: 0 };
     let isRevoked = false;
     const tokenNow = (): Token | undefined => {
-      const token = stillValid(c, 'send');
+      const token = c.var.mayStill();
       isRevoked = token === undefined;
       return token;
     };
     async function* lines(): AsyncGenerator<string> {
       try {
-        for await (const results of enqueuer.addLines(bytesOf(body), tokenNow)) {
+        for await (const results of enqueuer.addLines(bytes, tokenNow)) {
           for (const { result } of results) counts[result]++;
           const shown = isMinimal
             ? results.filter(({ result }) => result !== 'added' && result !== 'duplicate')
             : results;
           if (shown.length > 0) yield shown.map((each) => `${JSON.stringify(each)}\n`).join('');
         }
-        if (isRevoked) log.warn({ by: c.get('token').name }, 'a stream of notifications ended: its token was revoked');
+        if (isRevoked) log.warn({ by: name }, 'a stream of notifications ended: its token was revoked');
         yield `${JSON.stringify({ end: !isRevoked, ...counts, ...(isRevoked && { problem: NOTHING_MORE_ADDED }) })}\n`;
       } catch (error) {
         log.warn({ err: error }, 'a stream of notifications ended before its end');
@@ -200,7 +173,10 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
 
   addCancelRoutes(app, { producer, log, needs });
 
-  app.get('/v1/recipients/:id', needs('read'), async (c) => json(200, await recipients.look(recipientOf(c))));
+  app.get('/v1/recipients/:id', needs('read'), (c) => {
+    const id = recipientOf(c);
+    return dear(c, async () => json(200, await recipients.look(id)));
+  });
 
   addOperatorRoutes(app, { ...parts, needs });
   addAdmitRoutes(app, { ...parts.admits, needs });
@@ -211,13 +187,16 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
     if (text !== undefined && cursor === undefined) return problemResponse(BAD_CURSOR);
     if (c.req.raw.method === 'HEAD') return new Response(null, { headers: EVENT_STREAM });
     const gone = new AbortController();
-    const mayRead = () => stillValid(c, 'read') !== undefined;
+    const mayRead = () => c.var.mayStill() !== undefined;
     const reading = { signal: AbortSignal.any([signal, gone.signal]), mayRead };
     const events = await openOutcomes(outcomes, cursor, reading);
     if (readers >= MOST_READERS) return problemResponse(TOO_MANY_READERS);
+    const share = c.var.shares.readers;
+    if (!share.take(1)) return problemResponse(TOO_MUCH_AT_ONCE);
     readers++;
     const body = streamOf(events, () => {
       readers--;
+      share.give(1);
       gone.abort();
     });
     return new Response(body, { headers: EVENT_STREAM });
@@ -238,6 +217,8 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
   });
 
   app.onError((error) => {
+    if (error instanceof HTTPException) return error.getResponse();
+    if (error instanceof ClientLeft) return new Response(null, { status: CLIENT_LEFT }); // nobody reads it
     // Fields may be refused before Redis has answered for the first time.
     const problem = problemOf(error instanceof InputError ? error : explain(error));
     if (problem.status === 500) log.error({ err: error }, 'unexpected error in a request');
@@ -251,6 +232,9 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
 function patternOf(path: string): RegExp {
   return new RegExp(`^${path.replaceAll('.', '\\.').replaceAll(/:\w+/g, '[^/]+')}$`);
 }
+
+/** The status of answers that nobody gets, as nginx has it. */
+const CLIENT_LEFT = 499;
 
 const OTHER_BODY: Problem = {
   ...{ status: 409, code: 'conflict' },
@@ -274,11 +258,6 @@ const TOO_MANY_READERS: Problem = {
   ...{ status: 429, code: 'queue-full', headers: { 'retry-after': '60' } },
   detail: `${MOST_READERS} clients read outcomes here already`,
 };
-
-function forbidden({ name, scopes }: Token, scope: Scope): Problem {
-  const detail = `the token ${name} has the scopes ${scopes.join(', ')}, and this needs ${scope}`;
-  return { status: 403, code: 'forbidden', detail };
-}
 
 function problemOf(error: unknown): Problem {
   if (error instanceof RedisAwayError || error instanceof LimiterUnavailableError) {

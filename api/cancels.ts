@@ -32,15 +32,17 @@ export interface CancelParts {
 /** Adds the routes. Any token with `send` may cancel what another token enqueued, so the log says which token did. */
 export function addCancelRoutes(app: Hono<ApiEnv>, { producer, log, needs }: CancelParts): void {
   async function cancel(c: Context<ApiEnv>, target: CancelTarget): Promise<Canceled> {
+    const who = byWhom(c, target);
     const { canceled, tooLate } = await producer.cancel(target);
-    if (canceled + tooLate > 0) log.info({ ...byWhom(c, target), canceled, tooLate }, 'canceled');
+    if (canceled + tooLate > 0) log.info({ ...who, canceled, tooLate }, 'canceled');
     return { canceled, tooLate };
   }
 
   async function retract(c: Context<ApiEnv>, target: RetractTarget): Promise<Retracted> {
+    const who = byWhom(c, target);
     const { canceled, retracting, ended, unknown } = await producer.retract(target);
     const counts = { canceled, retracting, ended, unknown };
-    if (Object.values(counts).some((count) => count > 0)) log.info({ ...byWhom(c, target), ...counts }, 'retracted');
+    if (Object.values(counts).some((count) => count > 0)) log.info({ ...who, ...counts }, 'retracted');
     return counts;
   }
 
@@ -78,7 +80,7 @@ export function addCancelRoutes(app: Hono<ApiEnv>, { producer, log, needs }: Can
   });
 }
 
-/** The token and the target of a request, for the log. */
+/** The token and the target of a request, for the log. Throws if the token may not act any more. */
 function byWhom(c: Context<ApiEnv>, target: CancelTarget) {
-  return { by: c.get('token').name, ...('id' in target ? { id: target.id } : { recipientId: target.recipientId }) };
+  return { by: c.var.acting().name, ...('id' in target ? { id: target.id } : { recipientId: target.recipientId }) };
 }

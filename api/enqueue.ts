@@ -114,9 +114,15 @@ export function createEnqueuer({ producer, homes, redis, prefix, backlog }: Enqu
     return results;
   }
 
-  /** Adds some lines. If one line is not JSON, the others are added all the same. */
-  async function addStep(lines: readonly ReadLine[], token: Token): Promise<LineResult[]> {
-    const full = await backlog.problemFor(token);
+  /** Adds some lines. If one line is not JSON, the others are added all the same. Undefined if the token may not add them. */
+  async function addStep(
+    lines: readonly ReadLine[],
+    tokenNow: () => Token | undefined,
+  ): Promise<LineResult[] | undefined> {
+    const asking = tokenNow();
+    const full = asking && (await backlog.problemFor(asking));
+    const token = tokenNow(); // Redis may have taken its time
+    if (token === undefined) return undefined;
     if (full !== undefined) return lines.map(({ line }) => ({ line, ...refused(full) }));
     const readable = lines.filter((line) => line.fault === undefined);
     const results = await add(
@@ -138,9 +144,9 @@ export function createEnqueuer({ producer, homes, redis, prefix, backlog }: Enqu
         const step = lines.map((line, index) => readLine(line, read + index + 1)).filter((line) => line !== undefined);
         read += lines.length;
         for (let from = 0; from < step.length; from += STEP) {
-          const token = tokenNow();
-          if (token === undefined) return;
-          yield await addStep(step.slice(from, from + STEP), token);
+          const results = await addStep(step.slice(from, from + STEP), tokenNow);
+          if (results === undefined) return;
+          yield results;
         }
       }
     },

@@ -26,7 +26,7 @@ const idInPath = { name: 'id', in: 'path', required: true, schema: text };
 const REFUSALS = {
   401: problem('no valid token'),
   403: problem('the token has not the scope that this needs'),
-  429: problem('too many wait, or too many requests without a valid token came; see Retry-After'),
+  429: problem('too many wait, too much is under way, or requests without a valid token came; see Retry-After'),
   500: problem('a bug: the log of the server has the error'),
   503: problem('Redis does not answer; see Retry-After'),
 };
@@ -38,8 +38,9 @@ const preview = {
 /** The possible answers to a body with fields. */
 const FIELD_FAULTS = {
   400: problem('the body is not JSON'),
+  408: problem('the body did not come whole within 30 s'),
   413: problem('the body is too large'),
-  415: problem('not application/json'),
+  415: problem('not application/json, or compressed'),
   422: problem('a field, or the id, is not usable: with every fault'),
 };
 
@@ -90,9 +91,10 @@ function paths(): Schema {
               anyOf: [ref('Enqueued'), ref('BatchResult')],
             }),
             400: problem('the body is not JSON, or a header is not usable'),
+            408: problem('the body did not come whole within 30 s'),
             409: problem('the id, or the Idempotency-Key, came before with other content'),
             413: problem('the body is too large'),
-            415: problem('neither application/json nor application/x-ndjson'),
+            415: problem('neither application/json nor application/x-ndjson, or compressed'),
             422: {
               description: 'it does not fit, with every fault; of an array: none fits',
               content: {
@@ -315,6 +317,13 @@ function deadLetterPaths(): Schema {
 }
 
 let made: Schema | undefined;
+let written: string | undefined;
+
+/** The description of the API as JSON. It is written once, since anybody may ask for it. */
+export function openApiText(): string {
+  written ??= JSON.stringify(openApiDocument());
+  return written;
+}
 
 /** The description of the API, OpenAPI 3.1. */
 export function openApiDocument(): Schema {

@@ -23,7 +23,8 @@ export interface WouldOperate extends Preview, Partial<Pick<CancelPreview, 'canc
 
 /** Both calls reject with InputError, which names each field that is not usable. `fields`: the JSON of the body. */
 export interface Operations {
-  run(operation: Operation, recipientId: string, fields: unknown, who: string): Promise<Operated>;
+  /** @param who asked when all is ready, since it throws if the operator may not act any more */
+  run(operation: Operation, recipientId: string, fields: unknown, who: () => string): Promise<Operated>;
   /** Writes nothing. */
   preview(operation: Operation, recipientId: string, fields: unknown): Promise<WouldOperate>;
 }
@@ -35,7 +36,8 @@ export function createOperations({ operating }: Pick<Backend, 'operating'>): Ope
   return {
     async run(operation, recipientId, fields, who) {
       const asked = ask(operation, recipientId, fields);
-      const { text: did, fields: own, reserved, moved } = await runOperation(asked, await operating(recipientId), who);
+      const parts = await operating(recipientId);
+      const { text: did, fields: own, reserved, moved } = await runOperation(asked, parts, who());
       const lastAt = reserved.at(-1)?.at;
       const waiting = { waiting: reserved.length, ...(lastAt !== undefined && { lastAt }) };
       return { recipientId, did, ...own, ...waiting, moved };

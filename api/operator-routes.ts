@@ -17,7 +17,8 @@ import {
   type Wish,
 } from '../src/operations/taking.ts';
 import { breakdown, deadLetters } from '../src/terminal/text.ts';
-import { json, parseJson, readBody, typeOf, unsupported } from './bodies.ts';
+import { dear } from './access.ts';
+import { json, MOST_BYTES, parseJson, readBody, typeOf, unsupported } from './bodies.ts';
 import type { Operations } from './operations.ts';
 import { problemResponse, type Problem } from './problems.ts';
 import type { ApiEnv } from './serve.ts';
@@ -39,7 +40,7 @@ const LOOK_MS = 10_000;
 export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void {
   const { operations, takes, status, log, needs } = parts;
 
-  app.get('/v1/status', needs('read'), async () => json(200, await status()));
+  app.get('/v1/status', needs('read'), (c) => dear(c, async () => json(200, await status())));
 
   for (const operation of OPERATIONS) {
     app.post(`/v1/recipients/:id/${operation.name}`, needs(operation.scope), async (c) => {
@@ -47,8 +48,8 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
       const body = await fieldsIn(c);
       if ('problem' in body) return problemResponse(body.problem);
       if (isPreview) return json(200, await operations.preview(operation, recipientId, body.value));
-      const by = c.get('token').name;
-      const done = await operations.run(operation, recipientId, body.value, by);
+      let by = '';
+      const done = await operations.run(operation, recipientId, body.value, () => (by = c.var.acting().name));
       log.info({ by, recipientId, operation: operation.name, moved: done.moved }, 'an operator acted');
       return json(200, done);
     });
@@ -59,7 +60,8 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
       const isPreview = isPreviewed(c);
       const body = await fieldsIn(c);
       if ('problem' in body) return problemResponse(body.problem);
-      return isPreview ? json(200, await previewOf(verb, body.value)) : begin(verb, body.value, c.get('token').name);
+      if (!isPreview) return begin(verb, body.value, () => c.var.acting().name);
+      return dear(c, async () => json(200, await previewOf(verb, body.value)));
     });
   }
 
@@ -86,8 +88,10 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
     return { ...seen, ...said, would: [`${which}${toWhomText(seen)}.`, ...sentences, ...rest].join(' ') };
   }
 
-  async function begin(verb: Verb, fields: unknown, by: string): Promise<Response> {
-    const started = await takes.start((await wanted(verb, fields)).wish, by);
+  async function begin(verb: Verb, fields: unknown, who: () => string): Promise<Response> {
+    const { wish } = await wanted(verb, fields);
+    const by = who();
+    const started = await takes.start(wish, by);
     if (started.kind === 'full') return problemResponse(tooMany(started.most));
     const { run } = started;
     log.info({ by, run: run.id, verb }, 'a run began');
@@ -101,7 +105,7 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
   app.post('/v1/dead-letters/runs/:id/stop', needs('operate'), (c) => {
     const id = c.req.param('id');
     withoutPreview(c, 'a stop');
-    takes.stop(id, c.get('token').name);
+    takes.stop(id, c.var.acting().name);
     return found(id);
   });
 
@@ -126,7 +130,7 @@ function viewOf({ which, perSecond, buriedUntilMs, error, ...run }: Run): object
 export async function fieldsIn(
   c: Context<ApiEnv>,
 ): Promise<{ readonly value: unknown } | { readonly problem: Problem }> {
-  const body = await readBody(c.req.raw);
+  const body = await readBody(c, { one: MOST_BYTES.fields, array: MOST_BYTES.fields });
   if ('problem' in body) return body;
   const { text } = body;
   const type = typeOf(c);

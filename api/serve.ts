@@ -1,5 +1,5 @@
 import { createServer as createTlsServer } from 'node:https';
-import type { Server } from 'node:http';
+import type { IncomingMessage, Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { serve } from '@hono/node-server';
 import { API_VARIABLES, unknownText, unknownVariables, type VariableDoc } from '../src/config/variables.ts';
@@ -74,15 +74,31 @@ export async function listen(
   };
 }
 
-/** What the requests of the API have: the token after it was checked, and its secret. */
+/** What the requests of the API have: their token, and how much of its share they may take (access.ts). */
 export interface ApiEnv {
   Bindings: Bindings;
-  Variables: { token: Token; secret: string };
+  Variables: {
+    /** The token as it is now. To be asked after the last wait, before an act. Throws if it was revoked, or lost the scope. */
+    acting: () => Token;
+    /** As `acting`, but undefined instead of a throw. */
+    mayStill: () => Token | undefined;
+    /** Takes so many bytes of the token's share, until the request is answered. False if that would be too much. */
+    hold: (bytes: number) => boolean;
+    /** What the token may have at a time: dear reads, streams of outcomes, bytes of bodies. */
+    shares: Readonly<Record<'dear' | 'readers' | 'bytes', Share>>;
+  };
+}
+
+/** A part of what one token may have at a time. */
+export interface Share {
+  /** False if that would be more than the token may have. */
+  take(amount: number): boolean;
+  give(amount: number): void;
 }
 
 /** What @hono/node-server gives in addition to the request. */
 export interface Bindings {
-  readonly incoming?: { readonly socket: { readonly remoteAddress?: string } };
+  readonly incoming?: IncomingMessage;
 }
 
 /** The address of the peer; if there is a proxy, the proxy's. */

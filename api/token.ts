@@ -11,7 +11,7 @@ interface Flags {
 
 const HELP = `
 The tokens are in the file that API_TOKENS_FILE names, by default api-tokens.json here, with a hash of each. A server that runs takes a
-change within two seconds. A secret is shown once, when it is made, and stored nowhere: who loses it gets a new one.`;
+change within three seconds. A secret is shown once, when it is made, and stored nowhere: who loses it gets a new one.`;
 
 /** `pushpacer token add|list|revoke`: the tokens of the HTTP API. */
 export async function main(argv: readonly string[]): Promise<void> {

@@ -149,7 +149,7 @@ export interface TokenBookOptions {
   readonly onFault: (error: unknown) => void;
 }
 
-/** How often to look at the file; a change is in force after at most twice this time. */
+/** How often to look at the file. A change is in force when it was seen twice, so after three times this time at most. */
 const LOOK_EVERY_MS = 1_000;
 
 /** Reads the tokens, and again after each change of the file. Throws InputError if the file has faults at the start. */

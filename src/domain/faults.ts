@@ -210,14 +210,32 @@ export function describeFound(value: unknown, isPrivate = false): string {
  */
 export function nearest(name: string, known: Iterable<string>): string | undefined {
   const given = name.toLowerCase();
+  let letters: number | undefined;
   let best: { readonly candidate: string; readonly mistakes: number } | undefined;
   for (const candidate of known) {
     const most = Math.min(name.length, candidate.length) > 5 ? 2 : 1;
     if (Math.abs(name.length - candidate.length) > most) continue; // a bad job may have thousands of long names
-    const mistakes = typingMistakes(given, candidate.toLowerCase());
+    const other = candidate.toLowerCase();
+    const others = lettersIn(other);
+    letters ??= lettersIn(given);
+    if (Math.max(countBits(letters & ~others), countBits(others & ~letters)) > most) continue; // or of short ones
+    const mistakes = typingMistakes(given, other);
     if (mistakes <= most && mistakes < (best?.mistakes ?? Infinity)) best = { candidate, mistakes };
   }
   return best?.candidate;
+}
+
+/** A bit for each letter of the text; some share a bit. A letter that only one of two texts has is at least one mistake. */
+function lettersIn(text: string): number {
+  let letters = 0;
+  for (let at = 0; at < text.length; at++) letters |= 1 << (text.charCodeAt(at) & 31);
+  return letters;
+}
+
+function countBits(bits: number): number {
+  let count = 0;
+  for (let rest = bits; rest !== 0; rest &= rest - 1) count++;
+  return count;
 }
 
 /** Shorter names are not looked for within other names, because too many names contain them by chance. */

@@ -68,7 +68,11 @@ it.each([
   ['an array of nothing', [], {}, 422, 'invalid'],
   ['an array of 1,001', Array(1_001).fill({}), {}, 422, 'invalid'],
   ['a form', 'a=b', { 'content-type': 'application/x-www-form-urlencoded' }, 415, 'unsupported-media-type'],
-  ['a body of 17 MB', `"${'x'.repeat(17 * 1024 * 1024)}"`, {}, 413, 'too-large'],
+  ['a body of 17 MB', `["${'x'.repeat(17 * 1024 * 1024)}"]`, {}, 413, 'too-large'],
+  ['one notification of 400,001 bytes', `{"a":"${'x'.repeat(400_000)}"}`, {}, 413, 'too-large'],
+  ['an array of 100,001 values', `[${Array(100_001).fill('[]').join()}]`, {}, 413, 'too-large'],
+  ['a body that is compressed', 'x', { 'content-encoding': 'gzip' }, 415, 'unsupported-media-type'],
+  ['a stream that is compressed', 'x', { ...NDJSON, 'content-encoding': 'gzip' }, 415, 'unsupported-media-type'],
   ['a key with a space', {}, { 'idempotency-key': 'a b' }, 400, 'invalid'],
   ['a stream with a key', '{}', { ...NDJSON, 'idempotency-key': 'a' }, 400, 'invalid'],
 ])('refuses %s', async (_, body, headers, status, code) => {
@@ -121,12 +125,12 @@ describe('an array', () => {
     expect(await api.queue.getJobCountByTypes('prioritized')).toBe(1_000);
   });
 
-  it('with more than a million faults lets other requests through, and counts all of them', async () => {
+  it('with a hundred thousand faults lets other requests through, and lists the first 20 of them', async () => {
     const api = await openApi();
-    const names = Array.from({ length: 1_250 }, (_, at) => `name${at}`);
+    const names = Array.from({ length: 98 }, (_, at) => `name${at}`);
     const one = JSON.stringify(Object.fromEntries(names.map((name) => [name, 1])));
     const body = `[${Array.from({ length: 1_000 }, () => one).join()}]`;
-    expect(body.length).toBeGreaterThan(15_000_000);
+    expect(body.length).toBeGreaterThan(1_000_000);
     // Processor time, since a busy machine makes any request slow. JSON.parse has no pauses, here and in the API.
     const cpuMs = (): number => {
       const { user, system } = process.threadCpuUsage();
@@ -149,11 +153,12 @@ describe('an array', () => {
     const answer = await asked;
     expect(answer.status).toBe(422);
     expect(answer.body).toMatchObject({ invalid: 1_000 });
-    // All 1,250 names, and the three fields that a notification must have.
-    const [first] = answer.body['results'] as { faults: { found: string }[] }[];
+    // All 98 names, and the three fields that a notification must have; then only that others are invalid.
+    const [first, second] = answer.body['results'] as { faults: { found: string }[] }[];
     expect(first?.faults).toHaveLength(21);
-    expect(first?.faults.at(-1)).toMatchObject({ expected: 'no more faults', found: '1233' });
-    expect(tookMs.length).toBeGreaterThan(20);
+    expect(first?.faults.at(-1)).toMatchObject({ expected: 'no more faults', found: '81' });
+    expect(second).toEqual({ result: 'invalid' });
+    expect(tookMs.length).toBeGreaterThan(2);
     expect(Math.max(...tookMs)).toBeLessThan(800 + parseMs + parse());
   });
 });

@@ -46,6 +46,18 @@ test('typing mistakes are a distance', () => {
   ]);
 });
 
+test('no name is left out that is near enough', () => {
+  const word = fc.string({ minLength: 1, maxLength: 9, unit: fc.constantFrom('a', 'b', 'c', 'D', '1', 'q') });
+  fc.assert(
+    fc.property(word, word, (name, known) => {
+      const mistakes = typingMistakes(name.toLowerCase(), known.toLowerCase());
+      const most = Math.min(name.length, known.length) > 5 ? 2 : 1;
+      expect(nearest(name, [known])).toBe(mistakes <= most ? known : undefined);
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
 test('a long name is not compared letter by letter', () => {
   const known = Array.from({ length: 50 }, (_, at) => `channelId${at}`);
   expect(nearest('channelId'.repeat(1_000_000), known)).toBeUndefined(); // otherwise this takes minutes
