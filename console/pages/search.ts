@@ -1,5 +1,5 @@
 import { html } from 'hono/html';
-import { notificationSchema } from '../../src/notification/notification.ts';
+import { storedRecipientId } from '../../src/notification/notification.ts';
 import type { RecipientLook } from '../../src/operations/recipient.ts';
 import { searchWaiting, type SearchResult } from '../../src/operations/search.ts';
 import type { NotificationStatus } from '../../src/queue/status.ts';
@@ -23,7 +23,7 @@ export const searchPages: Page = (app, { producer, look, shards, connection }) =
   });
 
   async function resultsFor(text: string): Promise<Html> {
-    const isId = notificationSchema.shape.recipientId.safeParse(text).success;
+    const isId = storedRecipientId.safeParse(text).success;
     const [status, recipient, waiting] = await Promise.all([
       producer.status(text).catch((): NotificationStatus => ({ state: 'unknown' })), // the text cannot be an id
       isId ? look(text, { most: 0 }) : undefined,

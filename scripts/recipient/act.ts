@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import type { Command } from 'commander';
+import type { z } from 'zod';
 import { notificationSchema } from '../../src/notification/notification.ts';
 import { OPERATIONS } from '../../src/operations/catalogue.ts';
 import { fieldsOf, type FieldOf, type Names } from '../../src/operations/fields.ts';
@@ -24,7 +25,9 @@ type Flags = Readonly<Record<string, unknown>> & { readonly json?: true; readonl
 function commandOf(operation: Operation): Command {
   const back = OPERATIONS.find(({ flagOf }) => flagOf?.operation === operation.name);
   const answers = ['recipientId', ...operation.answers, 'waiting', 'lastAt', 'moved'].join(', ');
-  const command = createCommand(operation.name, operation.does).argument('<id>', 'the recipient', recipientId);
+  const command = createCommand(operation.name, operation.does).argument('<id>', 'the recipient', (text) =>
+    recipientId(text, notificationSchema.shape.recipientId),
+  );
   addFields(command, fieldsOf(operation), back !== undefined);
   if (back?.flagOf !== undefined) command.option(back.flagOf.flag, back.flagOf.does);
   command.option('--json', `one JSON object as the last line: ${answers}`);
@@ -111,9 +114,9 @@ async function run(asked: Asked, json: boolean): Promise<void> {
   } else process.stdout.write(`${did}${then === '' ? '' : `${isShort ? '; ' : '\n'}${then}`}\n`);
 }
 
-/** Parses the recipient's id in the argument. */
-export function recipientId(text: string): string {
-  const checked = notificationSchema.shape.recipientId.safeParse(text);
+/** Parses the recipient's id in the argument. `as`: which recipients the command takes. */
+export function recipientId(text: string, as: z.ZodType<string>): string {
+  const checked = as.safeParse(text);
   if (checked.success) return checked.data;
   const expected = checked.error.issues[0]?.message ?? 'a recipient';
   throw new UsageError(`ID: expected ${expected}, found ${JSON.stringify(text)}`);

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { storedRecipientId } from '../../src/notification/notification.ts';
 import { keptFields } from '../../src/operations/catalogue.ts';
 import { APART_FIELDS } from '../../src/operations/recipient.ts';
 import { createCommand, printJson } from '../../src/terminal/command.ts';
@@ -26,7 +27,7 @@ by recipient, so at most 20,000 delayed jobs are looked through, and as many of 
 /** `recipient show ID` */
 export function showCommand(): Command {
   return createCommand('show', "Shows a recipient's limits, sent slots, waiting notifications, and the next free slot.")
-    .argument('<id>', 'the recipient', recipientId)
+    .argument('<id>', 'the recipient', (text) => recipientId(text, storedRecipientId))
     .option('--all', `every notification that waits, not just the first ${MOST_SHOWN}`)
     .option('--json', 'one JSON object as the last line; instants are epoch milliseconds')
     .addHelpText('after', HELP)

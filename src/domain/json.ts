@@ -121,7 +121,7 @@ const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]*$/u;
 /** `PRINTABLE` for JSON Schema. It uses ranges, since not every language's patterns know `\p{Cc}`. */
 const PRINTABLE_IN_JSON_SCHEMA = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]+$';
 
-/** The id of a notification, or of a broadcast. */
+/** The id of a notification, or of a broadcast. A new notification is not named `.` or `..` (`nameable`). */
 export const ID = /^[A-Za-z0-9._~-]{1,128}$/;
 export const ID_FORMAT = '1 to 128 of A-Z a-z 0-9 . _ ~ -';
 
@@ -133,6 +133,15 @@ export const printable = (most: number) =>
       error: `1 to ${most} printable characters`,
     })
     .meta({ minLength: 1, maxLength: most, pattern: PRINTABLE_IN_JSON_SCHEMA });
+
+/** Every URL parser takes these out of a path, also as `%2E`, so no page and no route could be that of a `..`. */
+const UNNAMEABLE = ['.', '..'];
+
+/** The texts of the schema that can be a part of a URL's path. */
+export const nameable = (schema: z.ZodString) =>
+  schema
+    .refine((text) => !UNNAMEABLE.includes(text), { error: 'another text than . and .., which no URL can name' })
+    .meta({ ...schema.meta(), not: { enum: UNNAMEABLE } });
 
 /** Counts code points. A text never has more of them than UTF-16 units (`length`), so a short text need not be counted. */
 const isAtMost = (most: number, text: string): boolean => text.length <= most || Array.from(text).length <= most;

@@ -16,10 +16,17 @@ import {
 import { isObject, isOversized, MAX_CHARACTERS, MAX_VALUES, valueAt } from '../domain/json.ts';
 import { LARGE_FIELDS } from './redact.ts';
 import { togetherFaults } from './rules.ts';
-import { notificationSchema, alertSchema, digestSchema, liveActivitySchema } from './schema.ts';
+import {
+  notificationSchema,
+  alertSchema,
+  digestSchema,
+  liveActivitySchema,
+  storedId,
+  storedRecipientId,
+} from './schema.ts';
 import type { Notification } from './types.ts';
 
-export { notificationSchema, PLATFORMS } from './schema.ts';
+export { notificationSchema, PLATFORMS, storedRecipientId } from './schema.ts';
 export type { JsonObject, JsonValue } from '../domain/json.ts';
 export type * from './provider-fields.ts';
 export type * from './types.ts';
@@ -174,9 +181,9 @@ export interface Retracted {
   readonly unknown: number;
 }
 
-const { id, recipientId, cancellationKey, badge } = notificationSchema.shape;
-const byIdSchema = z.strictObject({ id });
-const byKeySchema = z.strictObject({ recipientId, cancellationKey: cancellationKey.unwrap() });
+const { cancellationKey, badge } = notificationSchema.shape;
+const byIdSchema = z.strictObject({ id: storedId });
+const byKeySchema = z.strictObject({ recipientId: storedRecipientId, cancellationKey: cancellationKey.unwrap() });
 
 type Parsed<Target> =
   { readonly ok: true; readonly target: Target } | { readonly ok: false; readonly faults: readonly Fault[] };

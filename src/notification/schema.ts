@@ -4,7 +4,7 @@ import { isReservedKey, type DeviceKind } from './devices/device-kind.ts';
 import { DEVICE_KINDS } from './devices/devices.ts';
 import { analyticsLabelSchema, androidFieldsSchema, fcmFieldsSchema } from './devices/fcm/fields.ts';
 import { webpushFieldsSchema } from './devices/webpush/fields.ts';
-import { printable, jsonObject, wellFormed, jsonValue, ID, ID_FORMAT } from '../domain/json.ts';
+import { printable, jsonObject, wellFormed, jsonValue, ID, ID_FORMAT, nameable } from '../domain/json.ts';
 import type { Alert, Device, DigestFields, Notification } from './types.ts';
 import { INSTANT_FORMAT } from '../domain/time.ts';
 
@@ -101,9 +101,13 @@ const imageUrlSchema = z
   .refine((url) => IMAGE_URL.test(url) && URL.canParse(url), { error: 'an https URL of up to 2048 characters' })
   .meta({ pattern: IMAGE_URL.source });
 
+/** What is looked up may have been stored by an earlier version, which took `.` and `..` too. */
+export const storedId = z.string().regex(ID, { error: ID_FORMAT });
+export const storedRecipientId = printable(256);
+
 const fields = z.strictObject({
-  id: z.string().regex(ID, { error: ID_FORMAT }),
-  recipientId: printable(256),
+  id: nameable(storedId),
+  recipientId: nameable(storedRecipientId),
   devices: z
     .array(deviceSchema)
     .min(1)

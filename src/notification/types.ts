@@ -168,13 +168,13 @@ export interface DigestFields {
  */
 export interface NotificationInput {
   /**
-   * Idempotency key, and the job id: the same id twice is one notification. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. Example:
-   * `msg-8841`.
+   * Idempotency key, and the job id: the same id twice is one notification. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`, but not
+   * `.` or `..`, which no URL can name. Example: `msg-8841`.
    */
   id: string;
   /**
    * The person whom the limits protect, whatever the device. Beside `channel`: the channel's id, since the limits protect the
-   * channel then. 1 to 256 printable characters. Example: `teacher-42`.
+   * channel then. 1 to 256 printable characters, but not `.` or `..`. Example: `teacher-42`.
    */
   recipientId: string;
   /**

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseNotification } from '../../src/notification/notification.ts';
 import { redact } from '../../src/notification/redact.ts';
+import { publishedSchema } from '../support/json-schema.ts';
 import { faultsOf } from '../support/push.ts';
 
 const SECRET = 'b00bf00d-secret-token';
@@ -85,6 +86,19 @@ describe('what does not fit', () => {
 
   it.each(['a\nb', 'a\0b', '\ud800', '', 'a'.repeat(257)])('refuses the recipient %j', (recipientId) => {
     expect(faultsOf({ ...good, recipientId })).toHaveLength(1);
+  });
+
+  it.each(['id', 'recipientId'])('refuses the %s that every URL parser takes out of a path', async (field) => {
+    const check = await publishedSchema();
+    for (const dots of ['.', '..']) {
+      const fault = `${field}: expected another text than . and .., which no URL can name, found "${dots}"`;
+      expect(faultsOf({ ...good, [field]: dots })).toEqual([fault]);
+      expect(check({ ...good, [field]: dots })).toHaveLength(1);
+    }
+    for (const text of ['...', '.a', '..-', 'a..']) {
+      expect(faultsOf({ ...good, [field]: text })).toEqual([]);
+      expect(check({ ...good, [field]: text })).toEqual([]);
+    }
   });
 
   it('counts the bytes of a collapse id, not its characters', () => {

@@ -169,6 +169,13 @@ it('it is found in whichever shard it is', async () => {
   for (const { id = '' } of inputs) expect(await producer.status(id)).toEqual({ state: 'waiting' });
 });
 
+it('one whose id an earlier version took, and this one refuses, is still found', async () => {
+  const { producer, queue } = open();
+  await queue.add('push', notification({ id: '..' }), { jobId: '..', delay: 60_000 });
+  expect(await producer.status('..')).toMatchObject({ state: 'waiting' });
+  expect(await producer.cancel({ id: '..' })).toEqual({ canceled: 1, tooLate: 0 });
+});
+
 it.each(['', 'a b', 'x'.repeat(129), 7, undefined])('the id %j is refused, with what an id is', async (id) => {
   const { producer } = open();
   const asked = producer.status(id as string);

@@ -283,6 +283,11 @@ test('takes any recipient that a notification may have', async () => {
   expect(await outputOf(run('show', '--', id))).toContain('block      until');
 });
 
+test('shows a recipient that an earlier version took, and this one refuses', async () => {
+  const { run } = openBench();
+  expect(await outputOf(run('show', '..'))).toContain('..');
+});
+
 test('a bad environment is reported as by the worker', async () => {
   const { code, stderr } = await recipient({ ...UNSET, LIMIT_RULES: 'ten' }, 'show', 'teacher-42');
   expect(stderr).toContain('error: bad environment: LIMIT_RULES: expected');
@@ -296,6 +301,7 @@ test.each([
   [['show'], "missing required argument 'id'"],
   [['show', ''], 'ID: expected 1 to 256 printable characters, found ""'],
   [['show', 'a\nb'], 'ID: expected 1 to 256 printable characters, found "a\\nb"'],
+  [['block', '.', '--for', '2h', '--reason', 'a'], 'ID: expected another text than . and .., which no URL can name'],
   [['block', ID, '--for', '2h'], "required option '--reason <text>' not specified"],
   [['block', ID, '--reason', 'a'], '--for: expected --for or --until, found neither'],
   [['limit', ID], '--rules: expected --rules, --min-gap or --clear, found none of them'],
