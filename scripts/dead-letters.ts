@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { factsOf, type Facts, nameOf } from '../src/dead-letters/facts.ts';
 import { notificationIdIn, type StoredDeadLetter } from '../src/dead-letters/letter.ts';
 import { inOrder, type DeadLetterFilter } from '../src/dead-letters/take.ts';
-import { printable } from '../src/domain/faults.ts';
+import { printable, printableJson } from '../src/domain/faults.ts';
 import type { DeadLetterReason } from '../src/notification/outcome.ts';
 import { createCommand, runCommand, CommandError, printJson } from '../src/terminal/command.ts';
 import {
@@ -80,7 +80,7 @@ async function listDeadLetters(opened: OpenDeadLetters, filter: DeadLetterFilter
   }
   const newest = await last(counted(), flags.limit ?? MOST_SHOWN);
   if (flags.json) {
-    process.stdout.write(`${JSON.stringify({ total, matched, byReason, deadLetters: newest })}\n`);
+    printJson({ total, matched, byReason, deadLetters: newest });
     return;
   }
   const more = matched - newest.length;
@@ -98,7 +98,7 @@ async function writeJsonArray(all: AsyncIterable<Facts>): Promise<void> {
   process.stdout.write('{"deadLetters":[');
   let isFirst = true;
   for await (const facts of all) {
-    const hasRoom = process.stdout.write(`${isFirst ? '' : ','}${JSON.stringify(facts)}`);
+    const hasRoom = process.stdout.write(`${isFirst ? '' : ','}${printableJson(JSON.stringify(facts))}`);
     isFirst = false;
     if (!hasRoom) await once(process.stdout, 'drain');
   }

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { nearest } from '../../src/domain/faults.ts';
+import { describeFound, nearest } from '../../src/domain/faults.ts';
 import { EXIT, helpItem } from '../../src/terminal/command.ts';
 import { endWithReader, red } from '../../src/terminal/text.ts';
 
@@ -32,7 +32,7 @@ export async function main([name = '--help', ...argv]: readonly string[]): Promi
   if (command === undefined) {
     const meant = nearest(name, Object.keys(COMMANDS));
     const advice = meant === undefined ? '' : `; did you mean ${meant}?`;
-    process.stderr.write(`${red('error:')} no command ${JSON.stringify(name)}${advice}\n\n${usage()}`);
+    process.stderr.write(`${red('error:')} no command ${describeFound(name)}${advice}\n\n${usage()}`);
     process.exitCode = EXIT.usage;
     return;
   }

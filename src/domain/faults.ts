@@ -45,6 +45,22 @@ export function printable(text: string): string {
   return text.replace(UNPRINTABLE, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
+/** As `printable`, of a text of several lines. */
+export function printableLines(text: string): string {
+  return text.split('\n').map(printable).join('\n');
+}
+
+/** What JSON.stringify leaves of `UNPRINTABLE`. */
+const UNPRINTABLE_IN_JSON = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+/** JSON of texts from unknown authors, made safe for a terminal: the same JSON, with more escapes. */
+export function printableJson(json: string): string {
+  return json.replace(
+    UNPRINTABLE_IN_JSON,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
 type Path = readonly PropertyKey[];
 
 /** How the `expected` of a fault about an unknown field begins. */

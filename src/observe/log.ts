@@ -1,4 +1,5 @@
 import { pino, type DestinationStream, type Logger } from 'pino';
+import { printableJson } from '../domain/faults.ts';
 import { SECRET_DEVICE_FIELDS } from '../notification/device.ts';
 import { withoutCredentials } from '../notification/redact.ts';
 
@@ -13,7 +14,7 @@ const BATCH = { bytes: 4_096, everyMs: 100 };
 /**
  * JSON lines on standard output, written within 100 ms and at the end of the process; a killed process may lose the last 100
  * ms. Callers never log tokens, keys or texts of an alert. As a second safeguard, fields are redacted by their names, and the
- * whole line by patterns of credentials.
+ * whole line by patterns of credentials. What a terminal would obey is escaped.
  */
 export function createLog(level: string, destination?: DestinationStream): Logger {
   const options = {
@@ -27,7 +28,7 @@ export function createLog(level: string, destination?: DestinationStream): Logge
       paths: [...SECRET_DEVICE_FIELDS.flatMap(everywhere), 'alert', '*.alert', 'key', '*.key'],
       censor: '[redacted]',
     },
-    hooks: { streamWrite: withoutCredentials },
+    hooks: { streamWrite: (line: string) => printableJson(withoutCredentials(line)) },
   };
   return pino(options, destination ?? batchedOutput());
 }

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { styleText } from 'node:util';
 import { CommanderError, Command, type AddHelpTextContext, type AddHelpTextPosition, type Option } from 'commander';
 import { z } from 'zod';
-import { InputError } from '../domain/faults.ts';
+import { InputError, printableJson, printableLines } from '../domain/faults.ts';
 import type { Environment } from '../environment/values.ts';
 import { endWithReader, red, yellow, wrapText, columnsOf } from './text.ts';
 
@@ -24,7 +24,7 @@ export function createCommand(name: string, description: string): Command {
     .description(description)
     .exitOverride()
     .showHelpAfterError('(--help shows the options)')
-    .configureOutput({ outputError: (text, write) => write(text.replace(/^error:/, red('error:'))) });
+    .configureOutput({ outputError: (text, write) => write(printableLines(text).replace(/^error:/, red('error:'))) });
 }
 
 const collecting = new AsyncLocalStorage<(command: Command) => void>();
@@ -66,7 +66,7 @@ function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage; // commander has printed the message
   const isUsage = error instanceof UsageError;
   const isExpected = isUsage || error instanceof CommandError || error instanceof InputError;
-  process.stderr.write(`${red('error:')} ${isExpected ? error.message : describe(error)}\n`);
+  process.stderr.write(`${red('error:')} ${printableLines(isExpected ? error.message : describe(error))}\n`);
   return isUsage ? EXIT.usage : EXIT.failure;
 }
 
@@ -76,7 +76,7 @@ function describe(error: unknown): string {
 
 /** Prints one line on standard error about what is probably a mistake. The command goes on. */
 export function warn(message: string): void {
-  process.stderr.write(`${yellow('warning:')} ${message}\n`);
+  process.stderr.write(`${yellow('warning:')} ${printableLines(message)}\n`);
 }
 
 /** How the user called this command, for examples in messages: `npm run discard --`, `npx pushpacer discard` or `pushpacer discard`. */
@@ -88,7 +88,7 @@ export function callOf(name: string, env: Readonly<Record<string, string | undef
 
 /** Prints the result as the last line of a command under `--json`. */
 export function printJson(result: unknown): void {
-  process.stdout.write(`${JSON.stringify(result)}\n`);
+  process.stdout.write(`${printableJson(JSON.stringify(result))}\n`);
 }
 
 // The code below makes the help of every command fit the terminal, without a line break inside a word.

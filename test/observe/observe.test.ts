@@ -27,6 +27,14 @@ it('redacts every field of a device but its platform', () => {
   for (const secret of [phone.token, endpoint, keys.auth, keys.p256dh]) expect(lines[0]).not.toContain(secret);
 });
 
+it('escapes what a terminal would obey, and says the same', () => {
+  const { log, lines } = logged();
+  const recipientId = '\u001b[2J\u009b31m\u202ered\u2028';
+  log.info({ recipientId }, 'x');
+  expect(lines[0]).toContain('\\u009b31m\\u202ered\\u2028');
+  expect(JSON.parse(lines[0] ?? '')).toMatchObject({ recipientId });
+});
+
 it('writes every line to standard output, in order, also those just before the process ends', async () => {
   const source = fileURLToPath(new URL('../../src/observe/log.ts', import.meta.url));
   const program = `

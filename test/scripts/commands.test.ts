@@ -11,7 +11,8 @@ import { main as recipient } from '../../scripts/recipient.ts';
 import { main as redis } from '../../scripts/redis.ts';
 import { main as replay } from '../../scripts/replay.ts';
 import { main as retractCommand } from '../../scripts/retract.ts';
-import { COMMANDS, loadCommand } from '../../scripts/support/commands.ts';
+import { main as statusCommand } from '../../scripts/status.ts';
+import { COMMANDS, loadCommand, main as pushpacer } from '../../scripts/support/commands.ts';
 import { DEAD_LETTER_REASONS } from '../../src/notification/outcome.ts';
 import { createAudit } from '../../src/operations/audit.ts';
 import { createProducer } from '../../src/producer/producer.ts';
@@ -267,6 +268,22 @@ describe('retract', () => {
     expect(exit).toMatchObject({ code: 2, stdout: '' });
     expect(exit.stderr).toContain(message);
   });
+});
+
+/** Ends a title of the terminal, colours what follows, and turns its direction. */
+const HOSTILE = '\u001b]0;x\u0007\u009b31m\u202e';
+
+test.each([
+  ['an unknown option', statusCommand, [`--${HOSTILE}`]],
+  ['an unknown subcommand', recipient, [HOSTILE]],
+  ['a value that we refuse', redis, ['--port', HOSTILE]],
+  ['an id', recipient, ['show', HOSTILE]],
+  ['an unknown command', pushpacer, [HOSTILE]],
+])('%s is repeated without its codes for the terminal', async (_, main, args) => {
+  const { code, stdout, stderr } = await runMain(main, args);
+  expect(code).toBe(2);
+  expect(stdout + stderr).toContain('202e');
+  for (const raw of HOSTILE.match(/[^ -~]/g) ?? []) expect(stdout + stderr).not.toContain(raw);
 });
 
 const KEEPS_NOTHING =

@@ -273,6 +273,17 @@ test('prints whatever lies there, and no terminal codes of others', async () => 
   expect((await run(prefix, ['show', 'odd'])).stdout).toMatch(/^devices +\?#0, \?#1$/m);
 });
 
+test('prints JSON in which the terminal codes of others are escaped', async () => {
+  const { prefix, deadQueue } = openQueues();
+  const recipientId = '\u009b31m\u202ered';
+  await addDead(deadQueue, { odd: deadLetter('', { notification: { recipientId }, reason: 'invalid' }) });
+  for (const args of [['--json'], ['--json', '--limit', '1']]) {
+    const { stdout } = await run(prefix, args);
+    expect(stdout).toContain('\\u009b31m\\u202ered');
+    expect(JSON.stringify(JSON.parse(stdout))).toContain(recipientId);
+  }
+});
+
 test('of several shards, in the order of their deaths', async () => {
   const prefix = testPrefix();
   const env = { QUEUE_SHARDS: '3' };
