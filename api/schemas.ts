@@ -211,7 +211,7 @@ export function schemas(): Schema {
         ...{ until: instant, rule: text, ruleUntil: instant, before: integer },
         ...{
           outcome: { enum: OUTCOMES.filter((name) => name !== 'dead-lettered') },
-          ...{ by: text, silenced: { const: true }, endedAt: instant, sentAt: instant },
+          ...{ by: text, silenced: { const: true }, maybeShown: { const: true }, endedAt: instant, sentAt: instant },
         },
         ...{ waitMs: integer, devices: { type: 'object', additionalProperties: text } },
         ...{ reason: { enum: DEAD_LETTER_REASONS }, message: text, deadAt: instant, generation: integer },
@@ -242,7 +242,8 @@ export function schemas(): Schema {
       {
         ...{ at: instant, worker: text, result: text, rule: text, ruleUntil: instant, before: integer, until: instant },
         ...{ code: text, by: text, reason: text, message: text, deadAt: instant, slot: instant },
-        ...{ lateMs: ms, wokenLateMs: ms, stalls: integer, silenced: { const: true } },
+        ...{ lateMs: ms, wokenLateMs: ms, stalls: integer },
+        ...{ silenced: { const: true }, maybeShown: { const: true } },
         sends: {
           type: 'array',
           items: object({ device: text, code: text, tookMs: ms, accepted: { const: true } }, [
@@ -258,7 +259,7 @@ export function schemas(): Schema {
       {
         ...{ id: text, recipientId: text, category: text, platform: text, app: text, outcome: { enum: OUTCOMES } },
         ...{ reason: { enum: DEAD_LETTER_REASONS }, by: text, generation: integer, enqueuedAt: instant },
-        ...{ silenced: { const: true }, sentAt: instant, waitMs: integer },
+        ...{ silenced: { const: true }, maybeShown: { const: true }, sentAt: instant, waitMs: integer },
         retracted: { ...list(text), description: 'of a retracted one: the ids that it took from devices' },
         devices: { type: 'object', additionalProperties: text },
       },

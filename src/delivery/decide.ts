@@ -3,6 +3,7 @@ import { formatFault, isUnknownField } from '../domain/faults.ts';
 import type { Notification } from '../notification/notification.ts';
 import {
   CREDENTIALS,
+  mayBeSeen,
   needsOperator,
   type DeadLetterReason,
   type Result,
@@ -442,12 +443,17 @@ function deferred(waitMs: number, code: string): Result {
 
 /**
  * The notification ends while devices are open. If a device was alerted before, the notification counts as delivered; if one
- * may have been alerted, it becomes a dead letter, `ambiguous`.
+ * may have been alerted, it becomes a dead letter, `ambiguous`. If only an earlier worker could know, the result says so.
  */
-function endedEarly(context: Context, result: Result): Result {
-  const states = Object.values(context.progress.devices);
-  return states.includes('delivered') || states.includes('ambiguous') ? finished(context) : result;
+function endedEarly(context: Context, result: Early): Result {
+  const { progress, stalls } = context;
+  const states = Object.values(progress.devices);
+  if (states.includes('delivered') || states.includes('ambiguous')) return finished(context);
+  if (result.kind === 'dead-letter' || !(mayBeSeen(progress) || stalls > 0)) return result;
+  return { ...result, maybeShown: true };
 }
+
+type Early = Exclude<Result, { kind: 'delivered' | 'retracted' | 'requeued' | 'deferred' | 'yielded' | 'retried' }>;
 
 function giveUp(context: Context, labels: readonly string[], reason: DeadLetterReason): void {
   const { progress } = context;

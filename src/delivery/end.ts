@@ -55,7 +55,7 @@ export async function noteKey(
 }
 
 /** The beginning of a completed job's return value. */
-export type Completed = Pick<Completion, 'outcome' | 'by'>;
+export type Completed = Pick<Completion, 'outcome' | 'by' | 'maybeShown'>;
 
 /**
  * Reports the result of a pass to BullMQ: the job is completed, put back, or failed for good (and then goes to the dead
@@ -97,7 +97,11 @@ export async function ack(
     default:
       // Saves which device failed, and how. Only people read that, so the job ends even if the save fails.
       if (progress.attempts.length > 0) await lock.save(progress).catch(() => undefined);
-      return { outcome: result.kind, ...('by' in result && { by: result.by }) };
+      return {
+        outcome: result.kind,
+        ...('by' in result && { by: result.by }),
+        ...('maybeShown' in result && { maybeShown: true }),
+      };
   }
 }
 

@@ -69,6 +69,7 @@ export function passOf(
     ...(slot !== undefined && { slot: Math.round(slot.at), lateMs: slot.lateMs }),
     ...(lateMs !== undefined && lateMs >= 1 && { wokenLateMs: Math.round(lateMs) }),
     ...(stalls > 0 && { stalls }),
+    ...('maybeShown' in result && { maybeShown: true as const }),
     ...(isSilent && sends.length > 0 && { silenced: true as const }),
     ...(sends.length > 0 && { sends }),
   };

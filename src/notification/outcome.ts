@@ -67,11 +67,10 @@ export type Result =
   /** `silenced`: no device made a sound, vibrated or showed a banner. */
   | { readonly kind: 'delivered'; readonly silenced?: true }
   | { readonly kind: 'retracted' }
-  | { readonly kind: 'expired' }
-  | { readonly kind: 'dropped'; readonly rule: string }
-  | { readonly kind: 'canceled' }
+  | ({ readonly kind: 'expired' | 'canceled' } & MaybeShown)
+  | ({ readonly kind: 'dropped'; readonly rule: string } & MaybeShown)
   /** `by`: the id of the newer notification, or of the notification that is sent as the digest. */
-  | { readonly kind: 'superseded' | 'merged'; readonly by: string }
+  | ({ readonly kind: 'superseded' | 'merged'; readonly by: string } & MaybeShown)
   /**
    * `waitMs`: until the slot. `delayMs`: until a worker takes the job again, a little before the slot. `rule`: the cause of the
    * wait that lasts longest. `ruleUntil`: when the block or the quiet time ends, in epoch milliseconds. `before`: how many
@@ -82,6 +81,14 @@ export type Result =
   | { readonly kind: 'yielded' }
   | { readonly kind: 'retried'; readonly waitMs: number; readonly code: string }
   | { readonly kind: 'dead-letter'; readonly reason: DeadLetterReason; readonly message: string };
+
+interface MaybeShown {
+  /** An earlier pass was interrupted, or had no answer: a device may have shown the notification. Absent otherwise. */
+  readonly maybeShown?: true;
+}
+
+/** `maybeShown` as a sentence. */
+export const MAYBE_SHOWN = 'It may have been shown: an earlier attempt was interrupted, or had no answer.';
 
 /** The name of a result in the log, in metrics and in traces: the name of the outcome, if the result is one. */
 export function resultName({ kind }: Result): Exclude<Result['kind'], 'dead-letter'> | 'dead-lettered' {
@@ -152,7 +159,7 @@ export interface DeadLetter {
 export type DeviceState = 'delivered' | DeadLetterReason;
 
 /** What a completed job returns. BullMQ keeps it with the job, and `producer.status` reads it. */
-export interface Completion {
+export interface Completion extends MaybeShown {
   readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
   /** For `superseded` and `merged`: the id of the notification that is sent in its place. */
   readonly by?: string;
@@ -200,6 +207,7 @@ export function outcomeFields({ devices, retracted, ...others }: Outcome): strin
 }
 
 const JSON_FIELDS = ['devices', 'retracted'];
+const FLAGS = ['silenced', 'maybeShown'];
 const NUMBERS = ['generation', 'enqueuedAt', 'sentAt', 'waitMs'];
 
 /**
@@ -211,7 +219,7 @@ export function readOutcome(fields: readonly string[]): Readonly<Record<string, 
     const text = fields[at + 1] ?? '';
     if (at % 2 === 1) return [];
     if (NUMBERS.includes(name) && /^\d{1,15}$/.test(text)) return [[name, Number(text)]];
-    if (name === 'silenced' && text === 'true') return [[name, true]];
+    if (FLAGS.includes(name) && text === 'true') return [[name, true]];
     return [[name, JSON_FIELDS.includes(name) ? (parseJson(text) ?? text) : text]];
   });
   return Object.fromEntries(values) as Record<string, unknown>;

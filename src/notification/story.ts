@@ -59,6 +59,8 @@ const passSchema = z.object({
   stalls: z.number().optional(),
   /** Sent without sound, vibration or banner. */
   silenced: z.literal(true).optional(),
+  /** It ended without a send, but an earlier pass was interrupted, or had no answer. */
+  maybeShown: z.literal(true).optional(),
   /** At most one send for each device, failed sends first. */
   sends: z.array(sendSchema).readonly().optional(),
 });

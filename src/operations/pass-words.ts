@@ -31,6 +31,7 @@ function resultText(now: number, pass: StoryPass): string {
   const line = before === 0 ? '' : `, with ${before} before it`;
   const cause = rule === undefined ? '' : ` for ${printable(rule)}${end}${line}`;
   const after = code === undefined ? '' : ` after ${printable(code)}`;
+  const shown = pass.maybeShown === true ? ', may have been shown before' : '';
   switch (result) {
     case 'requeued':
       return `put back${till}${cause}`;
@@ -44,11 +45,11 @@ function resultText(now: number, pass: StoryPass): string {
       return `replayed; it was a dead letter${deadAt === undefined ? '' : ` since ${timeNear(now, deadAt)}`}: ${printable(reason ?? '')}`;
     case 'superseded':
     case 'merged':
-      return `${result}, by ${printable(by ?? '?')}`;
+      return `${result}, by ${printable(by ?? '?')}${shown}`;
     case 'yielded':
       return 'left to another worker: its lock was lost';
     default:
-      return `${printable(result)}${cause}${pass.silenced === true ? ', without a sound' : ''}`;
+      return `${printable(result)}${cause}${pass.silenced === true ? ', without a sound' : ''}${shown}`;
   }
 }
 

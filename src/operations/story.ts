@@ -337,7 +337,7 @@ async function nameOf(
 }
 
 function statusOfKept(kept: KeptStory): NotificationStatus {
-  const { outcome, by, silenced, endedAt, sentAt, waitMs, devices } = kept;
+  const { outcome, by, silenced, maybeShown, endedAt, sentAt, waitMs, devices } = kept;
   if (outcome === 'dead-lettered') return { state: 'unknown' }; // dead letters have no entry in the history
-  return defined({ state: 'ended' as const, outcome, endedAt, waitMs, devices, by, silenced, sentAt });
+  return defined({ state: 'ended' as const, outcome, endedAt, waitMs, devices, by, silenced, maybeShown, sentAt });
 }

@@ -3,7 +3,7 @@ import { namesOf } from '../notification/device.ts';
 import { printable } from '../domain/faults.ts';
 import { newerText, type Newer } from '../domain/format.ts';
 import type { StoryPass } from '../notification/story.ts';
-import { CREDENTIALS } from '../notification/outcome.ts';
+import { CREDENTIALS, MAYBE_SHOWN } from '../notification/outcome.ts';
 import { formatDuration, SEND_AFTER } from '../domain/time.ts';
 import type { SlotReason, EndReason, LimitReason } from '../limiter/slot-reason.ts';
 import type { NotificationStatus } from '../queue/status.ts';
@@ -90,7 +90,7 @@ function stateWhy(facts: Facts): string[] {
     case 'sending':
       return sendingWhy(facts);
     case 'ended':
-      return endedWhy(status, facts);
+      return [...endedWhy(status, facts), ...(status.maybeShown === true ? [MAYBE_SHOWN] : [])];
     case 'dead-lettered':
       return deadWhy(status, facts);
   }

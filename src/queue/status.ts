@@ -51,6 +51,8 @@ export type NotificationStatus =
       readonly by?: string;
       /** It was delivered without sound, vibration or banner, because `onThrottle` or `onQuiet` is `silence`. Absent otherwise. */
       readonly silenced?: true;
+      /** It was not delivered, but may have been shown: an earlier attempt was interrupted, or had no answer. Absent otherwise. */
+      readonly maybeShown?: true;
       /** Epoch milliseconds. */
       readonly endedAt: number;
       /** When the notification was accepted for the first device: epoch milliseconds. Absent if it was accepted for none. */
@@ -164,9 +166,10 @@ async function delayedStatus(
 function endedStatus({ data, returnvalue, timestamp, finishedOn = 0 }: Job<unknown, unknown>): NotificationStatus {
   const ended = (returnvalue ?? {}) as Partial<Completion>;
   // A worker of an older version returned only the outcome.
-  const { outcome = 'delivered', by, silenced, sentAt, devices = {} } = ended;
+  const { outcome = 'delivered', by, silenced, maybeShown, sentAt, devices = {} } = ended;
   const waitMs = waitOf(waitsFrom(timestamp, data), sentAt, finishedOn);
-  return defined({ state: 'ended' as const, outcome, by, silenced, endedAt: finishedOn, sentAt, waitMs, devices });
+  const endedAt = finishedOn;
+  return defined({ state: 'ended' as const, outcome, by, silenced, maybeShown, endedAt, sentAt, waitMs, devices });
 }
 
 async function deadLetterStatus(deadQueue: Queue, jobId: string): Promise<NotificationStatus> {

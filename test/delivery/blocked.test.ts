@@ -89,6 +89,20 @@ describe('a blocked notification', () => {
     expect((await limiter.inspect(RECIPIENT)).reserved).toEqual([]);
   });
 
+  it.each([
+    ['its worker was lost', { stalls: 1 }, {}],
+    ['a send had no answer', {}, { maybe: true }],
+  ])('says that it may have been shown where %s before it expired or was dropped', async (_, overrides, seen) => {
+    const { run, clock } = await openBench();
+    await run(makeNotification());
+    const progress = { ...none, ...seen };
+    const late = makeNotification({ expiresAt: clock.now() - 1 });
+    const expired = { kind: 'expired', maybeShown: true };
+    expect((await run(late, progress, overrides)).outcome).toEqual(expired);
+    const dropped = { kind: 'dropped', rule: 'gap', maybeShown: true };
+    expect((await run(makeNotification({ onThrottle: 'drop' }), progress, overrides)).outcome).toEqual(dropped);
+  });
+
   it('is dropped on request', async () => {
     const { run, sandbox, limiter } = await openBench();
     await run(makeNotification());

@@ -150,6 +150,12 @@ test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Fac
   ],
   ['expired', ended({ outcome: 'expired' }), {}, /^It expired at 09:14:00Z, before it could be sent\.$/],
   [
+    'expired after its worker was lost',
+    ended({ outcome: 'expired', maybeShown: true }),
+    {},
+    /^It expired at 09:14:00Z, .*It may have been shown: an earlier attempt was interrupted, or had no answer\.$/,
+  ],
+  [
     'dropped',
     ended({ outcome: 'dropped' }),
     { passes: [passAt(0, { result: 'dropped', rule: '10/1m' })] },
