@@ -98,7 +98,7 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
     const slot = slotOf(recipientId, id, category);
     const ask = {
       ...slot,
-      // Counts quiet time; `maxWaitMs` does not. A caller that waits ten minutes does not want the next morning.
+      // Counts quiet time and blocks; `maxWaitMs` does not. A caller that waits ten minutes does not want the next morning.
       expiresInMs: wait ? Math.min(maxWait ?? bounds.maxWaitMs, bounds.maxWaitMs) : 0,
       maxPending: bounds.maxPending,
       everyRule: true,

@@ -70,7 +70,9 @@ const queueAndDelivery = {
     .describe('as `LIMIT_RULES`, for Live Activities of one recipient, where they show no alert'),
   LIMIT_MAX_WAIT: duration()
     .default(86_400_000)
-    .describe('a notification whose slot lies further ahead becomes a dead letter, `throttled-too-long`'),
+    .describe(
+      'a notification whose slot lies further ahead, quiet time and blocks left out, becomes a dead letter, `throttled-too-long`',
+    ),
   LIMIT_MAX_PENDING: integer(1, 1_000_000)
     .default(10_000)
     .describe('if this many wait for a recipient already, one more becomes a dead letter, `throttled-too-long`'),

@@ -164,7 +164,7 @@ export async function wouldBeInTime(
 ): Promise<boolean> {
   const { recipientId, id, category } = ask;
   const slot = { recipientId, id, ...(category !== undefined && { category }) };
-  const { waitMs, quietMs } = await limiterOf(context, parts).foreseeFirst(slot, refusedMs);
+  const { waitMs, quietMs, countedMs } = await limiterOf(context, parts).foreseeFirst(slot, refusedMs);
   const isAwake = quietMs === 0 || context.notification.onQuiet === 'delay';
-  return isAwake && waitMs - quietMs <= parts.maxWaitMs && waitMs < timeLeftMs(context, parts);
+  return isAwake && countedMs <= parts.maxWaitMs && waitMs < timeLeftMs(context, parts);
 }

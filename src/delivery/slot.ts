@@ -1,6 +1,7 @@
 import { countedAs, placeOf } from '../domain/limits.ts';
 import { DEFAULT_DIGEST } from '../notification/schema.ts';
 import { hasOthers, mayBeSeen, type Result } from '../notification/outcome.ts';
+import { retractionOf } from '../notification/retraction.ts';
 import { SEND_AFTER, sleepUntil, waitsFrom, within } from '../domain/time.ts';
 import type { Ending, NotToBeSent, Join, WaitingAsk, Admission, Standing } from '../limiter/limiter.ts';
 import { timeLeftMs, type Context, type Prepared } from './context.ts';
@@ -189,7 +190,9 @@ function answered(context: Context, asks: number, answer: SlotAnswer): SlotAnswe
 }
 
 function askOf(context: Context, asks: number, renew: boolean, aheadMs: number, parts: DeliverParts): WaitingAsk {
-  const { maxPending, maxWaitMs } = parts;
+  // If a retraction were refused, the alert would stay on the screen.
+  const bounds = retractionOf(context.notification) === undefined ? parts : { maxWaitMs: Infinity };
+  const { maxPending, maxWaitMs }: Pick<DeliverParts, 'maxPending' | 'maxWaitMs'> = bounds;
   const { onThrottle, onQuiet } = context.notification;
   const timeLeft = timeLeftMs(context, parts);
   const join = joinOf(context, asks);

@@ -19,9 +19,9 @@ export interface Ask extends SlotId {
    */
   readonly policy?: Policy;
   /**
-   * The longest wait, in milliseconds, without the quiet time in it. If the wait would be longer, the ask is refused: nothing
-   * is written, and the id keeps the slot that it has. Default: no bound. With 0 an ask may still get a slot a few milliseconds
-   * ahead.
+   * The longest wait, in milliseconds, without the quiet time and the time of a block in it. If the wait would be longer, the
+   * ask is refused: nothing is written, and the id keeps the slot that it has. Default: no bound. With 0 a block counts, and
+   * an ask may still get a slot a few milliseconds ahead.
    */
   readonly maxWaitMs?: number;
   /**
@@ -30,7 +30,7 @@ export interface Ask extends SlotId {
    * times. Default: no bound.
    */
   readonly maxQuietMs?: number;
-  /** If the slot lies further ahead than this (ms, with quiet time), the ask is refused. Default: no bound. */
+  /** If the slot lies further ahead than this (ms, with quiet time and blocks), the ask is refused. Default: no bound. */
   readonly expiresInMs?: number;
   /** If this many reservations wait already, a new id is refused and nothing is written. An id that has a slot keeps it. */
   readonly maxPending?: number;
@@ -357,10 +357,19 @@ export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
   /** Forgets how the notification ended and what its digest was made of, since its job has ended. It is safe to repeat. */
   forget(ending: Omit<Ending, 'how'>): Promise<void>;
   /**
-   * For an ask that was refused a wait of `refusedMs`: how long its id would wait if it went first and the line had moved up,
-   * and how much of that wait is quiet time. All in milliseconds. Writes nothing.
+   * For an ask that was refused a wait of `refusedMs` (milliseconds): how long its id would wait if it went first and the line
+   * had moved up. Writes nothing.
    */
-  foreseeFirst(slot: SlotId, refusedMs: number): Promise<{ readonly waitMs: number; readonly quietMs: number }>;
+  foreseeFirst(slot: SlotId, refusedMs: number): Promise<ForeseenFirst>;
+}
+
+/** How long an id would wait if it went first. All in milliseconds. */
+export interface ForeseenFirst {
+  readonly waitMs: number;
+  /** How much of the wait is quiet time. */
+  readonly quietMs: number;
+  /** How much of the wait counts for `maxWaitMs`. */
+  readonly countedMs: number;
 }
 
 /**

@@ -115,6 +115,12 @@ export function quietMsBetween(windows: readonly Window[], from: number, until: 
   return parts.reduce((sum, ms) => sum + Math.max(0, ms), 0);
 }
 
+/** How much of a wait until `at` counts for `maxWaitMs`: neither quiet time nor the time of a block. Milliseconds. */
+export function countedWaitMs(at: number, { now, blockedUntil = now, quiet }: Moment): number {
+  const from = Math.min(blockedUntil, at);
+  return at - from - quietMsBetween(quiet, from, at);
+}
+
 const DAY_MS = 86_400_000;
 /** For how long before and after now quiet times are computed. The limiter's clock may differ by a day. */
 const BEHIND_MS = DAY_MS;

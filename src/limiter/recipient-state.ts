@@ -1,6 +1,6 @@
 import { isUrgent, type Exemption, type Policy, type Overtaking } from '../domain/limits.ts';
 import type { QuietHours } from '../domain/quiet-hours.ts';
-import type { Admission, Block, Cause, Inspection, Moved, OrderView, SlotView } from './limiter.ts';
+import type { Admission, Block, Cause, ForeseenFirst, Inspection, Moved, OrderView, SlotView } from './limiter.ts';
 import { inOrder, type OrderNotes } from './overtaking.ts';
 import {
   GRACE_MS,
@@ -8,6 +8,7 @@ import {
   awake,
   causeBesidesQuiet,
   causeOf,
+  countedWaitMs,
   freeFrom,
   limitsOf,
   paceOf,
@@ -149,14 +150,14 @@ export function replan(state: RecipientState, leadMs: number, firstLeadMs: numbe
 }
 
 /**
- * How long a reservation would wait if it went first, and how much of that wait is quiet time. `at`: for an id without a slot,
- * the slot that it would get without going first.
+ * How long a reservation would wait if it went first, how much of that wait is quiet time, and how much counts for `maxWaitMs`.
+ * `at`: for an id without a slot, the slot that it would get without going first.
  */
 export function foreseeFirst(
   state: RecipientState,
   { entry: id, category, at }: { readonly entry: string; readonly category: string | undefined; readonly at: number },
-): { readonly waitMs: number; readonly quietMs: number } {
-  const { now, quiet, scopes } = state;
+): ForeseenFirst {
+  const { now, scopes, blockedUntil } = state;
   const [overall, ...categories] = scopes;
   const isThere = waitingIn(scopes).some((one) => one.id === id);
   const withOne = (scope: Scope): Scope => {
@@ -168,7 +169,9 @@ export function foreseeFirst(
   const tried = { ...state, notes, ...(!isThere && { scopes: [withOne(overall), ...ofCategories] as const }) };
   const found = replan(tried, FIRST_LEAD_MS).find((one) => one.id === id);
   const slot = found?.at ?? at;
-  return { waitMs: slot - now, quietMs: quietMsBetween(quietFor(found?.own, quiet), now, slot) };
+  const quiet = quietFor(found?.own, state.quiet);
+  const countedMs = countedWaitMs(slot, { now, blockedUntil, quiet });
+  return { waitMs: slot - now, quietMs: quietMsBetween(quiet, now, slot), countedMs };
 }
 
 /** All reservations in the order of their slots, each id once. At the same slot, held-back reservations come last. */

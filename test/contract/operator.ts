@@ -6,6 +6,7 @@ import {
   gapOf,
   MINUTE,
   recipientId,
+  refused,
   reserved,
   Trial,
   type LimiterFactory,
@@ -238,6 +239,22 @@ export function blocksContract(create: LimiterFactory): void {
       expect(await trial.peek('b')).toEqual(reserved(2_000, 'block', 2_000));
       await trial.block(1_999);
       expect(await trial.peek('b')).toEqual(reserved(2_000, 'gap', 2_000));
+    });
+
+    it('does not count as a wait that is too long, unless the ask may not wait at all', async () => {
+      const trial = new Trial(create);
+      await trial.block(60_000);
+      for (const ask of ['ask', 'peek'] as const) {
+        expect(await trial[ask]('a', { maxWaitMs: 0 })).toEqual(refused('max-wait', 'block', 60_000));
+        expect(await trial[ask]('a', { maxWaitMs: 1, expiresInMs: 59_999 })).toEqual(
+          refused('max-wait', 'block', 60_000),
+        );
+      }
+      expect(await trial.peek('a', { maxWaitMs: 1, expiresInMs: 60_000 })).toEqual(reserved(60_000, 'block', 60_000));
+      expect(await trial.ask('a', { maxWaitMs: 1 })).toEqual(reserved(60_000, 'block', 60_000));
+      // What counts is the rest of the wait, and so the answer names the limit that makes it so long.
+      expect(await trial.ask('b', { maxWaitMs: 1_999 })).toEqual(refused('max-wait', 'gap', 62_000));
+      expect(await trial.ask('b', { maxWaitMs: 2_000 })).toEqual(reserved(62_000, 'block', 62_000));
     });
 
     it('admits again at its end, and to it within the tolerance', async () => {

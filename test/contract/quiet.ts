@@ -104,6 +104,19 @@ export function quietContract(create: LimiterFactory): void {
       expect(await trial.ask('c', { expiresInMs: 3_999 })).toEqual(refused('max-wait', 'gap', 4_000));
     });
 
+    it('and a block do not count, also where they overlap', async () => {
+      const { trial, from, until } = stage(create);
+      trial.goTo(from);
+      await trial.block(from + 60_000);
+      await trial.ask('a', { maxWaitMs: 1 });
+      const waitMs = LENGTH + 2_000;
+      expect(await trial.peek('b', { maxWaitMs: 1_999 })).toMatchObject({ kind: 'refused', rule: 'gap' });
+      expect(await trial.peek('b', { maxWaitMs: 2_000 })).toEqual(reserved(until + 2_000, 'quiet', waitMs));
+      await trial.block(until + 60_000);
+      expect(await trial.peek('b', { maxWaitMs: 1_999 })).toMatchObject({ kind: 'refused', rule: 'gap' });
+      expect(await trial.peek('b', { maxWaitMs: 2_000 })).toMatchObject({ kind: 'reserved', rule: 'block' });
+    });
+
     it('refuse who will not wait for their end, by the rule quiet', async () => {
       const { trial, from, until } = stage(create);
       trial.goTo(from + 1_000);

@@ -78,6 +78,44 @@ describe('a blocked notification', () => {
     expect((outcome as { message: string }).message).toMatch(/^2 or more wait for this recipient already/);
   });
 
+  it('waits for the end of a block however long that is, unless it will not wait, or expires first', async () => {
+    const bench = await openBench();
+    const { limiter, clock } = bench;
+    await limiter.block(RECIPIENT, { until: clock.now() + 3 * 86_400_000, reason: 'on leave' });
+    const outcomes: unknown[] = [];
+    for (const fields of [
+      {},
+      { priority: 'high' },
+      { onThrottle: 'drop' },
+      { onThrottle: 'silence', priority: 'high' },
+      { expiresAt: clock.now() + 60_000 },
+    ] as const) {
+      outcomes.push((await bench.run(makeNotification(fields), none, { maxWaitMs: 60_000 })).outcome);
+    }
+    expect(outcomes).toMatchObject([
+      { kind: 'requeued', rule: 'block' },
+      { kind: 'requeued', rule: 'block', before: 0 },
+      { kind: 'dropped', rule: 'block' },
+      { kind: 'delivered', silenced: true },
+      { kind: 'expired' },
+    ]);
+    const { outcome } = await bench.run(makeNotification(), none, { maxWaitMs: 1_000 });
+    expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'throttled-too-long' });
+  });
+
+  it('is a retraction: it waits, however long its line is', async () => {
+    const bench = await openBench();
+    const background = { pushType: 'background', alert: undefined, data: { sync: '1' } } as const;
+    const bounds = { maxWaitMs: 1_000, maxPending: 1 };
+    const kinds: string[] = [];
+    for (let sent = 0; sent < 3; sent++) kinds.push((await bench.run(makeNotification(background))).outcome.kind);
+    kinds.push((await bench.run(makeNotification(background), none, bounds)).outcome.kind);
+    const data = { pushpacer: { retract: ['msg-1'], tags: ['msg-1'] } };
+    const retraction = makeNotification({ ...background, data, onThrottle: 'latest', collapseId: 'pushpacer-retract' });
+    kinds.push((await bench.run(retraction, none, bounds)).outcome.kind);
+    expect(kinds).toEqual(['delivered', 'delivered', 'requeued', 'dead-letter', 'requeued']);
+  });
+
   it('gives its reservation back when it expires', async () => {
     const { run, limiter, clock } = await openBench();
     await run(makeNotification());

@@ -165,8 +165,8 @@ export class Reference {
       const { at } = place;
       const facts = { sent, others: mates, now, blockedUntil, quiet };
       const besides = longestCauseOf(both, place, { ...facts, quietMs: 0 });
-      const { isTooLong, quietMs } = boundsOf(ask, quiet, now, at, now + besides.ms);
-      const { cause } = longestCauseOf(both, place, { ...facts, quietMs });
+      const { isTooLong, ...counted } = boundsOf(ask, { quiet, blockedUntil }, now, at, now + besides.ms);
+      const { cause } = longestCauseOf(both, place, { ...facts, ...counted });
       const standing = { waitMs: at - now, remaining: 0, resetMs: at - now, ...cause, ...common, ...rules(rest) };
       if (!isTooLong && !isFull) return { kind: 'reserved', at, ...standing };
       const leftMs = awakeFrom({ at: now, rule: '' }, { ...quiet, edgeMs: 0 }).at - now;
@@ -310,22 +310,25 @@ export class Reference {
 }
 
 /**
- * Whether a wait until `at` passes a bound of the ask, and how much quiet time then counts as its cause. `till`: until when it
- * would wait if no time were quiet.
+ * Whether a wait until `at` passes a bound of the ask, and how much quiet time, and which block, then count as its cause. `till`:
+ * until when it would wait if no time were quiet.
  */
 function boundsOf(
   ask: Ask,
-  quiet: QuietTimes,
+  { quiet, blockedUntil }: { quiet: QuietTimes; blockedUntil: number },
   now: number,
   at: number,
   till: number,
-): { isTooLong: boolean; quietMs: number } {
+): { isTooLong: boolean; quietMs: number; blockedUntil: number } {
   const { maxWaitMs = Infinity, maxQuietMs = Infinity, expiresInMs = Infinity } = ask;
   const quietMs = quietBetween(quiet, now, at);
   const isQuietNow = awakeFrom({ at: now, rule: '' }, { ...quiet, edgeMs: 0 }).at > now;
   const isQuietThen = awakeFrom({ at: till, rule: '' }, quiet).at > till;
   if (quietMs > maxQuietMs && (isQuietNow || isQuietThen || quietMs > till - now))
-    return { isTooLong: true, quietMs: Infinity };
-  if (at - now - quietMs > maxWaitMs) return { isTooLong: true, quietMs: 0 };
-  return { isTooLong: at - now > expiresInMs, quietMs };
+    return { isTooLong: true, quietMs: Infinity, blockedUntil };
+  if (maxWaitMs === 0 && at - now > quietMs) return { isTooLong: true, quietMs: 0, blockedUntil };
+  const after = Math.max(now, Math.min(blockedUntil, at));
+  if (at - after - quietBetween(quiet, after, at) > maxWaitMs)
+    return { isTooLong: true, quietMs: 0, blockedUntil: -Infinity };
+  return { isTooLong: at - now > expiresInMs, quietMs, blockedUntil };
 }

@@ -3,6 +3,7 @@ import {
   awake,
   causeBesidesQuiet,
   causeOf,
+  countedWaitMs,
   earlyMsOf,
   freeFrom,
   GRACE_MS,
@@ -110,10 +111,14 @@ function longestQueue(scopes: Scopes, now: number): number {
   return Math.max(...scopes.map(count));
 }
 
-/** Whether a wait is refused, and how many ms of quiet time count as its cause: none if it is refused by `maxWaitMs`. */
+/**
+ * Whether a wait is refused, and what counts as its cause: how many ms of quiet time, and the block. If it is refused by
+ * `maxWaitMs`, only what counts for that.
+ */
 interface Bounded {
   readonly because?: Refused['because'];
   readonly quietMs: number;
+  readonly isBlockCounted: boolean;
 }
 
 /** `till`: until when the id would wait without quiet times; `pending`: as for `waiting`. */
@@ -121,10 +126,14 @@ function refusal(ask: Ask, at: number, till: number, moment: AskMoment, pending:
   const { maxWaitMs = Infinity, maxQuietMs = Infinity, expiresInMs = Infinity, maxPending = Infinity } = ask;
   const { now, quiet } = moment;
   const quietMs = quietMsBetween(quiet, now, at);
-  if (quietMs > maxQuietMs && waitsForQuiet(quietMs, till, moment)) return { because: 'max-wait', quietMs: Infinity };
-  if (at - now - quietMs > maxWaitMs) return { because: 'max-wait', quietMs: 0 };
-  if (at - now > expiresInMs) return { because: 'max-wait', quietMs };
-  return { ...(pending >= maxPending && { because: 'max-pending' }), quietMs };
+  if (quietMs > maxQuietMs && waitsForQuiet(quietMs, till, moment))
+    return { because: 'max-wait', quietMs: Infinity, isBlockCounted: true };
+  // With `maxWaitMs` 0 the id does not wait at all, so a block holds as any limit does.
+  const isBlockCounted = maxWaitMs === 0;
+  const countedMs = isBlockCounted ? at - now - quietMs : countedWaitMs(at, moment);
+  if (countedMs > maxWaitMs) return { because: 'max-wait', quietMs: 0, isBlockCounted };
+  if (at - now > expiresInMs) return { because: 'max-wait', quietMs, isBlockCounted: true };
+  return { ...(pending >= maxPending && { because: 'max-pending' }), quietMs, isBlockCounted: true };
 }
 
 function admitted(at: number, standing: Standing, now: number, repeated: boolean): Admitted {
@@ -139,8 +148,9 @@ function waiting(ask: Ask, place: Place, scopes: Scopes, common: Common, moment:
   const { at, isHeldBack } = place;
   const { now, quiet } = moment;
   const lines = linesBefore(scopes, at, now);
-  const other = causeBesidesQuiet(lines, at, moment);
-  const { because, quietMs } = refusal(ask, at, other.till, moment, pending);
+  const { till } = causeBesidesQuiet(lines, at, moment);
+  const { because, quietMs, isBlockCounted } = refusal(ask, at, till, moment, pending);
+  const other = causeBesidesQuiet(lines, at, isBlockCounted ? moment : { now, blockedUntil: undefined });
   const cause = { ...causeOf(other, at, moment, quietMs), before: lines[isHeldBack ? 1 : 0]?.before ?? 0 };
   const waitMs = at - now;
   const parts = { ...cause, remaining: 0, resetMs: waitMs, ...common };

@@ -12,7 +12,7 @@
 -- ARGV[3] 'admit'; 'latest' for an ask with such a join, which must not take the fast path; 'peek' to write nothing; 'renew' and
 --         'peek-renew' also forget an admission of this id that was not used
 -- ARGV[4] JSON with these fields, each of which may be absent; '' for none of them:
---         maxWait      refuse a longer wait (ms), and write nothing
+--         maxWait      refuse a longer wait (ms), and write nothing; the time of a block does not count, except with 0
 --         maxPending   refuse a new id if so many wait already, and write nothing
 --         countBlocked 1: an ask that must wait counts as a sent slot too
 --         lead         an id that comes back is not sent before now + lead (ms)
@@ -24,7 +24,7 @@
 --         behindOverdue 1: it waits behind every reservation that is not forgotten yet, however long that is overdue
 --         claim        1: if it is refused it will be sent without a slot, so store that it is too late to cancel it
 --         maxQuiet     with quiet hours: refuse a wait with more quiet time than this (ms); maxWait then does not count quiet time
---         expiresIn    with quiet hours: refuse a wait that is longer than this, with the quiet time in it (ms)
+--         expiresIn    refuse a wait that is longer than this, with the time of a block and the quiet time in it (ms)
 -- ARGV[5] JSON, for each scope {how long slots are kept (ms), the tolerance (ms), the gap or 0, max, window (ms) of each rule}
 -- ARGV[6] 1 to answer what every limit has left; absent or '' to answer what the deciding limit alone has left
 -- ARGV[7] the quiet times around now, as 'from until from until' in epoch ms; '' for none; '-' if quiet hours do not hold for this
@@ -80,10 +80,10 @@ if ARGV[7] then
     return at
   end
 
-  -- How many milliseconds from now until `at` are quiet.
-  function quietMs(at)
+  -- How many milliseconds from `from` until `at` are quiet.
+  function quietMs(from, at)
     local ms = 0
-    for _, window in ipairs(quiet) do ms = ms + math.max(0, math.min(window[2], at) - math.max(window[1], now)) end
+    for _, window in ipairs(quiet) do ms = ms + math.max(0, math.min(window[2], at) - math.max(window[1], from)) end
     return ms
   end
 
@@ -203,19 +203,23 @@ local function waitsForQuiet(inQuiet, till)
   return awake(now, 0) > now or awake(till, edge) > till or inQuiet > till - now
 end
 
--- Whether a wait until `at` is refused, and how many ms of quiet time count as its cause: none if it is refused by maxWait.
--- `till`: until when the wait would last without quiet times.
+-- Whether a wait until `at` is refused, how many ms of quiet time count as its cause, and whether a block does: if it is refused
+-- by maxWait, only what counts for maxWait. `till`: until when the wait would last without quiet times.
 local function isTooLong(at, till)
-  local inQuiet = quiet and quietMs(at) or 0
-  if inQuiet > (options.maxQuiet or math.huge) and waitsForQuiet(inQuiet, till) then return true, math.huge end
-  if at - now - inQuiet > (maxWait or math.huge) then return true, 0 end
-  return at - now > (options.expiresIn or math.huge), inQuiet
+  local inQuiet = quiet and quietMs(now, at) or 0
+  if inQuiet > (options.maxQuiet or math.huge) and waitsForQuiet(inQuiet, till) then return true, math.huge, true end
+  -- With maxWait 0 the id does not wait at all, so a block holds as any limit does.
+  local from = maxWait ~= 0 and blockedUntil and math.min(blockedUntil, at) or now
+  local counted = at - from - (quiet and quietMs(from, at) or 0)
+  if counted > (maxWait or math.huge) then return true, 0, from == now end
+  return at - now > (options.expiresIn or math.huge), inQuiet, true
 end
 
 local function mustWait(at, inCategory, rooms)
   local kind, pending = 3, 0
   local scope, limit, till, counts = causeOf(at)
-  local tooLong, inQuiet = isTooLong(at, till)
+  local tooLong, inQuiet, inBlock = isTooLong(at, till)
+  if not inBlock then scope, limit = slowest(counts, true) end
   if inQuiet > till - now then scope, limit = first, QUIET end
   for _, each in ipairs(scopes) do
     pending = math.max(pending, queued(each.reserved) + (each.heldBack and queued(each.heldBack) or 0))

@@ -135,7 +135,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     const name = asked.enqueuedAt !== undefined && entry !== id ? jobIdIn(id) : undefined;
     const isNoted = mode === 'admit' && overtaking.mostTimes > 0;
     const noting = asked.goesFirst === true && !isNoted ? { ...asked, goesFirst: false } : asked;
-    const options = toOptions(noting, name, countBlocked, terms.windows.length > 0);
+    const options = toOptions(noting, name, countBlocked);
     const args = [entry, sentEntry(entry), how, options, ofScopes.text];
     if (everyRule === true || terms.args.length > 0) args.push(everyRule === true ? '1' : '', ...terms.args);
     const ofOverall = [keys.settings, keys.sent, keys.reserved];

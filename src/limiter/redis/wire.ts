@@ -19,24 +19,17 @@ import type { Clock } from './clock.ts';
 // inspections; policies.
 
 /**
- * ARGV[4] of admit.lua. Where no time is quiet, `maxWaitMs` and `expiresInMs` limit the same wait, so only the smaller one is
- * sent.
+ * ARGV[4] of admit.lua.
  *
  * @param name the notification's name, if its id is stored as a digest
  */
-export function toOptions(
-  ask: WaitingAsk,
-  name: string | undefined,
-  countBlocked: boolean,
-  hasQuietTimes: boolean,
-): string {
-  const { maxWaitMs = Infinity, maxQuietMs, expiresInMs = Infinity, maxPending, leadMs = 0 } = ask;
+export function toOptions(ask: WaitingAsk, name: string | undefined, countBlocked: boolean): string {
+  const { maxWaitMs, maxQuietMs, expiresInMs, maxPending, leadMs = 0 } = ask;
   const { join, claim = false, untilAwake = false, goesFirst = false, behindOverdue = false, enqueuedAt } = ask;
-  const bounds = hasQuietTimes
-    ? { ...bound('maxWait', maxWaitMs), ...bound('maxQuiet', maxQuietMs), ...bound('expiresIn', expiresInMs) }
-    : bound('maxWait', Math.min(maxWaitMs, expiresInMs));
   const text = JSON.stringify({
-    ...bounds,
+    ...bound('maxWait', maxWaitMs),
+    ...bound('maxQuiet', maxQuietMs),
+    ...bound('expiresIn', expiresInMs),
     ...(maxPending !== undefined && { maxPending }),
     ...(countBlocked && { countBlocked: 1 }),
     ...(leadMs > 0 && { lead: Math.ceil(leadMs) }),
