@@ -1,6 +1,6 @@
 import { DelayedError, UnrecoverableError } from 'bullmq';
 import { targetOf } from '../notification/device.ts';
-import { mayBeSeen, waitOf, type Completion, type Outcome, type Result } from '../notification/outcome.ts';
+import { hasOthers, mayBeSeen, waitOf, type Completion, type Outcome, type Result } from '../notification/outcome.ts';
 import { retractionOf } from '../notification/retraction.ts';
 import { waitsFrom } from '../domain/time.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
@@ -95,8 +95,9 @@ export async function ack(
       throw new DelayedError();
     }
     default:
-      // Saves which device failed, and how. Only people read that, so the job ends even if the save fails.
-      if (progress.attempts.length > 0) await lock.save(progress).catch(() => undefined);
+      // Saves which device failed, and how; and that it stood for others, so that a later retract of its id alone leaves them on
+      // the screen. The job ends even if the save fails.
+      if (progress.attempts.length > 0 || hasOthers(progress.digest)) await lock.save(progress).catch(() => undefined);
       return {
         outcome: result.kind,
         ...('by' in result && { by: result.by }),

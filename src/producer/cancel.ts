@@ -89,7 +89,7 @@ async function cancelOne(found: Found, parts: CancelParts): Promise<boolean> {
   const stage = stageOf(found.job);
   if (stage !== 'waits') return stage === 'canceled';
   const stopped = await stop(found, parts, (job) => stageOf(job) !== 'waits');
-  if (stopped === undefined) return false;
+  if (typeof stopped === 'string') return false;
   const { job, request, isTaken, isRepeated } = stopped;
   const decider = parts.deciders[found.place.kind];
   const after = job === undefined ? 'waits' : stageOf(job); // if the job became a dead letter, its replay ends as canceled
@@ -116,8 +116,8 @@ interface Stopped {
 
 /**
  * Stops a notification in the limiter: it gets no slot any more. Then waits until no pass of its job is under way, or until
- * `isSure(job)`, for 2 s at most. Then wakes the job, unless a pass still has it, so that the next pass ends the job. Undefined
- * if it is too late to stop the notification.
+ * `isSure(job)`, for 2 s at most. Then wakes the job, unless a pass still has it, so that the next pass ends the job. `too-late`:
+ * it is being sent, or was sent. `replaced`: it is never sent, since another notification is sent in its place.
  *
  * @param isResend also stops a notification that was sent before, and waits to be sent again
  */
@@ -126,15 +126,16 @@ export async function stop(
   parts: CancelParts,
   isSure: (job: Job<unknown>) => boolean,
   isResend = false,
-): Promise<Stopped | undefined> {
+): Promise<Stopped | 'too-late' | 'replaced'> {
   const { kind, ...scope } = found.place;
   const jobId = found.job.id ?? '';
   const { asks = 0, digest } = progressOf(found.job);
   // The digest was admitted, and is still to be sent for the others. The job remembers that longer than the limiter does.
-  if (hasOthers(digest)) return undefined;
+  if (hasOthers(digest)) return 'too-late';
   const request = { ...scope, id: `${jobId}/${asks}`, enqueuedAt: firstEnqueuedAtOf(found.job) };
-  const { canceled, isRepeated = false, leader } = await parts.deciders[kind].cancel({ ...request, isResend });
-  if (!canceled) return undefined;
+  const answer = await parts.deciders[kind].cancel({ ...request, isResend });
+  const { canceled, isRepeated = false, isReplaced = false, leader } = answer;
+  if (!canceled) return isReplaced ? 'replaced' : 'too-late';
   const after = await afterPass(found, parts.connection, isSure);
   const leads = leader?.id?.replace(/\/\d+$/, '');
   const { followed } = await redelay(homesIn(scope.recipientId, parts), [

@@ -133,8 +133,10 @@ interface State {
 async function stopOne(found: Found, isByKey: boolean, parts: RetractParts): Promise<State> {
   if (found.job.finishedOn !== undefined || isPartOf(found.job, isByKey)) return stateOf(found.job, isByKey);
   const stopped = await stop(found, parts, ({ finishedOn }) => finishedOn !== undefined, true);
-  // The notification is being sent, or has its slot; or its worker died, and no other has it yet; or it is between two queues.
-  if (stopped?.job === undefined || (stopped.isTaken && stopped.job.finishedOn === undefined)) return { kind: 'open' };
+  if (stopped === 'replaced') return stateOf(found.job, isByKey, 'ended');
+  if (stopped === 'too-late') return { kind: 'open' }; // it is being sent, or has its slot
+  // Its worker died, and no other has it yet; or it is between two queues.
+  if (stopped.job === undefined || (stopped.isTaken && stopped.job.finishedOn === undefined)) return { kind: 'open' };
   if (stageOf(stopped.job) === 'dead') return { kind: 'open' }; // its dead letter came after the search
   // The job may have ended before the cancel.
   if (stopped.job.finishedOn !== undefined) await parts.deciders[found.place.kind].forget(stopped.request);
@@ -146,8 +148,12 @@ function isPartOf(job: Job<unknown>, isByKey: boolean): boolean {
   return !isByKey && hasOthers(progressOf(job).digest);
 }
 
-/** The state of a job that is stopped, has ended, or is not to be stopped. */
-async function stateOf(job: Job<unknown>, isByKey: boolean): Promise<State> {
+/**
+ * The state of a job that is stopped, has ended, or is not to be stopped.
+ *
+ * @param unsent the kind of a job that has not ended, if no device was alerted
+ */
+async function stateOf(job: Job<unknown>, isByKey: boolean, unsent: 'canceled' | 'ended' = 'canceled'): Promise<State> {
   const isDead = stageOf(job) === 'dead';
   if (isDead && (await job.isFailed())) return { kind: 'open' }; // it is about to become a dead letter
   const { devices, outcome } = (job.returnvalue ?? {}) as Partial<Completion>;
@@ -158,8 +164,9 @@ async function stateOf(job: Job<unknown>, isByKey: boolean): Promise<State> {
   // A worker may have alerted, and died before it could note that.
   const isUnsure = isLeftOpen(progress) || job.stalledCounter > 0 || (isDead && attempts.length > 0);
   const seen = { states, isUnsure, trying, isPart };
-  const isCanceled = outcome === undefined ? !isDead && !isPart : outcome === 'canceled';
-  return judge(job.data, job.id ?? '', firstEnqueuedAtOf(job), seen, isCanceled ? 'canceled' : 'ended');
+  const notEnded = isDead || isPart ? 'ended' : unsent;
+  const ended = outcome === 'canceled' ? 'canceled' : 'ended';
+  return judge(job.data, job.id ?? '', firstEnqueuedAtOf(job), seen, outcome === undefined ? notEnded : ended);
 }
 
 interface Seen {

@@ -149,8 +149,13 @@ describe('cancel', () => {
     expect(await ask('dropped', { maxWaitMs: 0 })).toMatchObject({ kind: 'refused' });
     await ask('old', join('latest', { at: 1 }));
     await ask('new', join('latest', { at: 2 }));
-    const canceled = { silent: false, dropped: true, old: false, new: true };
-    for (const [name, expected] of Object.entries(canceled)) expect(await cancel(name)).toEqual({ canceled: expected });
+    const answers = {
+      silent: { canceled: false },
+      dropped: { canceled: true },
+      old: { canceled: false, isReplaced: true },
+      new: { canceled: true },
+    };
+    for (const [name, answer] of Object.entries(answers)) expect(await cancel(name)).toEqual(answer);
     expect(await ask('silent', { maxWaitMs: 0, claim: true })).toMatchObject({ kind: 'refused' });
   });
 
@@ -172,7 +177,8 @@ describe('cancel', () => {
       expect(await ask(name, digest)).toMatchObject({ kind: 'ended', how: 'canceled', gaveBackSlot: false });
     clock.now = start + 3_000;
     expect(await ask('4', digest)).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
-    for (const name of ['4', '5']) expect(await cancel(name)).toEqual({ canceled: false });
+    expect(await cancel('4')).toEqual({ canceled: false });
+    expect(await cancel('5')).toEqual({ canceled: false, isReplaced: true });
 
     await ask('6', digest);
     await ask('7', digest);

@@ -145,6 +145,34 @@ test('a retraction also names what an earlier one named that is a dead letter', 
   expect(retractions(bench)).toEqual([[two.id, one.id]]);
 });
 
+test('a digest that was sent stays on the screen if one of it is retracted by its id, and goes by the key', async () => {
+  const bench = await openRunning(SLOW);
+  const digest = { onThrottle: 'digest', digest: { key: 'thread-77', title: '{{count}} new' } } as const;
+  const of = { ...KEY, ...digest, devices: [makeDevice('fcm')] };
+  const [leader, part] = await blocked(bench, [of, of]);
+  await reset(bench);
+  await ends(bench, leader.id, 'delivered');
+  // The job of the part comes back up to two seconds later.
+  expect(await bench.producer.retract({ id: part.id })).toEqual({ ...NONE, ended: 1 });
+  expect(await bench.producer.retract({ id: leader.id })).toEqual({ ...NONE, ended: 1 });
+  const jobs = await bench.queue.getJobs(['active', 'completed', 'delayed', 'prioritized', 'wait']);
+  expect(jobs.map(({ name }) => name)).not.toContain(RETRACT);
+  expect(retractions(bench)).toEqual([]);
+  expect(shown(bench)).toContain('2 new');
+  expect(await bench.producer.retract(KEY)).toEqual({ ...NONE, retracting: 1, ended: 1 });
+  await waitFor(() => expect(shown(bench)).not.toContain('2 new'));
+  await ends(bench, part.id, 'merged');
+});
+
+test('an older one that a newer one replaced has ended, also before its job comes back', async () => {
+  const bench = await openRunning(SLOW);
+  const latest = { onThrottle: 'latest', collapseId: 'score' } as const;
+  const [older] = await blocked(bench, [latest, latest]);
+  expect(await bench.producer.retract({ id: older.id })).toEqual({ ...NONE, ended: 1 });
+  const jobs = await bench.queue.getJobs(['active', 'delayed', 'prioritized', 'wait']);
+  expect(jobs.map(({ name }) => name)).not.toContain(RETRACT);
+});
+
 test('a digest that waits to be sent again has ended for the id of the one that leads it', async () => {
   const bench = await openRunning({ ...SLOW, BACKOFF_BASE: '1h', BACKOFF_MAX: '2h' });
   const device = makeDevice('fcm');

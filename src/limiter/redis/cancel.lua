@@ -4,8 +4,8 @@
 --         notification's reservation. All keys share one hash tag.
 -- ARGV[1] the notification's name, ARGV[2] when it was enqueued first; ARGV[3...] its ids as they are written among the sent
 --
--- Answers {1 if it is canceled, 2 if it was canceled before, 0 if it is too late; the id that leads its digest from now on, and
--- the slot of that id; '' and 0 if there is none}.
+-- Answers {1 if it is canceled, 2 if it was canceled before, 0 if it is too late, -1 if it ends without being sent (another one is
+-- sent in its place); the id that leads its digest from now on, and the slot of that id; '' and 0 if there is none}.
 
 -- include ../../redis/clock.lua
 
@@ -15,7 +15,7 @@ local waitingKey, name, born = KEYS[1], ARGV[1], tonumber(ARGV[2])
 -- include waiting.lua
 
 local ended = readOwn('end:')
-if ended then return { ended.how == 'canceled' and 2 or 0, '', 0 } end
+if ended then return { ended.how == 'canceled' and 2 or ended.how == 'sent' and 0 or -1, '', 0 } end
 for index = 3, #ARGV do
   if redis.call('ZSCORE', KEYS[2], ARGV[index]) then return { 0, '', 0 } end
 end

@@ -27,6 +27,8 @@ interface CancelAnswer {
   readonly canceled: boolean;
   /** An earlier cancel had canceled it. Absent if not. */
   readonly isRepeated?: true;
+  /** It is too late, but it is not sent either: a newer one takes its place, or a digest was sent for it. Absent if not. */
+  readonly isReplaced?: true;
   /** The ask that leads the notification's digest from now on, with its slot; absent if none does. */
   readonly leader?: SlotView;
 }
@@ -78,6 +80,7 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
       return {
         canceled: Number(canceled) > 0,
         ...(Number(canceled) === 2 && { isRepeated: true }),
+        ...(Number(canceled) === -1 && { isReplaced: true }),
         ...(at > 0 && { leader: { at, ...(leads !== undefined && { id: leads }) } }),
       };
     },
