@@ -56,7 +56,7 @@ export async function createPasses(
   };
   const order = createOrderProcessor({
     cancel: (target) => cancelWaiting(target, cancelParts),
-    retract: (target, until) => retract(target, retractParts, until),
+    retract: (target, meant) => retract(target, retractParts, meant),
     ...{ log, metrics },
   });
 

@@ -16,7 +16,7 @@ import type { Place } from '../queue/notification-worker.ts';
 import { CANCEL } from '../queue/names.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import type { Result } from '../notification/outcome.ts';
-import { firstEnqueuedAtOf } from '../notification/story.ts';
+import { meantBy, type Meant } from '../notification/retraction.ts';
 import { readProgress } from './progress.ts';
 import { backoffMs, newer as newerResult } from './decide.ts';
 import { ack, type Completed } from './end.ts';
@@ -30,12 +30,12 @@ const OPEN = { backoffBaseMs: 1_000, backoffMaxMs: 30_000 };
 export interface OrderParts {
   readonly cancel: (target: CancelTarget) => Promise<Canceled>;
   /**
-   * `until`: if the target is a cancellation key, notifications that were enqueued later are left as they are. `isOpen`: some
-   * notifications are being sent, so the retract must be repeated.
+   * `meant`: if the target is a cancellation key, other notifications are left as they are. `isOpen`: some notifications are
+   * being sent, so the retract must be repeated.
    */
   readonly retract: (
     target: RetractTarget,
-    until: number,
+    meant: Meant,
   ) => Promise<{ readonly retracted: Retracted; readonly isOpen: boolean }>;
   readonly log: Logger;
   readonly metrics: Pick<Metrics, 'newerJob'>;
@@ -75,7 +75,7 @@ export function createOrderProcessor({ cancel, retract, log, metrics }: OrderPar
         log.info({ jobId, ...target, ...canceled }, 'canceled what waits');
         return canceled;
       }
-      const { retracted, isOpen } = await retract(target, firstEnqueuedAtOf(job));
+      const { retracted, isOpen } = await retract(target, meantBy(job));
       log.info({ jobId, ...target, ...retracted }, isOpen ? 'retracted; some are being sent' : 'retracted');
       if (!isOpen) return { ...CANCELED, ...retracted };
       const waitMs = backoffMs(Math.min(job.attemptsStarted, 10), OPEN, 0, Math.random());

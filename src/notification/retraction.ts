@@ -1,5 +1,6 @@
 import { isObject, valueAt } from '../domain/json.ts';
 import type { DeviceState } from './outcome.ts';
+import { firstEnqueuedAtOf } from './story.ts';
 
 /**
  * A retraction: a background push that tells apps to take alerts from the screen. The schema treats it like any notification.
@@ -34,6 +35,22 @@ export function readRetraction(found: unknown): Retraction | undefined {
 /** Whether a device does not need the retraction any more: it has taken the retraction, or its app is gone (`unregistered`). */
 export function hasTaken(state: DeviceState): boolean {
   return state === 'delivered' || state === 'unregistered';
+}
+
+/**
+ * Which notifications under a key a retract is about: those with these ids, or, if they are not known, those that were enqueued
+ * until an instant (epoch milliseconds).
+ */
+export type Meant = { readonly ids: readonly string[] } | { readonly until: number };
+
+/**
+ * Which notifications are meant by a job named `retract`. A producer notes the ids of those that it left to the workers in the
+ * job's options: producers have different clocks, so the job's own time says little about what was enqueued after it. Earlier
+ * versions, and clients in other languages, note no ids.
+ */
+export function meantBy(job: { readonly opts: unknown; readonly timestamp: number }): Meant {
+  const ids = valueAt(job.opts, 'left');
+  return Array.isArray(ids) ? { ids: texts(ids) } : { until: firstEnqueuedAtOf(job) };
 }
 
 function texts(given: unknown): string[] {

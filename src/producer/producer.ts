@@ -288,24 +288,26 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     const deadQueue = (of: string): Promise<Queue> => openOne(DEAD_LETTERS, of);
     const calledAt = Date.now();
     return withLimiter(async (parts) => {
-      const { retracted, isOpen, newestAt } = await retract(parsed.target, { ...parts, deadQueue, add: addAll });
-      if (isOpen) await addRetract(parsed.target, Math.max(calledAt, newestAt));
+      const { retracted, isOpen, left, newestAt } = await retract(parsed.target, { ...parts, deadQueue, add: addAll });
+      if (isOpen) await addRetract(parsed.target, left, Math.max(calledAt, newestAt));
       return retracted;
     });
   }
 
-  /** Leaves the rest of a retract to the workers. By a key, only notifications enqueued until `until` are retracted. */
-  async function addRetract(target: RetractTarget, until: number): Promise<void> {
+  /** Leaves these notifications to the workers. Workers of earlier versions do not read `left`, but go by `until`. */
+  async function addRetract(target: RetractTarget, left: readonly string[], until: number): Promise<void> {
     const { prefixes } = await followed.look();
     const of = 'id' in target ? (prefixes[0] ?? prefix) : homeOf(target.recipientId, { prefixes });
     const queue = await openOne(QUEUE, of);
-    await queue.add(RETRACT, target, {
+    const options = {
       jobId: `#order-${crypto.randomUUID()}`, // BullMQ's own ids are unique in one queue only, and a reshard may join two
       timestamp: until,
       priority: PRIORITY.high,
       removeOnComplete: KEEP_COMPLETED,
       removeOnFail: false,
-    });
+      ...(!('id' in target) && { left }),
+    };
+    await queue.add(RETRACT, target, options);
   }
 
   /** When both Redises answer, runs `work` with what it needs to ask the limiters. */

@@ -9,6 +9,7 @@ import {
   type RetractTarget,
 } from '../notification/notification.ts';
 import { hasOthers, isLeftOpen, type Completion, type DeadLetter } from '../notification/outcome.ts';
+import type { Meant } from '../notification/retraction.ts';
 import { MUST_SHOW } from '../notification/rules.ts';
 import { firstEnqueuedAtOf } from '../notification/story.ts';
 import type { KeyPlace } from '../queue/cancellation-index.ts';
@@ -36,6 +37,8 @@ export interface Retracting {
   readonly retracted: Retracted;
   /** The retract is not complete yet, for example because a notification is being sent: repeat it a little later. */
   readonly isOpen: boolean;
+  /** The ids of the notifications with which the retract is not complete yet. */
+  readonly left: readonly string[];
   /** When the newest notification with a job was enqueued, on its producer's clock: epoch milliseconds; 0 if none has a job. */
   readonly newestAt: number;
 }
@@ -45,16 +48,15 @@ export interface Retracting {
  * notifications. If no notification has the id, a job takes this id for an hour: a notification with the same id that comes
  * later is then not sent. Safe to repeat: what was taken back already is not taken back again.
  *
- * @param until if the target is a cancellation key: notifications that were enqueued after this are left as they are; epoch
- * milliseconds
+ * @param meant if the target is a cancellation key: other notifications are left as they are. Default: all under the key are meant
  */
 export async function retract(
   { badge, ...target }: RetractTarget,
   parts: RetractParts,
-  until = Infinity,
+  meant: Meant = { until: Infinity },
 ): Promise<Retracting> {
   const isByKey = !('id' in target);
-  const isMeant = ({ job }: Found): boolean => !isByKey || firstEnqueuedAtOf(job) <= until;
+  const isMeant = ({ job }: Found): boolean => !isByKey || isAmong(meant, job.id, firstEnqueuedAtOf(job));
   const look = async (): Promise<AllFound> => {
     const found = await find(target, parts);
     return { ...found, jobs: found.jobs.filter(isMeant) };
@@ -63,14 +65,14 @@ export async function retract(
   if (!isByKey && isUnknown(all)) {
     await takeId(target.id, parts);
     all = await look(); // the notification may have come meanwhile
-    if (isUnknown(all)) return { retracted: { ...NOTHING, unknown: 1 }, isOpen: false, newestAt: 0 };
+    if (isUnknown(all)) return { retracted: { ...NOTHING, unknown: 1 }, isOpen: false, left: [], newestAt: 0 };
   }
   const states: State[] = [];
   for (let from = 0; from < all.jobs.length; from += AT_ONCE) {
     const some = all.jobs.slice(from, from + AT_ONCE);
     states.push(...(await Promise.all(some.map((found) => stopOne(found, isByKey, parts)))));
   }
-  const letters = await findLetters(target, all, until, parts);
+  const letters = await findLetters(target, all, meant, parts);
   // A job that still exists says more than the dead letter that it became.
   const kept = new Set(all.jobs.map(({ job }) => job.id));
   const found = [...states, ...letters.filter(({ jobId }) => !kept.has(jobId)).map(({ state }) => state)];
@@ -80,12 +82,19 @@ export async function retract(
   await Promise.all(ofIt.map(({ queue, jobId }) => queue.remove(jobId)));
   // These replays began meanwhile, and are only stopped here. The next try finds them: by a key, they are in the index by then.
   const replays = await Promise.all(
-    (await findReplays(target, all, until, parts)).map((each) => stopOne(each, isByKey, parts)),
+    (await findReplays(target, all, meant, parts)).map((each) => stopOne(each, isByKey, parts)),
   );
-  const isOpen =
-    !isTaken || found.some(({ kind }) => kind === 'open') || replays.some(({ kind }) => kind !== 'canceled');
+  const open = [
+    ...found.filter(({ kind, shown }) => kind === 'open' || (!isTaken && shown !== undefined)),
+    ...replays.filter(({ kind }) => kind !== 'canceled'),
+  ];
+  const left = [...new Set(open.map(({ jobId }) => notificationIdOf(jobId)))];
   const newestAt = all.jobs.reduce((newest, { job }) => Math.max(newest, firstEnqueuedAtOf(job)), 0);
-  return { retracted: countsOf(found, isByKey), isOpen, newestAt };
+  return { retracted: countsOf(found, isByKey), isOpen: left.length > 0, left, newestAt };
+}
+
+function isAmong(meant: Meant, jobId = '', enqueuedAt: number): boolean {
+  return 'ids' in meant ? meant.ids.includes(notificationIdOf(jobId)) : enqueuedAt <= meant.until;
 }
 
 /** How many notifications are stopped at once, so that other commands get through in between. */
@@ -122,6 +131,7 @@ function shownIn(found: readonly State[], badge: number | undefined): Shown[] {
 
 /** The state of a notification now. `seen`: a device shows it, or may show it. `open`: it could not be stopped yet. */
 interface State {
+  readonly jobId: string;
   readonly kind: 'canceled' | 'seen' | 'ended' | 'open';
   /**
    * What the notification's devices show, or may show. If no alert has to be removed: all its devices, and no tags. Absent if
@@ -131,13 +141,14 @@ interface State {
 }
 
 async function stopOne(found: Found, isByKey: boolean, parts: RetractParts): Promise<State> {
+  const open = { jobId: found.job.id ?? '', kind: 'open' } as const;
   if (found.job.finishedOn !== undefined || isPartOf(found.job, isByKey)) return stateOf(found.job, isByKey);
   const stopped = await stop(found, parts, ({ finishedOn }) => finishedOn !== undefined, true);
   if (stopped === 'replaced') return stateOf(found.job, isByKey, 'ended');
-  if (stopped === 'too-late') return { kind: 'open' }; // it is being sent, or has its slot
+  if (stopped === 'too-late') return open; // it is being sent, or has its slot
   // Its worker died, and no other has it yet; or it is between two queues.
-  if (stopped.job === undefined || (stopped.isTaken && stopped.job.finishedOn === undefined)) return { kind: 'open' };
-  if (stageOf(stopped.job) === 'dead') return { kind: 'open' }; // its dead letter came after the search
+  if (stopped.job === undefined || (stopped.isTaken && stopped.job.finishedOn === undefined)) return open;
+  if (stageOf(stopped.job) === 'dead') return open; // its dead letter came after the search
   // The job may have ended before the cancel.
   if (stopped.job.finishedOn !== undefined) await parts.deciders[found.place.kind].forget(stopped.request);
   return stateOf(stopped.job, isByKey);
@@ -155,7 +166,8 @@ function isPartOf(job: Job<unknown>, isByKey: boolean): boolean {
  */
 async function stateOf(job: Job<unknown>, isByKey: boolean, unsent: 'canceled' | 'ended' = 'canceled'): Promise<State> {
   const isDead = stageOf(job) === 'dead';
-  if (isDead && (await job.isFailed())) return { kind: 'open' }; // it is about to become a dead letter
+  const { id: jobId = '' } = job;
+  if (isDead && (await job.isFailed())) return { jobId, kind: 'open' }; // it is about to become a dead letter
   const { devices, outcome } = (job.returnvalue ?? {}) as Partial<Completion>;
   const progress = progressOf(job);
   const { trying = [], attempts = [] } = progress;
@@ -166,7 +178,7 @@ async function stateOf(job: Job<unknown>, isByKey: boolean, unsent: 'canceled' |
   const seen = { states, isUnsure, trying, isPart };
   const notEnded = isDead || isPart ? 'ended' : unsent;
   const ended = outcome === 'canceled' ? 'canceled' : 'ended';
-  return judge(job.data, job.id ?? '', firstEnqueuedAtOf(job), seen, outcome === undefined ? notEnded : ended);
+  return judge(job.data, jobId, firstEnqueuedAtOf(job), seen, outcome === undefined ? notEnded : ended);
 }
 
 interface Seen {
@@ -185,18 +197,18 @@ interface Seen {
 function judge(data: unknown, jobId: string, enqueuedAt: number, seen: Seen, notAlerted: 'canceled' | 'ended'): State {
   const id = notificationIdOf(jobId);
   const parsed = parseNotification({ id, ...objectOr(data) });
-  if (!parsed.ok) return { kind: notAlerted };
+  if (!parsed.ok) return { jobId, kind: notAlerted };
   const { notification } = parsed;
   const { pushType, apns } = notification;
-  if (pushType === 'liveactivity') return { kind: notAlerted }; // tokens of Live Activities take no other pushes
+  if (pushType === 'liveactivity') return { jobId, kind: notAlerted }; // tokens of Live Activities take no other pushes
   const labels = notification.devices.map(({ platform }, index) => `${platform}#${index}`);
   const alerted = labels.flatMap((label, index) => (pushType === 'alert' && isSeenOn(label, seen) ? [index] : []));
   const of = { id, enqueuedAt, recipientId: notification.recipientId, topic: apns?.topic };
   if (alerted.length === 0 || seen.isPart) {
-    return { kind: notAlerted, shown: { ...of, tags: [], devices: devicesAt(notification, labels.keys()) } };
+    return { jobId, kind: notAlerted, shown: { ...of, tags: [], devices: devicesAt(notification, labels.keys()) } };
   }
   const tags = tagsOf(notification, alerted);
-  return { kind: 'seen', shown: { ...of, tags, devices: devicesAt(notification, alerted) } };
+  return { jobId, kind: 'seen', shown: { ...of, tags, devices: devicesAt(notification, alerted) } };
 }
 
 function devicesAt({ devices }: Notification, indexes: Iterable<number>): Device[] {
@@ -224,7 +236,7 @@ const UNSURE: readonly unknown[] = ['ambiguous', 'stalled'];
 async function findLetters(
   target: RetractTarget,
   { jobs, dead, gone }: AllFound,
-  until: number,
+  meant: Meant,
   parts: RetractParts,
 ): Promise<Letter[]> {
   const isByKey = !('id' in target);
@@ -236,7 +248,7 @@ async function findLetters(
       const letter = job?.data as Partial<DeadLetter> | undefined;
       if (job?.id === undefined || letter?.notification === undefined) return [];
       const { notification, delivered = [], digest, reason, attempts = [], enqueuedAt = 0 } = letter;
-      if (isByKey && !(isUnderKey(notification, target) && enqueuedAt <= until)) return [];
+      if (isByKey && !(isUnderKey(notification, target) && isAmong(meant, job.id, enqueuedAt))) return [];
       const states = Object.fromEntries(delivered.map((label) => [label, 'delivered']));
       // The reason is about one device only, so each device may have been alerted. To retract what no device shows does no
       // harm.
@@ -259,7 +271,7 @@ function diedOf({ jobs, gone }: Pick<AllFound, 'jobs' | 'gone'>): string[] {
 async function findReplays(
   target: RetractTarget,
   all: AllFound,
-  until: number,
+  meant: Meant,
   { connection, queues }: RetractParts,
 ): Promise<Found[]> {
   const known = new Set(all.jobs.map(({ job }) => job.id));
@@ -272,7 +284,7 @@ async function findReplays(
   });
   const isMeant = ({ job }: Found): boolean =>
     job.finishedOn === undefined &&
-    ('id' in target || (isUnderKey(job.data, target) && firstEnqueuedAtOf(job) <= until));
+    ('id' in target || (isUnderKey(job.data, target) && isAmong(meant, job.id, firstEnqueuedAtOf(job))));
   return (await Promise.all(found)).flat().filter(isMeant);
 }
 

@@ -99,15 +99,40 @@ test('what comes under a key while an earlier one is still being sent is not ret
   expect(retractions(bench)).toEqual([[one.id]]);
 });
 
+/** What a host does whose clock differs by so much. */
+async function onHost<T>(differsMs: number, work: () => Promise<T>): Promise<T> {
+  const { now } = Date;
+  const clock = vi.spyOn(Date, 'now').mockImplementation(() => now() + differsMs);
+  return work().finally(() => clock.mockRestore());
+}
+
+test.each([
+  ['ahead', 20_000, 0],
+  ['behind', -20_000, 0],
+  ['right, and the one of the correction behind', 0, -20_000],
+])('of an alert and its correction only the alert is retracted, if the clock is %s', async (_, retractMs, laterMs) => {
+  const bench = await openRunning(FAST);
+  const [slow, quick] = [makeDevice('fcm'), makeDevice('fcm')];
+  bench.sandbox.setAnswers([{ token: slow.token, answer: 'accept', delay: '3s' }]);
+  const wrong = alertOf('The trip is off', { ...KEY, devices: [slow] });
+  const correction = alertOf('The trip is on', { ...KEY, devices: [quick] });
+  await bench.producer.enqueue(wrong);
+  await waitFor(async () => expect(await bench.queue.getActiveCount()).toBe(1));
+  expect(await onHost(retractMs, () => bench.producer.retract(KEY))).toEqual({ ...NONE, retracting: 1 });
+  await onHost(laterMs, () => bench.producer.enqueue(correction));
+  await ends(bench, correction.id, 'delivered');
+  await ends(bench, wrong.id, 'delivered');
+  await waitFor(async () => expect(await orders(bench)).toBe(0));
+  await waitFor(() => expect(shown(bench)).toEqual(['The trip is on']));
+  expect(retractions(bench)).toEqual([[wrong.id]]);
+});
+
 /** Delivers two, and a host whose clock is ahead has retracted the first one. Resolves to the second one. */
 async function retractAhead(bench: ReplicaBench): Promise<Notification> {
   const devices = [makeDevice('fcm')];
   const [one, two] = [alertOf('One', { devices }), alertOf('Two', { devices })];
   for (const each of [one, two]) await deliver(bench, each);
-  const { now } = Date;
-  const clock = vi.spyOn(Date, 'now').mockImplementation(() => now() + 5_000);
-  await bench.producer.retract({ id: one.id });
-  clock.mockRestore();
+  await onHost(5_000, () => bench.producer.retract({ id: one.id }));
   await waitFor(() => expect(shown(bench)).toEqual(['Two']));
   return two;
 }

@@ -86,7 +86,7 @@ test('a replay of one that was enqueued after the retract is sent', async () => 
   await die(bench);
   const letter = await lettersOf(bench).find('msg-1');
   if (letter !== undefined) await lettersOf(bench).replay(letter);
-  expect(await retract(KEY, partsOf(bench), before)).toMatchObject({ retracted: NONE, isOpen: false });
+  expect(await retract(KEY, partsOf(bench), { until: before })).toMatchObject({ retracted: NONE, isOpen: false });
   await bench.startHere(FAST);
   await ends(bench, 'msg-1#r1', 'delivered');
 });
