@@ -1,6 +1,7 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { faultOf, InputError, type Fault } from '../domain/faults.ts';
 import { steady } from './cluster.ts';
+import { followMaster } from './sentinel.ts';
 
 /**
  * Writes all commands of one turn of the event loop to the socket together. ioredis makes a system call for each command, which was
@@ -168,7 +169,7 @@ function connectCluster(redisUrl: string, options: ConnectionOptions): Cluster {
 
 function connectSentinel(redisUrl: string, { name, password }: SentinelTarget, options: ConnectionOptions): Redis {
   const shared = sharedBy(redisUrl);
-  return new BatchingRedis({
+  return followMaster((all) => new BatchingRedis(all), {
     ...options,
     ...shared,
     db: databaseOf(redisUrl),

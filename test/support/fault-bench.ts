@@ -3,6 +3,7 @@ import type { Cluster, Redis } from 'ioredis';
 import { expect, onTestFinished, vi } from 'vitest';
 import { DEAD_LETTERS, PRIORITY, QUEUE, shardOf, shardPrefixes } from '../../src/queue/names.ts';
 import type { EmbeddedRedisOptions } from '../../sandbox/redis/embedded-redis.ts';
+import type { Notification } from '../../src/notification/notification.ts';
 import { judge, type Arrival, type Verdict } from '../../sandbox/judge.ts';
 import { startProviders, type ProvidersProcess } from '../../demo/providers-process.ts';
 import { DELAYS } from '../../demo/replicas.ts';
@@ -31,6 +32,8 @@ export interface FaultBench {
   readonly env: Env;
   /** Starts one more worker and resolves when it consumes. */
   startWorker(env?: Env): Promise<FaultWorker>;
+  /** One more notification, in turn to these recipients, which the test itself enqueues. */
+  make(recipients: number): Notification;
   /** Enqueues so many notifications, in turn to these recipients. */
   add(count: number, recipients?: number): Promise<void>;
   /** Resolves when so many alerts went out. */
@@ -83,6 +86,12 @@ export async function openFaultBench({
   const own = { QUEUE_PREFIX: prefix, QUEUE_SHARDS: String(shards), METRICS_PORT: '0' };
   const env = { ...providers.env, ...policy, ...own, ...given };
   const recipients = new Map<string, string>();
+  const make = (among: number): Notification => {
+    const index = recipients.size;
+    const [id, recipientId] = [`fault-${index}`, `person-${index % among}`];
+    recipients.set(id, recipientId);
+    return makeNotification({ id, recipientId, data: { ref: id } });
+  };
 
   const workers: TestProcess[] = [];
   const accepted = () => providers.entries.filter((entry) => entry.accepted);
@@ -106,13 +115,11 @@ export async function openFaultBench({
       const line = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
       return { ...worker, url: line.metrics };
     },
+    make,
     add: async (count, among = 6) => {
-      const first = recipients.size;
-      const jobs = Array.from({ length: count }, (_, index) => {
-        const [id, recipientId] = [`fault-${first + index}`, `person-${(first + index) % among}`];
-        recipients.set(id, recipientId);
-        const data = makeNotification({ id, recipientId, data: { ref: id } });
-        return { name: 'push', data, opts: { jobId: id, priority: PRIORITY.normal } };
+      const jobs = Array.from({ length: count }, () => {
+        const data = make(among);
+        return { name: 'push', data, opts: { jobId: data.id, priority: PRIORITY.normal } };
       });
       for (const [shard, each] of queues.entries()) {
         const own = jobs.filter(({ data }) => shardOf(data.recipientId, shards) === shard);

@@ -1,14 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
-import { expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { slotOfRecipient, startChaosCluster, type ChaosCluster } from '../../../chaos/cluster.ts';
 import { crc16, QUEUE, SLOTS } from '../../../src/queue/names.ts';
-import { createProducer } from '../../../src/producer/producer.ts';
+import { createProducer, type Producer } from '../../../src/producer/producer.ts';
 import { connectWorker } from '../../../src/redis/connection.ts';
 import { eventually, openFaultBench, page } from '../../support/fault-bench.ts';
+import { frozen } from '../../support/own-redis.ts';
 import { makeNotification } from '../../support/push.ts';
-import { GROUP, openSentinelGroup } from '../../support/redis-sentinel.ts';
-import { testPrefix } from '../../support/redis.ts';
+import { GROUP, openSentinelGroup, PASSWORDS } from '../../support/redis-sentinel.ts';
+import { connectRedis, testPrefix } from '../../support/redis.ts';
 
 /** What an asynchronous replication loses at a failover (docs/redis.md), shown with a replica that is cut off before the kill. */
 
@@ -135,3 +136,112 @@ it(
     console.info(`switched after ${Math.round(switchedMs)} ms, alerts flowed after ${Math.round(flowsMs)} ms`);
   },
 );
+
+/** Longer than the Sentinels take to switch, and shorter than a worker's connection waits for an answer. */
+const FREEZE_MS = 8_000;
+const DOWN_AFTER_MS = 2_000;
+/** What each of the producers enqueues in a second. */
+const RATE = 25;
+const PRODUCERS = 8;
+/** So many get nearly as much as the limits allow, so that something always waits. */
+const RECIPIENTS = 80;
+/** What docs/redis.md says how to bound a loss. */
+const SETTINGS = {
+  ofServers: ['--min-replicas-to-write', '1', '--min-replicas-max-lag', '10'],
+  ofWorkers: { REDIS_WAIT_REPLICAS: '1' },
+};
+
+/** A master of three Sentinels, workers, and producers under load; every second one enqueues nothing while the master is away. */
+async function openStrike(isBounded: boolean) {
+  const group = await openSentinelGroup({
+    ...{ sentinels: 3, replicas: isBounded ? 2 : 1, downAfterMs: DOWN_AFTER_MS },
+    extraArgs: isBounded ? SETTINGS.ofServers : [],
+  });
+  const { master, sentinel, connection, env } = group;
+  const bench = await openFaultBench({ connection, env: { ...env, ...(isBounded && SETTINGS.ofWorkers) } });
+  await Promise.all([bench.startWorker(), bench.startWorker()]);
+  const { REDIS_URL: redisUrl, REDIS_SENTINEL_PASSWORD: password } = env;
+  const target = { redisUrl, sentinel: { name: GROUP, password } };
+  const producers = Array.from({ length: PRODUCERS }, () => createProducer({ ...target, prefix: bench.prefix }));
+  onTestFinished(async () => {
+    await Promise.all(producers.map((producer) => producer.close()));
+  });
+  const acknowledged = new Set<string>();
+  const now = { isAway: false, isOver: false, refused: 0 };
+  const answers: Promise<void>[] = [];
+  const add = async (producer: Producer): Promise<void> => {
+    try {
+      acknowledged.add((await producer.enqueue(bench.make(RECIPIENTS))).id);
+    } catch {
+      now.refused += 1;
+    }
+  };
+  const load = async (producer: Producer, isQuiet: boolean): Promise<void> => {
+    while (!now.isOver) {
+      if (!(isQuiet && now.isAway)) answers.push(add(producer));
+      await sleep(1_000 / RATE);
+    }
+  };
+  const loads = Promise.all(producers.map((producer, index) => load(producer, index % 2 === 0)));
+  await eventually(() => expect(acknowledged.size).toBeGreaterThan(300));
+  return {
+    master,
+    /** Runs `work`, in which the Sentinels find another master. */
+    away: async (work: () => Promise<void>) => {
+      now.isAway = true;
+      await work();
+      now.isAway = false;
+      await eventually(async () => {
+        const address = await sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', GROUP);
+        expect(address).not.toContain(String(master.port));
+      }, 90_000);
+    },
+    /** Ends the load; what became of what producers were told that it was added. */
+    judge: async () => {
+      const atAway = acknowledged.size;
+      await eventually(() => expect(acknowledged.size).toBeGreaterThan(atAway + 300));
+      now.isOver = true;
+      await loads;
+      await Promise.all(answers);
+      await eventually(async () => {
+        const left = await bench.queue.getJobCounts('wait', 'prioritized', 'delayed', 'active');
+        expect(left).toEqual({ wait: 0, prioritized: 0, delayed: 0, active: 0 });
+      }, 90_000);
+      const times = new Map<string, number>();
+      for (const { notificationId: id } of bench.arrivals()) times.set(id, (times.get(id) ?? 0) + 1);
+      const { gapViolations, windowViolations } = bench.verdict();
+      const found = {
+        lost: [...acknowledged].filter((id) => !times.has(id)).length,
+        twice: [...times.values()].filter((count) => count > 1).length,
+        ...{ gapViolations, windowViolations },
+      };
+      const most = Math.max(...times.values());
+      console.info(JSON.stringify({ acknowledged: acknowledged.size, refused: now.refused, ...found, most }));
+      return found;
+    },
+  };
+}
+
+describe.each([
+  ['as they are', false],
+  ['with REDIS_WAIT_REPLICAS and min-replicas-to-write', true],
+])('three Sentinels, %s', { timeout: 300_000 }, (_, isBounded) => {
+  it('leave a master that stands still for 8 s: nothing is lost, nothing is sent twice', async () => {
+    const { master, away, judge } = await openStrike(isBounded);
+    await away(() => frozen(master.pid, () => sleep(FREEZE_MS)));
+    const old = connectRedis(`redis://:${PASSWORDS.servers}@127.0.0.1:${master.port}`);
+    await eventually(async () => expect(await old.info('replication')).toContain('role:slave'));
+    expect(await judge()).toMatchObject({ lost: 0, twice: 0 });
+  });
+
+  it('leave a master that is killed: nothing is lost but what its replica had not heard of', async () => {
+    const { master, away, judge } = await openStrike(isBounded);
+    await away(async () => {
+      process.kill(master.pid, 'SIGKILL');
+      await master.ended;
+    });
+    const { lost, twice } = await judge();
+    expect(lost).toBeLessThanOrEqual(2);
+    expect(twice).toBeLessThanOrEqual(2 * 50); // what the workers had at the kill
+  });
+});
