@@ -122,13 +122,13 @@ export default {
     },
     {
       name: 'published-code-needs-no-dev-dependency',
-      comment: 'bull-board and OpenTelemetry are optional peers: the programs go on without them.',
+      comment: 'OpenTelemetry is an optional peer: the programs go on without it.',
       severity: 'error',
       from: { path: '^(src|sandbox|api|console|workers|scripts|demo)/' },
       to: {
         dependencyTypes: ['npm-dev'],
         dependencyTypesNot: ['type-only'],
-        pathNot: '(^|/)node_modules/@(types|bull-board|opentelemetry)/',
+        pathNot: '(^|/)node_modules/@(types|opentelemetry)/',
       },
     },
     {

@@ -12,7 +12,6 @@ import { auditPage } from './pages/audit.ts';
 import { deadLetterPages } from './pages/dead-letters.ts';
 import { notificationPage } from './pages/notification.ts';
 import { nowPage } from './pages/now.ts';
-import { QUEUES_PATH, queuesPage } from './pages/queues.ts';
 import { recipientPages } from './pages/recipient.ts';
 import { searchPages } from './pages/search.ts';
 import { whatIfPage } from './pages/what-if.ts';
@@ -21,7 +20,7 @@ import type { ConsoleEnv, Sessions } from './session.ts';
 
 const PAGES: readonly Page[] = [
   ...[nowPage, searchPages, notificationPage, recipientPages, deadLetterPages],
-  ...[whatIfPage, auditPage, queuesPage],
+  ...[whatIfPage, auditPage],
 ];
 
 /** Larger than any form of the console. The login's form is read from anybody, so it needs a bound. */
@@ -29,10 +28,10 @@ const MOST_BYTES = 1024 * 1024;
 
 /** Every route of the console, and the checks before it. */
 export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): ConsoleApp {
-  const { log, explain, hasBoard } = parts;
+  const { log, explain } = parts;
   const app: ConsoleApp = new Hono<ConsoleEnv>();
 
-  app.use((c, next) => (c.req.path.startsWith(`${QUEUES_PATH}/`) ? BOARD_HEADERS : HEADERS)(c, next));
+  app.use(HEADERS);
   app.use(async (c, next) => {
     await next();
     if (!c.req.path.startsWith('/assets/')) c.header('Cache-Control', 'no-store');
@@ -59,10 +58,6 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
   });
 
   app.use(sessions.guard);
-  app.use((c, next) => {
-    c.set('hasBoard', hasBoard);
-    return next();
-  });
   app.use(async (c, next) => {
     const isSafe = c.req.method === 'GET' || c.req.method === 'HEAD';
     if (isSafe || c.get('user').role === 'operator') return next();
@@ -93,22 +88,14 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
   return app;
 }
 
-const COMMON = { xFrameOptions: 'DENY', strictTransportSecurity: false } as const; // a proxy with TLS sets the latter
 const NOBODY = ["'none'"];
 const SELF = ["'self'"];
 const HEADERS = secureHeaders({
-  ...COMMON,
+  xFrameOptions: 'DENY',
+  strictTransportSecurity: false, // a proxy with TLS sets it
   contentSecurityPolicy: {
     ...{ defaultSrc: NOBODY, frameAncestors: NOBODY, baseUri: NOBODY, formAction: SELF, connectSrc: SELF },
     ...{ scriptSrc: [NONCE], styleSrc: [NONCE], imgSrc: ["'self'", 'data:'] },
-  },
-});
-/** The headers for bull-board, which has styles in its page. It also wants a font from another site, which is not loaded. */
-const BOARD_HEADERS = secureHeaders({
-  ...COMMON,
-  contentSecurityPolicy: {
-    ...{ defaultSrc: NOBODY, frameAncestors: NOBODY, baseUri: SELF, formAction: NOBODY, connectSrc: SELF },
-    ...{ scriptSrc: SELF, styleSrc: ["'self'", "'unsafe-inline'"], imgSrc: ["'self'", 'data:'], fontSrc: SELF },
   },
 });
 

@@ -18,23 +18,19 @@ export interface PageOptions {
   readonly status?: 200 | 400 | 403 | 404 | 409 | 500 | 503;
 }
 
-/** The page of bull-board, if that is installed. */
-const QUEUES = '/queues/';
-
 const SECTIONS = [
   ['/', 'Now'],
   ['/search', 'Search'],
   ['/dead-letters', 'Dead letters'],
   ['/what-if', 'What if'],
   ['/audit', 'Audit'],
-  [QUEUES, 'Queues'],
 ] as const;
 
 export function page(c: Context<ConsoleEnv>, options: PageOptions): Response | Promise<Response> {
   const { title, section, body, refreshMs, status = 200 } = options;
   const user = c.get('user') as User | undefined; // none at the login
   const nonce = c.get('secureHeadersNonce') ?? '';
-  const links = SECTIONS.filter(([path]) => path !== QUEUES || c.get('hasBoard')).map(
+  const links = SECTIONS.map(
     ([path, name]) => html`<a href="${path}" ${path === section ? html`aria-current="page"` : ''}>${name}</a>`,
   );
   return c.html(

@@ -8,8 +8,6 @@ export interface ConsoleParts extends Backend {
   readonly sampler: Pick<Sampler, 'samples'>;
   /** Whether titles, texts and data of notifications may be shown. Tokens never are. */
   readonly showTexts: boolean;
-  /** Whether bull-board is installed. */
-  readonly hasBoard: boolean;
   readonly log: Logger;
 }
 

@@ -18,8 +18,6 @@ export interface ConsoleEnv {
   Bindings: Bindings;
   Variables: {
     user: User;
-    /** bull-board is installed, so there is a page /queues. */
-    hasBoard: boolean;
     /** The nonce in this answer's Content-Security-Policy: scripts and styles of a page need it. */
     secureHeadersNonce?: string;
   };

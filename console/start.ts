@@ -5,7 +5,6 @@ import { watchTokens } from '../api/tokens.ts';
 import type { ConsoleConfig } from '../src/config/config.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createConsoleApp } from './app.ts';
-import { isBoardInstalled } from './pages/queues.ts';
 import { startSampler } from './samples.ts';
 import { createSessions, isLoginWanted } from './session.ts';
 
@@ -13,11 +12,7 @@ import { createSessions, isLoginWanted } from './session.ts';
  * Puts the parts of the console together. If the tokens have faults or the port is taken, it closes everything and rejects with
  * InputError. Redis may start later.
  */
-export async function startConsole(
-  config: ConsoleConfig,
-  log: Logger,
-  hasBoard = isBoardInstalled(),
-): Promise<Program> {
+export async function startConsole(config: ConsoleConfig, log: Logger): Promise<Program> {
   const { console: own } = config;
   const { host, login, readOnly, showTexts } = own;
   await using starting = new AsyncDisposableStack();
@@ -29,7 +24,7 @@ export async function startConsole(
   const sessions = createSessions({ tokens, refusals, host, login, readOnly, isSecure: own.tls !== undefined });
   const sampler = startSampler({ connection, shards: () => shards.open(), prefix });
   starting.defer(() => sampler.stop());
-  const app = createConsoleApp({ ...backend, showTexts, hasBoard, sampler, log }, sessions);
+  const app = createConsoleApp({ ...backend, showTexts, sampler, log }, sessions);
   const served = await listen({ name: 'console', variables: 'CONSOLE' }, app.fetch, own, log);
   starting.defer(() => served.close());
   starting.defer(() => void backend.takes.close());

@@ -9,7 +9,7 @@ import { openConsole } from '../support/console.ts';
 import { testTarget } from '../support/redis.ts';
 
 const TOKENS = { olga: ['operate'], vera: ['read'], sam: ['send'] } as const;
-const PRIVATE = ['/', '/search?q=x', '/audit', '/queues/', '/no-such-page'];
+const PRIVATE = ['/', '/search?q=x', '/audit', '/no-such-page'];
 
 /** The status of a request with headers that `fetch` does not send. */
 function asked(url: string, options: RequestOptions): Promise<number | undefined> {
@@ -20,11 +20,12 @@ function asked(url: string, options: RequestOptions): Promise<number | undefined
   });
 }
 
-it('has a link to bull-board only where that is installed', async () => {
-  const link = 'href="/queues/"';
-  expect((await (await openConsole()).get('/')).text).toContain(link);
-  const { get } = await openConsole({}, {}, false);
-  for (const path of ['/', '/audit', '/no-such-page']) expect((await get(path)).text).not.toContain(link);
+it('has a page for each link of its menu', async () => {
+  const { get } = await openConsole();
+  const menu = /<nav aria-label="Pages">[^]*?<\/nav>/.exec((await get('/')).text)?.[0] ?? '';
+  const links = [...menu.matchAll(/href="([^"]+)"/g)].map(([, path = '']) => path);
+  expect(links).toEqual(['/', '/search', '/dead-letters', '/what-if', '/audit']);
+  for (const path of links) expect([path, (await get(path)).status]).toEqual([path, 200]);
 });
 
 it('names every key that the script knows at the foot of each page', async () => {
@@ -200,17 +201,6 @@ describe('pages', () => {
     const next = /rel="next" href="([^"]+)"/.exec(first.text)?.[1] ?? '';
     expect(ons((await get(next)).text)).toEqual(Array.from({ length: 10 }, (_, index) => `r-${9 - index}`));
     expect((await get('/audit?before=x')).status).toBe(400);
-  });
-
-  it('shows BullMQ its own way, without tokens and texts, and changes nothing there', async () => {
-    const { get, post, prefix } = await openConsole();
-    await using producer = createProducer({ ...testTarget(), prefix });
-    const devices: Device[] = [{ platform: 'fcm', token: 'a-token-of-fcm' }];
-    await producer.enqueue({ id: 'msg-1', recipientId: 'ana', devices, alert: { title: 'A title', body: 'A text' } });
-    const { text } = await get('/queues/api/queues?activeQueue=notifications&page=1&jobsPerPage=10');
-    expect(text).toContain('msg-1');
-    expect(text).not.toMatch(/a-token-of-fcm|A title|A text/);
-    expect((await post('/queues/api/queues/notifications/pause')).status).toBe(405);
   });
 
   it('say so while Redis is away', async () => {

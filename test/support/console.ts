@@ -40,12 +40,10 @@ export interface PageAnswer {
 /**
  * @param env more variables of the console
  * @param tokens with these scopes, made before it starts
- * @param hasBoard whether bull-board counts as installed; as it is if it is left out
  */
 export async function openConsole(
   env: Readonly<Record<string, string>> = {},
   tokens: Readonly<Record<string, readonly Scope[]>> = {},
-  hasBoard?: boolean,
 ): Promise<ConsoleBench> {
   const prefix = env['QUEUE_PREFIX'] ?? testPrefix();
   const tokensFile = join(await temporaryFolder(), 'tokens.json');
@@ -56,7 +54,7 @@ export async function openConsole(
   const own = { CONSOLE_PORT: '0', API_TOKENS_FILE: tokensFile };
   const given = { ...redisEnv(), QUEUE_PREFIX: prefix, ...own, ...env };
   const log = createLog('silent', { write: () => undefined }); // one on standard output listens to the end of the process
-  const served = await startConsole(loadConsoleConfig(given), log, hasBoard);
+  const served = await startConsole(loadConsoleConfig(given), log);
   const connection = connectRedis(given.REDIS_URL).on('error', () => undefined); // a test may have none
   const [first = prefix] = shardPrefixes(prefix, Number(env['QUEUE_SHARDS'] ?? 1));
   const open = (name: string) => new Queue(name, { connection, prefix: first }).on('error', () => undefined);
