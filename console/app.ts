@@ -1,12 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { Hono, type Context } from 'hono';
-import { bodyLimit } from 'hono/body-limit';
 import { html } from 'hono/html';
+import { HTTPException } from 'hono/http-exception';
 import { NONCE, secureHeaders } from 'hono/secure-headers';
 import { InputError } from '../src/domain/faults.ts';
 import { NewerFormatError } from '../src/domain/format.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
 import { LimiterUnavailableError } from '../src/redis/deadline.ts';
+import { asBrowsersAsk, createLoginForms } from './forms.ts';
 import { notice, page } from './layout.ts';
 import { auditPage } from './pages/audit.ts';
 import { deadLetterPages } from './pages/dead-letters.ts';
@@ -23,15 +24,14 @@ const PAGES: readonly Page[] = [
   ...[whatIfPage, auditPage],
 ];
 
-/** Larger than any form of the console. The login's form is read from anybody, so it needs a bound. */
-const MOST_BYTES = 1024 * 1024;
-
 /** Every route of the console, and the checks before it. */
 export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): ConsoleApp {
   const { log, explain } = parts;
   const app: ConsoleApp = new Hono<ConsoleEnv>();
+  const loginForm = createLoginForms();
 
   app.use(HEADERS);
+  app.use(asBrowsersAsk);
   app.use(async (c, next) => {
     await next();
     if (!c.req.path.startsWith('/assets/')) c.header('Cache-Control', 'no-store');
@@ -39,18 +39,18 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
 
   app.get('/healthz', (c) => c.text('ok\n'));
   app.get('/assets/:name', (c) => {
-    const asset = ASSETS[c.req.param('name')];
+    const asset = ASSETS.get(c.req.param('name'));
     if (asset === undefined) return c.text('no such file\n', 404);
     return c.body(asset.body, 200, { 'content-type': asset.type, 'cache-control': 'max-age=300' });
   });
 
   app.use(sessions.sameOrigin);
-  app.use(bodyLimit({ maxSize: MOST_BYTES, onError: (c) => c.text('this form is too large\n', 413) }));
   app.get('/login', (c) => loginPage(c, sessions));
   app.post('/login', async (c) => {
-    const { token, to } = await c.req.parseBody();
-    const wrong = await sessions.login(c, typeof token === 'string' ? token : '');
-    return wrong === undefined ? c.redirect(ownPath(to), 303) : loginPage(c, sessions, { wrong, to: ownPath(to) });
+    const form = await loginForm(c);
+    const to = ownPath(form.get('to') ?? '');
+    const wrong = await sessions.login(c, form.get('token') ?? '');
+    return wrong === undefined ? c.redirect(to, 303) : loginPage(c, sessions, { wrong, to });
   });
   app.post('/logout', (c) => {
     sessions.logout(c);
@@ -69,6 +69,7 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
     notice(c, { title: 'No such page', advice: 'Search for a notification or a recipient instead.' }),
   );
   app.onError((error, c) => {
+    if (error instanceof HTTPException) return c.text(`${error.message}\n`, error.status);
     const known = explain(error);
     if (known instanceof RedisAwayError || known instanceof LimiterUnavailableError) {
       const isAnswer = known instanceof RedisAwayError && known.trouble !== 'away';
@@ -106,8 +107,8 @@ const FOR_VIEWERS =
  * A path of the console itself, or `/`: `//elsewhere.example` would lead to another site, also with a tab or a line break in
  * it, since browsers leave these out of an address.
  */
-function ownPath(to: unknown): string {
-  return typeof to === 'string' && /^\/(?![/\\])[^\p{Cc}]*$/u.test(to) ? to : '/';
+function ownPath(to = ''): string {
+  return /^\/(?![/\\])[^\p{Cc}]*$/u.test(to) ? to : '/';
 }
 
 function loginPage(
@@ -137,11 +138,11 @@ interface Asset {
 }
 
 /** All files that a page loads. They are read only once. */
-const ASSETS: Readonly<Record<string, Asset>> = {
-  'style.css': own('style.css', 'text/css'),
-  'console.js': own('console.js', 'text/javascript'),
-  'icon.svg': own('icon.svg', 'image/svg+xml'),
-};
+const ASSETS: ReadonlyMap<string, Asset> = new Map([
+  ['style.css', own('style.css', 'text/css')],
+  ['console.js', own('console.js', 'text/javascript')],
+  ['icon.svg', own('icon.svg', 'image/svg+xml')],
+]);
 
 function own(name: string, type: string): Asset {
   return { body: readFileSync(new URL(`assets/${name}`, import.meta.url), 'utf8'), type };

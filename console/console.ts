@@ -3,7 +3,7 @@
  *
  * - console.ts: the command; serve.ts: the command for it and the HTTP API in one process; start.ts: puts the parts together
  * - app.ts: what is checked before each page, and the list of pages; parts.ts: what the pages need
- * - session.ts: who may see and who may act
+ * - session.ts: who may see and who may act; forms.ts: how forms come in, and how large they may be
  * - samples.ts: the last hour, for charts
  * - pages/: the pages, each with its actions; fields.ts: forms from the fields of operations
  * - layout.ts: the frame of every page, and the parts that pages share; assets/: style and script

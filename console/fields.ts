@@ -8,14 +8,12 @@ import type { Html } from './layout.ts';
 // Makes forms from the fields of operations, and reads what the forms send.
 
 /** The fields of a form. An optional empty field counts as not given. Unknown names are kept, so that they are refused. */
-export function givenIn(schema: { readonly fields: z.ZodObject }, form: FormData | URLSearchParams): Given {
+export function givenIn(schema: { readonly fields: z.ZodObject }, form: URLSearchParams): Given {
   const fields = new Map(fieldsOf(schema).map((field) => [field.name, field]));
   const given: Record<string, unknown> = {};
   for (const name of new Set([...form.keys(), ...fields.keys()])) {
     const { kind, isExact, isOptional = true } = fields.get(name) ?? {};
-    const texts = form
-      .getAll(name)
-      .flatMap((value) => (typeof value === 'string' ? [isExact === true ? value : value.trim()] : []));
+    const texts = form.getAll(name).map((value) => (isExact === true ? value : value.trim()));
     const [first = ''] = texts;
     if (first === '' && isOptional) continue;
     given[name] = kind === 'flag' ? ['true', 'yes'].includes(first) : texts.length > 1 ? texts : first;

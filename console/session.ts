@@ -1,4 +1,5 @@
 import type { Context, MiddlewareHandler } from 'hono';
+import { HTTPException } from 'hono/http-exception';
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
 import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
 import type { Refusals } from '../api/refusals.ts';
@@ -18,6 +19,8 @@ export interface ConsoleEnv {
   Bindings: Bindings;
   Variables: {
     user: User;
+    /** The user who acts, asked for just before: throws HTTPException if the token was revoked, or may only look now. */
+    acting: () => User;
     /** The nonce in this answer's Content-Security-Policy: scripts and styles of a page need it. */
     secureHeadersNonce?: string;
   };
@@ -35,7 +38,7 @@ export interface SessionOptions {
 }
 
 export interface Sessions {
-  /** Sets `user`; or answers with a refusal, or redirects to the login. */
+  /** Sets `user` and `acting`; or answers with a refusal, or redirects to the login. */
   readonly guard: MiddlewareHandler<ConsoleEnv>;
   /** Refuses a request that another site may have made the user's browser send. */
   readonly sameOrigin: MiddlewareHandler<ConsoleEnv>;
@@ -70,22 +73,28 @@ export function createSessions({ tokens, refusals, host, login, readOnly, isSecu
     return token.scopes.includes('read') ? { name: token.name, role: 'viewer' } : undefined;
   }
 
+  function whoIs(c: Context<ConsoleEnv>): User | undefined {
+    if (!isWanted) return { name: 'local', role: readOnly ? 'viewer' : 'operator' };
+    return userOf(getCookie(c, COOKIE) ?? '');
+  }
+
   return {
     isLoginWanted: isWanted,
     guard: async (c, next) => {
-      if (!isWanted) {
-        const name = (c.req.header('host') ?? '').replace(/:\d+$/, '');
-        if (!LOCAL_HOSTS.has(name) && name !== host) return c.text(FOREIGN_HOST, 421);
-        c.set('user', { name: 'local', role: readOnly ? 'viewer' : 'operator' });
-        return next();
-      }
-      const user = userOf(getCookie(c, COOKIE) ?? '');
+      const name = (c.req.header('host') ?? '').replace(/:\d+$/, '');
+      if (!isWanted && !LOCAL_HOSTS.has(name) && name !== host) return c.text(FOREIGN_HOST, 421);
+      const user = whoIs(c);
       if (user === undefined) {
-        if (!SAFE.has(c.req.method)) return c.text('your login has ended: log in again\n', 401);
+        if (!SAFE.has(c.req.method)) return c.text(`${ENDED}\n`, 401);
         const wanted = `${c.req.path}${new URL(c.req.url).search}`;
         return c.redirect(wanted === '/' ? '/login' : `/login?to=${encodeURIComponent(wanted)}`, 303);
       }
       c.set('user', user);
+      c.set('acting', () => {
+        const now = whoIs(c);
+        if (now?.role !== 'operator') throw new HTTPException(401, { message: ENDED });
+        return now;
+      });
       return next();
     },
     sameOrigin: async (c, next) => {
@@ -118,6 +127,7 @@ export function isLoginWanted({ host, login }: Pick<SessionOptions, 'host' | 'lo
   return login || !isLoopback(host);
 }
 
+const ENDED = 'your login has ended: log in again';
 const FOREIGN_HOST =
   'The console without a login answers only to localhost and 127.0.0.1. Behind a proxy set CONSOLE_LOGIN=true.\n';
 

@@ -7,6 +7,7 @@ import { isList } from '../../src/dead-letters/take.ts';
 import { policyText } from '../../src/domain/limits.ts';
 import type { TakePreview } from '../../src/operations/take-runs.ts';
 import { choiceText, newerText, TAKINGS, type Wish } from '../../src/operations/taking.ts';
+import { formOf } from '../forms.ts';
 import type { ConsoleApp, ConsoleParts } from '../parts.ts';
 import { badge, count, duration, facts, notice, page, recipientLink, section, table, when } from '../layout.ts';
 import type { Html, Tone } from '../layout.ts';
@@ -39,14 +40,14 @@ export function addRunPages(app: ConsoleApp, { takes }: Pick<ConsoleParts, 'take
   }
 
   app.get('/dead-letters/preview', (c) => previewOf(c, new URL(c.req.url).searchParams));
-  app.post('/dead-letters/preview', async (c) => previewOf(c, new URLSearchParams(await c.req.text())));
+  app.post('/dead-letters/preview', async (c) => previewOf(c, await formOf(c)));
 
   app.post('/dead-letters/runs', async (c) => {
-    const params = new URLSearchParams(await c.req.text());
+    const params = await formOf(c);
     const wish = wishIn(params, (await takes.open()).now);
     const wrong = wrongConfirmation(wish, params);
     if (wrong !== undefined) return previewOf(c, params, wrong);
-    const started = await takes.start(wish, c.get('user').name);
+    const started = await takes.start(wish, c.get('acting')().name);
     if (started.kind === 'full') {
       const advice = `${started.most} go on already. Wait until one has ended, or stop one.`;
       return notice(c, { title: 'Too many at once', advice, status: 409 });
@@ -67,7 +68,7 @@ export function addRunPages(app: ConsoleApp, { takes }: Pick<ConsoleParts, 'take
 
   app.post('/dead-letters/runs/:id/stop', (c) => {
     const id = c.req.param('id');
-    takes.stop(id, c.get('user').name);
+    takes.stop(id, c.get('acting')().name);
     return c.redirect(`/dead-letters/runs/${encodeURIComponent(id)}`, 303);
   });
 }

@@ -10,6 +10,7 @@ import type { CancelPreview, Preview } from '../../src/operations/preview.ts';
 import { previewOperation, runOperation, type Foreseen } from '../../src/operations/run.ts';
 import { instantFrom, span } from '../../src/terminal/text.ts';
 import { fieldHtml, givenIn } from '../fields.ts';
+import { formOf } from '../forms.ts';
 import {
   badge,
   count,
@@ -55,8 +56,8 @@ export const recipientActions: Page = (app, parts) => {
 
   app.post('/recipients/:id/:operation', (c) =>
     answering(c, async (id, operation) => {
-      const asked = ask(operation, id, givenIn(operation, await c.req.formData()));
-      const done = await runOperation(asked, await parts.operating(id), c.get('user').name);
+      const asked = ask(operation, id, givenIn(operation, await formOf(c)));
+      const done = await runOperation(asked, await parts.operating(id), c.get('acting')().name);
       return c.redirect(`${pathOf(id)}?done=${operation.name}&count=${done.count}`, 303);
     }),
   );

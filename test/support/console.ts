@@ -18,6 +18,9 @@ export interface ConsoleBench {
   readonly queue: Queue;
   readonly deadQueue: Queue;
   readonly connection: Connection;
+  readonly tokensFile: string;
+  /** The lines of its log, as JSON. */
+  readonly lines: readonly string[];
   /** The secrets of the tokens, by name. */
   readonly secrets: Readonly<Record<string, string>>;
   /** A page, as a browser asks for it. */
@@ -53,7 +56,8 @@ export async function openConsole(
   }
   const own = { CONSOLE_PORT: '0', API_TOKENS_FILE: tokensFile };
   const given = { ...redisEnv(), QUEUE_PREFIX: prefix, ...own, ...env };
-  const log = createLog('silent', { write: () => undefined }); // one on standard output listens to the end of the process
+  const lines: string[] = [];
+  const log = createLog('info', { write: (line) => void lines.push(line) });
   const served = await startConsole(loadConsoleConfig(given), log);
   const connection = connectRedis(given.REDIS_URL).on('error', () => undefined); // a test may have none
   const [first = prefix] = shardPrefixes(prefix, Number(env['QUEUE_SHARDS'] ?? 1));
@@ -68,7 +72,7 @@ export async function openConsole(
     return { status, headers, text: await response.text(), location: headers.get('location') ?? '' };
   };
   return {
-    ...{ url: served.url, prefix, queue, deadQueue, connection, secrets },
+    ...{ url: served.url, prefix, queue, deadQueue, connection, tokensFile, lines, secrets },
     get: (path, headers = {}) => ask(path, { headers }),
     post(path, fields = {}, headers = {}) {
       const body = new URLSearchParams();
