@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
-import { Hono, type Context } from 'hono';
+import { Hono, type Context, type MiddlewareHandler } from 'hono';
 import { html } from 'hono/html';
 import { HTTPException } from 'hono/http-exception';
 import { NONCE, secureHeaders } from 'hono/secure-headers';
+import { createShares } from '../api/access.ts';
 import { InputError } from '../src/domain/faults.ts';
 import { NewerFormatError } from '../src/domain/format.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
@@ -23,6 +24,11 @@ const PAGES: readonly Page[] = [
   ...[nowPage, searchPages, notificationPage, recipientPages, deadLetterPages],
   ...[whatIfPage, auditPage],
 ];
+
+/** The pages that ask Redis or this process for much, and each form. */
+const DEAR = ['/search', '/what-if', '/recipients/*', '/notifications/*', '/dead-letters/*'];
+/** How many of these one user may have under way, so that something is left for the others. */
+const MOST_AT_ONCE = 4;
 
 /** Every route of the console, and the checks before it. */
 export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): ConsoleApp {
@@ -63,6 +69,8 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
     if (isSafe || c.get('user').role === 'operator') return next();
     return notice(c, { title: 'Only operators may do this', advice: FOR_VIEWERS, status: 403 });
   });
+  const dear = inShares();
+  for (const path of DEAR) app.use(path, dear);
   for (const add of PAGES) add(app, parts);
 
   app.notFound((c) =>
@@ -99,6 +107,22 @@ const HEADERS = secureHeaders({
     ...{ scriptSrc: [NONCE], styleSrc: [NONCE], imgSrc: ["'self'", 'data:'] },
   },
 });
+
+/** Refuses a page while its user has too many under way. A page counts until its work has ended, also if the client has left. */
+function inShares(): MiddlewareHandler<ConsoleEnv> {
+  const shares = createShares(MOST_AT_ONCE);
+  return async (c, next) => {
+    const share = shares.of(c.get('user').name);
+    if (!share.take(1)) {
+      c.header('Retry-After', '1');
+      const advice = `${MOST_AT_ONCE} of your pages are under way. Try again in a moment.`;
+      return notice(c, { title: 'Too many at once', advice, status: 429 });
+    }
+    await next(); // an error in a page does not reject here: it is an answer by now
+    share.give(1);
+    return undefined;
+  };
+}
 
 const FOR_VIEWERS =
   'Your token has the scope read; one with the scope operate may act. A console that is read-only has no operators.';

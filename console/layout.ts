@@ -15,7 +15,7 @@ export interface PageOptions {
   readonly body: Html;
   /** While the page is visible, it refreshes its elements with `data-live` each time after this many milliseconds. */
   readonly refreshMs?: number;
-  readonly status?: 200 | 400 | 403 | 404 | 409 | 500 | 503;
+  readonly status?: 200 | 400 | 403 | 404 | 409 | 429 | 500 | 503;
 }
 
 const SECTIONS = [

@@ -1,4 +1,5 @@
 import { html } from 'hono/html';
+import { HTTPException } from 'hono/http-exception';
 import { formatFault, type Fault } from '../../src/domain/faults.ts';
 import { policyText, ruleName, type Policy } from '../../src/domain/limits.ts';
 import { notificationSchema } from '../../src/notification/notification.ts';
@@ -27,7 +28,7 @@ export const whatIfPage: Page = (app, parts) => {
     const faults: Fault[] = [];
     const asked = isAsked ? readForm(given, limiters, faults) : undefined;
     const isGood = asked !== undefined && faults.length === 0;
-    const found = isGood ? await oneAtATime(() => tryOut(asked, limiters, parts)) : undefined;
+    const found = isGood ? await oneAtATime(() => tryOut(asked, limiters, parts), c.req.raw.signal) : undefined;
     return page(c, {
       title: 'What if',
       section: '/what-if',
@@ -47,11 +48,17 @@ export const whatIfPage: Page = (app, parts) => {
   });
 };
 
-/** Runs one `work` after the other: trying limits on a sample takes Redis and this process a moment. */
-function createTurns(): <T>(work: () => Promise<T>) => Promise<T> {
+/**
+ * Runs one `work` after the other: trying limits on a sample takes Redis and this process a moment. Rejects, without the work, if
+ * `leaving` has aborted when its turn comes, since nobody reads the answer.
+ */
+export function createTurns(): <T>(work: () => Promise<T>, leaving: AbortSignal) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
-  return (work) => {
-    const turn = last.then(work);
+  return (work, leaving) => {
+    const turn = last.then(() => {
+      if (leaving.aborted) throw new HTTPException(408, { message: 'the client has left' });
+      return work();
+    });
     last = turn.catch(() => undefined);
     return turn;
   };

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { revokeToken } from '../../api/tokens.ts';
+import { createTurns } from '../../console/pages/what-if.ts';
 import { createAudit } from '../../src/operations/audit.ts';
 import { OPERATIONS } from '../../src/operations/catalogue.ts';
 import { addDead, deadIdsIn, manyLetters } from '../dead-letters/letters.ts';
@@ -94,6 +95,44 @@ it('gives up the slowest logins when too many have not come whole, so that none 
   const last = later.at(-1);
   last?.write('oken=x');
   expect((await last?.answer())?.status).toBe(403);
+});
+
+it('has four dear pages of a user under way at a time, and those of another user all the same', async () => {
+  const bench = await openConsole(LOGIN, { olga: ['operate'], otto: ['operate'] });
+  const { get } = bench;
+  const [olga, otto] = [cookieOf(bench, 'olga'), cookieOf(bench, 'otto')];
+  const half = await Promise.all(
+    Array.from({ length: 4 }, () => sendHalf(bench, '/recipients/ana/block', 'a=1', olga)),
+  );
+  const dear = ['/search?q=ana', '/what-if', '/recipients/ana', '/recipients/ana/block?for=2h', '/notifications/msg-1'];
+  for (const path of [...dear, '/dead-letters', '/dead-letters/preview?verb=replay&all=true']) {
+    const { status, headers } = await get(path, olga);
+    expect([path, status, headers.get('retry-after')]).toEqual([path, 429, '1']);
+    expect([path, (await get(path, otto)).status]).not.toEqual([path, 429]);
+  }
+  for (const path of ['/', '/audit', '/healthz']) expect([path, (await get(path, olga)).status]).toEqual([path, 200]);
+  half[0]?.write('=1');
+  expect((await half[0]?.answer())?.status).toBe(400);
+  expect((await get('/search?q=ana', olga)).status).toBe(200);
+  half[1]?.leave();
+  await waitFor(async () => expect((await get('/what-if', olga)).status).toBe(200));
+  expect(faultsIn(bench)).toEqual([]);
+});
+
+it('tries no limits for a client that has left before its turn', async () => {
+  const turns = createTurns();
+  const [first, leaving] = [Promise.withResolvers<string>(), new AbortController()];
+  const { signal } = new AbortController();
+  const done: string[] = [];
+  const all = [
+    turns(() => first.promise, signal),
+    turns(() => Promise.resolve(done.push('left')), leaving.signal),
+    turns(() => Promise.resolve(done.push('stayed')), signal),
+  ];
+  leaving.abort();
+  first.resolve('first');
+  const ends = (await Promise.allSettled(all)).map(({ status }) => status);
+  expect([ends, done]).toEqual([['fulfilled', 'rejected', 'fulfilled'], ['stayed']]);
 });
 
 it('is no fault of the console what names a client makes up, nor that it leaves', async () => {
