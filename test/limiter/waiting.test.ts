@@ -358,6 +358,21 @@ describe('a digest that was tried, and alerted nobody', () => {
     expect(await ask('5', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '4' });
   });
 
+  it('and without a part whose pass is about to end it: its dead letter stands for that one', async () => {
+    const { ask, join, clock, start, release, forget, limiter } = open();
+    const digest = join('digest');
+    for (const name of ['1', '2', '3', '4']) await ask(name, digest);
+    clock.now = start + 3_000;
+    await ask('2', digest);
+    await limiter.refund({ recipientId, id: '2/0' });
+    // The pass has its answer. It tells the queue that the job of 3 has ended, and only then the limiter.
+    expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
+    const released = await release('2', { how: 'unseen' });
+    expect(released).toMatchObject({ leader: { id: '4/0' }, digest: { count: 2, own: true } });
+    await forget('3');
+    expect(await ask('4', digest)).toMatchObject({ kind: 'admitted', digest: { count: 1, own: true } }); // without 3
+  });
+
   it.each(['dead', 'ended'] as const)('but not if it may have alerted: %s', async (how) => {
     const { ask, join, clock, start, release } = open();
     const digest = join('digest');

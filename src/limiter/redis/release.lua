@@ -24,12 +24,12 @@ local waitingKey, id, name, born, how = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV
 local entry, slot, digest
 
 -- Parts that were merged into this digest, but whose jobs have not learned that yet, wait again, in a new digest that may go at
--- once.
+-- once. The others end as merged into this digest, which still counts them.
 local function handBack(sets)
   local left = {}
   for _, part in ipairs(digest.parts or {}) do
     local ended = readWaiting('end:' .. part[1])
-    if ended and ended.how == 'merged' and ended.by == name then left[#left + 1] = part end
+    if ended and ended.how == 'merged' and ended.by == name and not ended.told then left[#left + 1] = part end
   end
   if #left == 0 then return end
   local field = 'full:' .. who .. ' ' .. string.format('%.0f', now)
