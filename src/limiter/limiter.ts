@@ -338,7 +338,7 @@ export interface NotToBeSent {
   readonly how: 'canceled' | 'superseded' | 'merged';
   /** The job of that newer notification, or of the digest; absent for `canceled`. */
   readonly by?: string;
-  /** It gave back a slot that lay ahead, so the reservations behind it may move up. */
+  /** It gave back a slot, ahead or past. So call `moveUp`: the reservations behind it may have earlier slots now. */
   readonly gaveBackSlot: boolean;
 }
 

@@ -82,6 +82,27 @@ describe('latest', () => {
     expect(await ask('new', join('latest', { at: 2 }))).toMatchObject({ kind: 'admitted' });
   });
 
+  it.each([
+    ['missed', 100, { renew: true }],
+    ['canceled, and its job comes at the slot', 3_000, {}],
+    ['canceled, and its job comes late', 3_500, {}],
+  ])('says that its slot is free again, so that the line can move: %s', async (_, ms, more) => {
+    const { ask, join, clock, start, cancel, limiter, reserved } = open();
+    if (ms > 100) await ask('first');
+    await ask('old', { enqueuedAt: 1, ...join('latest', { at: 1 }) });
+    await ask('next');
+    if (ms === 100) await ask('new', { enqueuedAt: 2, ...join('latest', { at: 2 }) });
+    else await cancel('old', 1);
+    clock.now = start + ms;
+    const ended = await ask('old', { enqueuedAt: 1, ...more, ...join('latest', { at: 1 }) });
+    expect(ended).toMatchObject({ kind: 'ended', gaveBackSlot: true });
+    await limiter.moveUp(recipientId);
+    expect(await reserved()).toEqual(ms === 100 ? ['next/0', 'new/0'] : ['next/0']);
+    expect((await limiter.inspect(recipientId)).reserved[0]?.at).toBe(Math.max(clock.now, ms > 100 ? start + 3_000 : 0));
+    const again = await ask('old', { enqueuedAt: 1, ...more, ...join('latest', { at: 1 }) });
+    expect(again).toMatchObject({ kind: 'ended', gaveBackSlot: false });
+  });
+
   it('the newest one that missed its slot goes in another one', async () => {
     const { ask, join, clock, start } = open();
     await ask('new', join('latest', { at: 2 }));

@@ -63,7 +63,7 @@ if join then
         drop(scope.heldBack)
       end
       writeEnd(who, name, 'superseded', group.name)
-      return endedReply('superseded', group.name, 0)
+      return endedReply('superseded', group.name, due or 0)
     end
     if group and not isHolder and isNew and group.entry ~= '' then
       local itsSlot = slotOf(group.entry)

@@ -75,7 +75,7 @@ export function toAdmission(
       };
     case 'ended': {
       const [how, by] = (more ?? ['canceled', '']) as [NotToBeSent['how'], string];
-      return { kind, how, ...(by !== '' && { by }), gaveBackSlot: at > now };
+      return { kind, how, ...(by !== '' && { by }), gaveBackSlot: at > 0 };
     }
   }
 }
