@@ -46,20 +46,22 @@ export function limiterFor(
   return kind === 'alert' ? limiter : apart[kind];
 }
 
-/** No slot is moved to earlier than now plus this, so that the queue gets the new due time before the slot comes. */
+/** No slot is moved to earlier than now plus this, so that the queue gets the new due time before the slot comes. As in admit.lua. */
 export const MOVE_LEAD_MS = 1_000;
 
 /** When the jobs of moved reservations are due: a little before their slots, as when a worker requeues a job. */
 export function duesOf(
   moved: readonly (SlotView & Partial<Pick<Moved, 'rule' | 'ruleUntil' | 'from'>>)[],
   toleranceMs: number,
+  move?: Due['move'],
 ): Due[] {
   const earlyMs = leadMs({ toleranceMs });
   return moved.flatMap(({ id, at, from = Infinity, rule, ruleUntil }) => {
     const jobId = id === undefined ? undefined : jobIdOfAsk(id);
     if (jobId === undefined) return [];
     const why = rule !== undefined && { why: { rule, ruleUntil } };
-    return [{ jobId, at: at - earlyMs, ...why, ...(at > from && { isLater: true }) }];
+    const direction = at > from ? { isLater: true } : move && { move };
+    return [{ jobId, at: at - earlyMs, ...why, ...direction }];
   });
 }
 
@@ -109,7 +111,7 @@ export async function moveLineUp(line: RecipientLine, parts: LineParts): Promise
 }
 
 /**
- * Moves the notification's reservation before others, since the notification goes first. Resolves when the reservation has
+ * Moves up the line in which the notification waits; its reservation before others, if the notification goes first. Resolves when the reservation has
  * moved or is known to stay, or when the worker must stop; others may still be moving then. If the move fails, the reservation
  * keeps its slot, which is only later than it needs to be.
  */
@@ -140,13 +142,17 @@ type LineParts = Pick<DeliverParts, 'moveUps' | 'redelay' | 'toleranceMs'>;
 
 function startMoveUp({ name, recipientId, limiter }: RecipientLine, parts: LineParts): ReturnType<MoveUps['run']> {
   const { moveUps, redelay, toleranceMs } = parts;
-  const onMoved = async (moved: readonly Moved[]): Promise<void> => {
-    const asking = moved.map(({ id = '' }) => moveUps.moved.get(`${name} ${id}`)); // passes that now ask once more
-    for (const go of asking) go?.();
-    const others = moved.filter((_, index) => asking[index] === undefined);
-    await redelay(recipientId, duesOf(others, toleranceMs));
+  const passOf = ({ id = '' }: Moved) => moveUps.moved.get(`${name} ${id}`); // a pass that asks once more when it has moved
+  const redelayOthers = async (moved: readonly Moved[], move: Due['move']): Promise<void> => {
+    const others = moved.filter((one) => passOf(one) === undefined);
+    await redelay(recipientId, duesOf(others, toleranceMs, move));
   };
-  return moveUps.run(name, () => limiter.moveUp(recipientId, { onMoved, leadMs: MOVE_LEAD_MS }));
+  const onMoving = (moving: readonly Moved[]): Promise<void> => redelayOthers(moving, 'begins');
+  const onMoved = async (moved: readonly Moved[]): Promise<void> => {
+    for (const one of moved) passOf(one)?.();
+    await redelayOthers(moved, 'done');
+  };
+  return moveUps.run(name, () => limiter.moveUp(recipientId, { onMoving, onMoved, leadMs: MOVE_LEAD_MS }));
 }
 
 function lineOf(context: Context, parts: DeliverParts): RecipientLine {

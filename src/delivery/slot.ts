@@ -3,7 +3,7 @@ import { DEFAULT_DIGEST } from '../notification/schema.ts';
 import { hasOthers, mayBeSeen, type Result } from '../notification/outcome.ts';
 import { retractionOf } from '../notification/retraction.ts';
 import { SEND_AFTER, sleepUntil, waitsFrom, within } from '../domain/time.ts';
-import type { Ending, NotToBeSent, Join, WaitingAsk, Admission, Standing } from '../limiter/limiter.ts';
+import type { Ending, NotToBeSent, Join, WaitingAsk, Standing } from '../limiter/limiter.ts';
 import { timeLeftMs, type Context, type Prepared } from './context.ts';
 import { duesOf, goFirst, leadMs, limiterFor, limiterOf, moveUp, wouldBeInTime } from './lines.ts';
 import type { DeliverParts, DeliveryLimiter, Turns } from './parts.ts';
@@ -40,7 +40,7 @@ interface Turn {
 /** `slot`: send now in `context.slot`. `missed`: every slot was missed. Otherwise an answer of the limiter. */
 export type SlotAnswer =
   | { readonly kind: 'slot'; readonly prepared: Prepared }
-  | Exclude<Admission, { kind: 'admitted' }>
+  | Exclude<Answer, { kind: 'admitted' }>
   | NotToBeSent
   | { readonly kind: 'missed' };
 
@@ -88,7 +88,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     context.trace?.during('admit', asking, admissionFacts);
     during.onAsked();
     let admission = await asking;
-    if (ask.goesFirst === true) admission = await beforeOthers(context, ask, admission, parts);
+    if (ask.goesFirst === true || canMoveUp(admission)) admission = await movedUp(context, ask, admission, parts);
     if (admission.kind === 'refused' && isUnused) await limiter.refund(ask);
     if (admission.kind !== 'admitted') return answered(context, asks, admission);
     if (admission.digest !== undefined) context.progress = { ...context.progress, digest: admission.digest };
@@ -119,13 +119,18 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
   return answered(context, asks, { kind: 'missed' });
 }
 
+/** A slot was given back, and nobody moved the line: its process ended, or its Redis did not answer. So this pass moves it. */
+function canMoveUp(answer: Answer): boolean {
+  return answer.kind === 'reserved' && answer.canMoveUp === true;
+}
+
 /**
- * The final answer for a notification that goes first; `answer` is the limiter's first answer. If the notification must wait,
- * it is moved before others, and its new slot is the final answer. If it was refused because of a long wait, but would wait
+ * The final answer for a notification that goes first, or whose line can move up; `answer` is the limiter's first answer. If the
+ * notification must wait, its line is moved, and its new slot is the final answer. If it was refused because of a long wait, but would wait
  * short enough before others, it asks for a slot without bounds. The last ask has no bounds either: others may have moved
  * before the notification meanwhile.
  */
-async function beforeOthers(context: Context, ask: WaitingAsk, answer: Answer, parts: DeliverParts): Promise<Answer> {
+async function movedUp(context: Context, ask: WaitingAsk, answer: Answer, parts: DeliverParts): Promise<Answer> {
   const limiter = limiterOf(context, parts);
   const unbounded = { ...ask, maxWaitMs: Infinity, expiresInMs: Infinity, maxQuietMs: Infinity };
   if (answer.kind === 'refused') {
@@ -133,7 +138,7 @@ async function beforeOthers(context: Context, ask: WaitingAsk, answer: Answer, p
     if (!(await wouldBeInTime(context, ask, answer, parts))) return answer;
     const reserved = await limiter.admit(unbounded);
     if (reserved.kind !== 'reserved') return reserved;
-  } else if (answer.kind !== 'reserved' || answer.before === 0) {
+  } else if (answer.kind !== 'reserved' || (answer.before === 0 && !canMoveUp(answer))) {
     return answer;
   }
   const comeBack = context.place.leave();

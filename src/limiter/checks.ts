@@ -33,7 +33,7 @@ const ASK_FIELDS: OptionNames<WaitingAsk> = {
 };
 const BLOCK_FIELDS: OptionNames<Block> = { until: true, reason: true };
 const OVERTAKING_OPTIONS: OptionNames<Overtaking> = { mostTimes: true, mostMs: true };
-const FOLLOW_OPTIONS: OptionNames<Follow> = { onMoved: true, onUnslotted: true, leadMs: true };
+const FOLLOW_OPTIONS: OptionNames<Follow> = { onMoving: true, onMoved: true, onUnslotted: true, leadMs: true };
 /** Names of options in other libraries, each with the name that it has here. */
 export const MEANT_IN_OPTIONS = {
   ...{ rules: 'policy', max: 'policy', per: 'policy', perMs: 'policy', minGapMs: 'policy', limit: 'policy' },

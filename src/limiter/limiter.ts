@@ -237,6 +237,12 @@ export interface Moved extends Cause {
 /** How an operator's command reports the reservations that it moves. */
 export interface Follow {
   /**
+   * Called with the reservations that are about to move to earlier, each part before it moves. Change the due times of their jobs
+   * here, and look at them again in `onMoved`: if the process ends in between, a job comes too early, and asks once more. Without
+   * it the job would come too late.
+   */
+  readonly onMoving?: ((moving: readonly Moved[]) => void | Promise<void>) | undefined;
+  /**
    * Called with the reservations that have moved, part by part: each part when it is done. The next part waits until the
    * returned promise settles. Wake the jobs that moved to earlier, or they come late. A reservation that moves twice is
    * reported twice.
@@ -347,8 +353,12 @@ export type Digest = DeadDigest;
 
 /** A limiter whose asks may wait together, and be canceled (canceller.ts). */
 export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
-  /** Asks for a slot. The admission of a digest says what the digest is made of. */
-  admit(ask: WaitingAsk): Promise<(Admission & { readonly digest?: Digest }) | NotToBeSent>;
+  /**
+   * Asks for a slot. The admission of a digest says what the digest is made of. `canMoveUp`, of an ask that waits with
+   * `enqueuedAt`: the first of its line has a later slot than the limits need, so call `moveUp`. A slot was given back and
+   * nobody moved the line, or a process ended while it moved the line.
+   */
+  admit(ask: WaitingAsk): Promise<(Admission & { readonly digest?: Digest; readonly canMoveUp?: true }) | NotToBeSent>;
   /**
    * Gives back, or hands on, everything that a notification holds while it waits: its slot ahead, and its place in a digest. To
    * be called whenever a notification ends in another way than by an admission. It is safe to repeat.

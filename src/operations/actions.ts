@@ -22,7 +22,7 @@ export interface Acted {
    * stored something.
    */
   readonly wasThere: boolean;
-  /** How many waiting notifications got another slot. */
+  /** How many waiting notifications got another slot, or a job that comes in time for the slot that an earlier run gave them. */
   readonly moved: number;
 }
 
@@ -42,6 +42,7 @@ export async function act(
   { limiters, policy, queues }: ActionParts,
   onMoved?: (moved: number) => void,
 ): Promise<Acted> {
+  const { toleranceMs } = paceOf(policy);
   let moved = 0;
   const reported = new Set<string | undefined>();
   const followed: Promise<void>[] = [];
@@ -51,8 +52,9 @@ export async function act(
   const follow: Follow = {
     leadMs: MOVE_LEAD_MS,
     onUnslotted: (jobIds) => change(jobIds.map((jobId) => ({ jobId, at: 0 }))),
+    onMoving: (part) => change(duesOf(part, toleranceMs, 'begins')),
     async onMoved(part: readonly Moved[]) {
-      await change(duesOf(part, paceOf(policy).toleranceMs));
+      await change(duesOf(part, toleranceMs, 'done'));
       for (const { id } of part) reported.add(id);
       moved += part.length;
       onMoved?.(moved);
@@ -63,7 +65,7 @@ export async function act(
     wasThere = (await run(limiter, recipientId, action, follow)) || wasThere;
     const { reserved } = await limiter.inspect(recipientId);
     const others = reserved.filter(({ id }) => !reported.has(id)); // an earlier run may have moved them, and woken nobody
-    await redelayLate(queues, duesOf(others, paceOf(policy).toleranceMs));
+    moved += await redelayLate(queues, duesOf(others, toleranceMs));
   }
   await within(Promise.allSettled(followed), MOST_FOLLOWED_MS);
   return { wasThere, moved };

@@ -21,6 +21,12 @@ export interface Due {
    * the earlier time, and the job asks for its slot then.
    */
   readonly isLater?: boolean;
+  /**
+   * For a slot that moves to earlier. `begins`: it moves after this call. A job that is delayed now gets its new due time, so
+   * that it comes in time even if this process ends before the next call; a job that is not is left to that call. `done`: the
+   * slot has moved. A job that was put back meanwhile until a later time gets its new due time too.
+   */
+  readonly move?: 'begins' | 'done';
 }
 
 export interface Redelayed {
@@ -53,10 +59,11 @@ export async function redelay(queues: readonly Queue[], jobs: readonly Due[]): P
   const following: Promise<void>[] = [];
   for (let from = 0; from < jobs.length; from += AT_ONCE) {
     const some = jobs.slice(from, from + AT_ONCE);
-    const changed = await Promise.all(some.map((due) => changeFirst(queues, due)));
+    const change = (due: Due) => (due.move === 'done' ? changeLate(queues, due) : changeFirst(queues, due));
+    const changed = (await Promise.all(some.map(change))).map((one) => one !== undefined && one !== false);
     moved += changed.filter(Boolean).length;
     for (const [index, due] of some.entries()) {
-      if (changed[index] === true || due.isLater === true) continue;
+      if (changed[index] === true || due.isLater === true || due.move === 'begins') continue;
       const own = follow(queues, due);
       own.catch(() => undefined); // not every caller waits for it
       following.push(own);
@@ -67,25 +74,28 @@ export async function redelay(queues: readonly Queue[], jobs: readonly Due[]): P
   return { moved, followed };
 }
 
-/** Changes the due times of those delayed jobs that wait for a slot, and are due later than this. */
-export async function redelayLate(queues: readonly Queue[], jobs: readonly Due[]): Promise<void> {
+/** Changes the due times of those delayed jobs that wait for a slot, and are due later than this. Answers how many. */
+export async function redelayLate(queues: readonly Queue[], jobs: readonly Due[]): Promise<number> {
+  let changed = 0;
   for (let from = 0; from < jobs.length; from += AT_ONCE) {
-    await Promise.all(jobs.slice(from, from + AT_ONCE).map((due) => changeLate(queues, due)));
+    const some = await Promise.all(jobs.slice(from, from + AT_ONCE).map((due) => changeLate(queues, due)));
+    changed += some.filter((one) => one === 'changed').length;
   }
+  return changed;
 }
 
-async function changeLate(queues: readonly Queue[], due: Due): Promise<void> {
+/** Undefined if the job is not delayed. */
+async function changeLate(queues: readonly Queue[], due: Due): Promise<'changed' | 'kept' | undefined> {
   for (const queue of queues) {
     const dueAt = await dueAtIn(queue, due.jobId);
-    if (dueAt === undefined) continue;
-    await bringForward(queue, due, dueAt);
-    return;
+    if (dueAt !== undefined) return (await bringForward(queue, due, dueAt)) ? 'changed' : 'kept';
   }
+  return undefined;
 }
 
 /** Changes the due time of a delayed job that is due at `dueAt`, if that is too late and the job waits for a slot. */
-async function bringForward(queue: Queue, due: Due, dueAt: number): Promise<void> {
-  if (dueAt > due.at && (await waitsForSlot(queue, due.jobId))) await changeDue(queue, due);
+async function bringForward(queue: Queue, due: Due, dueAt: number): Promise<boolean> {
+  return dueAt > due.at && (await waitsForSlot(queue, due.jobId)) && changeDue(queue, due);
 }
 
 /** Changes the job in the first queue in which it is delayed. False if it is in none. */

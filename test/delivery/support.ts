@@ -126,7 +126,10 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     overallGapMs: POLICY.minGapMs,
     toleranceMs: 900,
     endOf: look,
-    redelay: (_, due) => Promise.resolve(void redelayed.push(...due)),
+    redelay: (_, due) => {
+      for (const { move, ...one } of due) if (move !== 'begins') redelayed.push(one);
+      return Promise.resolve();
+    },
     providers,
     others: createOtherWorkers(redis, prefix),
     credentialsWaitMs: 60_000,

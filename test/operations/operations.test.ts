@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import type { Follow } from '../../src/limiter/limiter.ts';
 import { operationOf } from '../../src/operations/catalogue.ts';
 import { ask, type Asked } from '../../src/operations/operation.ts';
 import { previewOperation, runOperation } from '../../src/operations/run.ts';
@@ -99,13 +100,53 @@ it('one that ended before it woke the jobs may be done again, and then wakes the
   for (const id of ['b', 'c', 'd']) await (await operating.queues[0]?.getJob(id))?.updateProgress({ rule: 'block' });
   await limiters.alert.unblock(ID); // the process that did it was killed here
   expect(await dueAt('b')).toBeGreaterThan(Date.now() + 2 * HOUR);
-  const { reserved } = await run(['unblock']);
+  const { reserved, moved } = await run(['unblock']);
+  expect(moved).toBe(3); // their jobs
   for (const [index, id] of ['b', 'c', 'd'].entries()) {
     const lead = (reserved[index]?.at ?? NaN) - (await dueAt(id));
     expect(lead).toBeGreaterThanOrEqual(0);
     expect(lead).toBeLessThanOrEqual(25);
   }
 });
+
+/** The process of the operator ends when the limiter calls this. */
+async function diesAt(at: 'onMoving' | 'onMoved', { limiters, operating }: Awaited<ReturnType<typeof open>>) {
+  const { alert } = limiters;
+  const die = () => Promise.reject(new Error('killed'));
+  const unblock = (id: string, follow: Follow = {}) =>
+    alert.unblock(id, {
+      ...follow,
+      ...(at === 'onMoved'
+        ? { onMoved: die }
+        : { onMoving: (part) => Promise.resolve(follow.onMoving?.(part)).then(die) }),
+    });
+  const parts = { ...operating, limiters: { ...limiters, alert: { ...alert, unblock } } };
+  await expect(runOperation(asking(['unblock']), parts, 'olga')).rejects.toThrow('killed');
+}
+
+it.each(['onMoving', 'onMoved'] as const)(
+  'one that ended at %s leaves no job that comes later than its slot, and what is left is done by the next one',
+  async (at) => {
+    const line = await open();
+    const { limiters, run, dueAt } = line;
+    await run(BLOCK);
+    const blocked = (await limiters.alert.inspect(ID)).reserved.map((slot) => slot.at);
+    await diesAt(at, line);
+    const slots = (await limiters.alert.inspect(ID)).reserved.map((slot) => slot.at);
+    if (at === 'onMoving') expect(slots).toEqual(blocked);
+    else expect(Math.max(...slots)).toBeLessThan(UNTIL);
+    // Nobody needs to repeat it within the minute in which a slot that passed is kept: the jobs come, and ask.
+    for (const [index, id] of ['b', 'c', 'd'].entries()) expect(await dueAt(id)).toBeLessThan(slots[index] ?? NaN);
+    const { fields, moved, reserved } = await run(['unblock']);
+    expect(fields).toEqual({ wasBlocked: true }); // at the limiters that it had not come to
+    expect(moved).toBe(at === 'onMoving' ? 3 : 0);
+    for (const [index, id] of ['b', 'c', 'd'].entries()) {
+      const lead = (reserved[index]?.at ?? NaN) - (await dueAt(id));
+      expect(lead).toBeGreaterThanOrEqual(0);
+      expect(lead).toBeLessThanOrEqual(25);
+    }
+  },
+);
 
 it('a block is at every limiter, and is ended at each, also where only one has it', async () => {
   const { limiters, run } = await open();

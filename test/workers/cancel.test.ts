@@ -11,9 +11,11 @@ import { RedisAwayError } from '../../src/redis/connection.ts';
 import { consume, present } from '../queue/support.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { liveActivity, makeDevice, makeNotification } from '../support/push.ts';
-import { connectRedis, isOnCluster } from '../support/redis.ts';
+import { connectRedis, isOnCluster, queueEnv } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { SLOW, blocked, deliver, ends, enqueueWaiting, openRunning, reset, waits } from '../support/waiting.ts';
+import { main as recipient } from '../../scripts/recipient.ts';
+import { runMain } from '../support/command.ts';
 import { RACE_LIMITS, race } from '../support/cancel-race.ts';
 import { createWaitingLimiter } from '../support/limiters.ts';
 import { waitFor } from '../support/wait.ts';
@@ -406,4 +408,25 @@ test('what is canceled just as it joins a digest is canceled, once', async () =>
     const outcomes = entries.filter((entry) => entry['id'] === id).map(({ outcome }) => outcome);
     expect(outcomes).toEqual(['canceled']);
   }
+});
+
+describe('a block whose end was interrupted', () => {
+  const unblock = async (bench: ReplicaBench, at: 'onMoving' | 'onMoved') => {
+    const policy = { rules: [{ max: 100, perMs: 3_600_000 }], minGapMs: 0 };
+    const limiter = createWaitingLimiter({ redis: connectRedis(), policy, prefix: bench.prefix });
+    const dies = limiter.unblock('teacher-42', { [at]: () => Promise.reject(new Error('killed')) });
+    await expect(dies).rejects.toThrow('killed');
+  };
+
+  test('is ended by the next one that has to wait: all are delivered', async () => {
+    const bench = await openRunning({ LIMIT_RULES: '100/1h', LIMIT_MIN_GAP: '0' });
+    const args = ['block', 'teacher-42', '--for', '2h', '--reason', 'trip'];
+    expect(await runMain(recipient, args, queueEnv(bench.prefix))).toMatchObject({ code: 0 });
+    const waiting = [makeNotification(), makeNotification(), makeNotification()];
+    await enqueueWaiting(bench, waiting);
+    await unblock(bench, 'onMoving');
+    const next = makeNotification();
+    await bench.producer.enqueue(next);
+    for (const { id } of [...waiting, next]) await ends(bench, id, 'delivered');
+  });
 });

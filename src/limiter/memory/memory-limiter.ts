@@ -128,6 +128,8 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     const notes = places.flatMap(({ id, note }) => (note === undefined ? [] : [[id, note] as const]));
     recipients.set(recipientId, withNotes(withScopes(changed, scopes), notes));
     const moved = movedOf(places, (id) => id);
+    const sooner = moved.filter(({ at, from }) => at < from);
+    if (sooner.length > 0) await follow.onMoving?.(sooner);
     if (moved.length > 0) await follow.onMoved?.(moved);
     return before;
   }

@@ -39,7 +39,7 @@
 -- the block (window: until its end), -2 none, -3 quiet hours. Remaining and reset (ms): those of the deciding limit; remaining
 -- is -1 for no bound. For a wait, the deciding limit is its longest cause, and remaining is how many ids are before this one in
 -- its line (causeOf). With ARGV[6], {scope, limit, max, window, remaining, reset} of every limit follow. With kind 6, {how, by}
--- follow; for a digest that is sent now, {count, own} (waiting.lua). The most frequent answer is only the number `now`:
+-- follow; for a digest that is sent now, {count, own} (waiting.lua); for a wait whose line can move up (canMoveUp), 1. The most frequent answer is only the number `now`:
 -- admitted at once, decided by the gap of the first scope (takeNow). {'quiet', text}: the recipient's stored quiet hours are
 -- not those of ARGV[8], so ask again with this text; nothing was written.
 --
@@ -273,8 +273,33 @@ local function noted(answer)
   return noteDecision and noteDecision(answer) or answer
 end
 
+
+local MOVE_LEAD_MS = 1000 -- no slot is moved up to earlier than this (delivery/lines.ts)
+
+-- Whether the first of the overall line, or of what the category holds back, has a later slot than the sent slots need, by more
+-- than two gaps. An overdue one counts as early enough.
+local function canMoveUp()
+  local from = now + MOVE_LEAD_MS
+  local function isLate(set, earliest)
+    local at = tonumber(redis.call('ZRANGE', set.key, 0, 0, 'WITHSCORES')[2])
+    return at and at > earliest + 2 * gap
+  end
+  local inLine = awakeInstant({ first }, nthSent, from)
+  if not isUrgent and ARGV[7] ~= '-' and isLate(first.reserved, inLine) then return true end
+  if not category or redis.call('EXISTS', category.reserved.key) == 1 then return false end
+  if not isUrgent then inLine = tail(first, false, from) end
+  return isLate(category.heldBack, math.max(inLine, awakeInstant({ category }, nthSent, from)))
+end
+
+-- The answer of a notification that waits: the last part says whether the line can move up.
+local function waits(answer)
+  answer = noted(answer)
+  if answer[1] == 3 and #answer == 11 and options.born and not peek and canMoveUp() then answer[12] = 1 end
+  return answer
+end
+
 if sentAt and not renew then return noted(admitted(2, sentAt)) end
-if slot and slot > now + early then return noted(mustWait(slot, isHeldBack, everyRoom())) end -- too early: the answer is the same slot again
+if slot and slot > now + early then return waits(mustWait(slot, isHeldBack, everyRoom())) end -- too early: the answer is the same slot again
 
 -- The instant at which the id may be sent, if it is near enough; else nil. An id that its category held back goes behind the
 -- overall line, so that no id there has to wait longer.
@@ -357,4 +382,4 @@ if options.countBlocked then
 
   for _, scope in ipairs(scopes) do putMark(scope, mark, answer[1] ~= 3 and sentAt or 0) end
 end
-return noted(answer)
+return waits(answer)

@@ -198,11 +198,15 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
    * Also repeats while others move or use the same slots: then part of the plan was not carried out, or `onMoved` may have
    * reported an older slot last.
    */
-  async function moveSlots(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
+  async function moveSlots(recipientId: string, { onMoving, onMoved, leadMs = 0 }: Follow): Promise<void> {
     const { waiting } = recipientKeys(prefix, recipientId);
     const keys = [...allKeys(prefix, recipientId, policies.categories), waiting];
     const seen = new Set<string>();
     const reported = new Map<string, number>();
+    const announce = async (places: readonly Replanned[]): Promise<void> => {
+      const sooner = movedOf(places, idOf).filter(({ at, from }) => at < from);
+      if (sooner.length > 0) await onMoving?.(sooner);
+    };
     const report = async (places: readonly Replanned[]): Promise<void> => {
       for (const { id, at } of places) reported.set(id, at);
       const moved = movedOf(places, idOf);
@@ -213,8 +217,11 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
       const state = await look(recipientId, policies);
       // A plan that came too late to be carried out leaves more time to the next one.
       const planned = replan(state, leadMs, round === 0 ? undefined : FIRST_LEAD_MS * 2 ** round);
-      const movedByOthers = planned.filter(({ id, wasAt }) => (reported.get(id) ?? wasAt) !== wasAt);
-      await report(movedByOthers.map((one) => ({ ...one, at: one.wasAt, wasAt: reported.get(one.id) ?? one.wasAt })));
+      const movedByOthers = planned
+        .filter(({ id, wasAt }) => (reported.get(id) ?? wasAt) !== wasAt)
+        .map((one) => ({ ...one, at: one.wasAt, wasAt: reported.get(one.id) ?? one.wasAt }));
+      await announce(movedByOthers);
+      await report(movedByOthers);
       if (isWhole && planned.every(({ id }) => seen.has(id))) return;
       for (const { id } of planned) seen.add(id);
       const misplaced = planned.filter((one) => one.at !== one.wasAt || one.isHeldBack !== one.wasHeldBack);
@@ -222,6 +229,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
       isWhole = true;
       for (let from = 0; from < misplaced.length; from += MOVES_A_STEP) {
         const step = misplaced.slice(from, from + MOVES_A_STEP);
+        await announce(step);
         const done = new Set((await answered(scripts.move(...keys, ...toMoves(step, state)))).map(Number));
         if (done.size < step.length) isWhole = false;
         await report(step.filter((_, index) => done.has(index + 1)));

@@ -54,7 +54,7 @@ export function toAdmission(
   category: string | undefined,
   clock: Clock,
   quiet: readonly Window[],
-): (Admission & { readonly digest?: Digest }) | NotToBeSent {
+): (Admission & { readonly digest?: Digest; readonly canMoveUp?: true }) | NotToBeSent {
   const { kind, at, now, more } = answered;
   const one = standingOf(answered, category);
   const standing = everyRule ? { ...one, rules: answered.rules.map((each) => ruleStanding(each, category)) } : one;
@@ -66,7 +66,10 @@ export function toAdmission(
         ...(more && { digest: { count: Number(more[0]), own: Number(more[1]) === 1 } }),
       };
     case 'reserved':
-      return { kind, at, waitMs: at - now, ...standing, ...waitOf(answered, quiet) };
+      return {
+        ...{ kind, at, waitMs: at - now, ...standing, ...waitOf(answered, quiet) },
+        ...(answered.canMoveUp === true && { canMoveUp: true }),
+      };
     case 'max-wait':
     case 'max-pending':
       return {
@@ -151,6 +154,8 @@ export interface Answered {
   readonly rules: readonly LimitRoom[];
   /** The two last parts of the answer: {how, by} of an id that ended, {count, own} of a digest that is sent now. */
   readonly more?: readonly [Numeric, Numeric];
+  /** For a wait: the first of the line could have an earlier slot. */
+  readonly canMoveUp?: true;
 }
 
 /** A limit, and what it has left. */
@@ -173,6 +178,7 @@ export function readAdmit(
   const [first, second] = parts.slice(11, 13);
   return {
     ...(parts.length === 13 && first !== undefined && second !== undefined && { more: [first, second] as const }),
+    ...(parts.length === 12 && { canMoveUp: true }),
     kind: KINDS[part(0) - 1] ?? 'reserved',
     at: part(1),
     now: part(2),
