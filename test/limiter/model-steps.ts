@@ -122,7 +122,9 @@ export const steps = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant('quiet' as const), minutes: pattern }) },
   {
     weight: 2,
-    arbitrary: fc.record({ do: fc.constantFrom('unquiet', 'unlimit', 'unblock', 'inspect', 'inspect', 'reset') }),
+    arbitrary: fc.record({
+      do: fc.constantFrom('unquiet', 'unlimit', 'unblock', 'moveUp', 'moveUp', 'inspect', 'inspect', 'reset'),
+    }),
   },
 );
 export type Step = typeof steps extends fc.Arbitrary<infer S> ? S : never;

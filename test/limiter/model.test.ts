@@ -68,6 +68,9 @@ class Play {
   readonly #used = new Map<string, number>();
   /** Ids that did not come for a minute once: what is left of their old places is forgotten with the next write, or later. */
   readonly #noShows = new Set<string>();
+  /** A slot was given back since the line was moved. */
+  #canMoveUp = false;
+  #waited: ReadonlySet<string> = new Set();
   readonly #start = Date.now() + AHEAD_MS;
   #now = this.#start;
 
@@ -86,6 +89,26 @@ class Play {
   }
 
   async step(step: Step): Promise<void> {
+    await this.#take(step);
+    this.#expectWorkConserving();
+  }
+
+  /** Whoever frees a slot moves the line. From then on the first of each line has the earliest instant that the limits allow. */
+  #expectWorkConserving(): void {
+    const waiting = new Set<string>(
+      this.#reference.reserved.flatMap(({ id, at }) => (id === undefined || at < this.#now - 60_000 ? [] : id)),
+    );
+    const hasForgotten = [...this.#waited].some((id) => !waiting.has(id) && !this.#used.has(id));
+    this.#waited = waiting;
+    if (hasForgotten) this.#canMoveUp = true; // a no-show is forgotten without a word
+    // With `countBlocked` the marks go that the limits of today do not look at, though those of tomorrow would.
+    if (this.#canMoveUp || this.#scenario.countBlocked) return;
+    for (const { slot, earliest, gapMs } of this.#reference.firstOnes(this.#now)) {
+      expect(slot.at, `the first one, ${slot.id}, could go at ${earliest}`).toBeLessThanOrEqual(earliest + 2 * gapMs);
+    }
+  }
+
+  async #take(step: Step): Promise<void> {
     switch (step.do) {
       case 'ask': {
         const id = `id-${this.#ids.length}`;
@@ -166,6 +189,11 @@ class Play {
       }
       case 'reset':
         return this.#reset();
+      case 'moveUp':
+        return this.#oversee(
+          (follow) => this.limiter.moveUp(recipientId, follow),
+          () => undefined,
+        );
       case 'inspect':
         await this.#inspect();
         return;
@@ -197,6 +225,7 @@ class Play {
         if (at >= this.#now - LONGEST_MS) expect(isRefunded).toBe(at !== Infinity);
         this.#reference.sent = this.#reference.sent.filter((slot) => slot.id !== id);
         this.#used.delete(id);
+        this.#canMoveUp = true;
         return;
       }
       case 'cancel': {
@@ -205,6 +234,7 @@ class Play {
         const isCancelled = await this.limiter.cancel(slotId);
         if (!this.#noShows.has(id)) expect(isCancelled).toBe(at !== Infinity);
         this.#reference.reserved = this.#reference.reserved.filter((slot) => slot.id !== id);
+        this.#canMoveUp = true;
       }
     }
   }
@@ -215,6 +245,7 @@ class Play {
     const queue = this.#reference.queue(ask, this.#now);
     const { sent, reserved } = this.#reference;
     const isNew = ![...sent, ...reserved].some((slot) => slot.id === id);
+    if (ask.policy !== undefined || ask.renew === true) this.#canMoveUp = true; // placed by other limits; or its slot is free
     const before = await this.#stored();
     const expected = this.#reference.admit(ask, this.#now);
     const answer = withoutSendAt(await this.limiter.admit(ask));
@@ -266,6 +297,7 @@ class Play {
     const expected = this.#reference.oversee(actThere, this.#now);
     await act({ onMoved: (some) => void moved.push(...some) });
     expect(byId(moved)).toEqual(byId(expected));
+    this.#canMoveUp = false;
     await this.#inspect();
     const stored = await this.#stored();
     if (stored) this.#expectStored(stored, true);

@@ -85,6 +85,31 @@ export class Reference {
     return this.reserved.filter((slot) => stands(slot) && scopes.some((scope) => countsIn(scope, slot)));
   }
 
+  /**
+   * The first of the overall line and of what each category holds back, each with the earliest instant that the sent slots allow
+   * it. One that is held back may be behind the whole line instead.
+   */
+  firstOnes(now: number): readonly { readonly slot: KeptSlot; readonly earliest: number; readonly gapMs: number }[] {
+    const sent = this.sent.filter(({ at }) => at >= now - this.options.keepMs);
+    const waiting = this.#waiting(now).toSorted((a, b) => a.at - b.at);
+    const inLine = waiting.filter(({ isHeldBack }) => isHeldBack !== true);
+    const blockedUntil = this.#blockAt(now)?.until ?? -Infinity;
+    const firsts = [undefined, ...this.#categories.keys()].flatMap((category) => {
+      const own = category === undefined ? inLine : waiting.filter((slot) => slot.category === category);
+      return own[0] === undefined || (category !== undefined && own[0].isHeldBack !== true) ? [] : own[0];
+    });
+    return firsts.map((slot) => {
+      const scopes = this.scopes({ category: slot.category }, now);
+      const free = (scope: Scope, from: number, ahead: readonly KeptSlot[] = []) =>
+        soonest(allChecksOf([scope], [...sent, ...ahead]), from, blockedUntil, this.quietFor(slot)).at;
+      const [line, own] = scopes;
+      const isBehind = slot.isHeldBack === true && line.isUrgent !== true;
+      const ahead = isBehind ? inLine : [];
+      const last = Math.max(now, ...ahead.map(({ at }) => at), own === undefined ? now : free(own, now));
+      return { slot, earliest: free(line, last, ahead), gapMs: Math.max(...present(scopes).map(({ gapMs }) => gapMs)) };
+    });
+  }
+
   /** What an operator does: `change` what is stored, and all that wait get their earliest places. Answers those that have moved. */
   oversee(change: () => void, now: number): readonly Moved[] {
     change();

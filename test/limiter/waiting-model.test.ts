@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import type { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
 import { createCanceller, createEndLook, type Canceller, type EndLook } from '../../src/limiter/redis/canceller.ts';
+import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Digest, Ending, Join, NotToBeSent, Released, WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { cases } from '../support/cases.ts';
@@ -39,10 +40,13 @@ it(
 );
 
 const DAY_MS = 86_400_000;
+/** As delivery/lines.ts has it. */
+const MOVE_LEAD_MS = 1_000;
+const POLICY = { rules: [{ max: 3, perMs: 20_000 }], minGapMs: 1_000 };
 const KINDS = ['alone', 'latest', 'digest', 'digest that expires soon', 'digest that expires', 'small digest'] as const;
 const number = fc.nat(30);
 const LEAVES = ['die', 'die unreleased', 'stall', 'expire', 'remove', 'replay', 'reuse', 'error'] as const;
-const PASSES = ['pass', 'crash', 'crash at the end', 'refused', 'limited'] as const;
+const PASSES = ['pass', 'crash', 'crash at the end', 'end later', 'refused', 'limited'] as const;
 const steps = fc.oneof(
   { weight: 8, arbitrary: fc.record({ does: fc.constantFrom('enqueue', 'arrive'), kind: fc.constantFrom(...KINDS) }) },
   { weight: 6, arbitrary: fc.record({ does: fc.constantFrom(...PASSES), number }) },
@@ -50,6 +54,7 @@ const steps = fc.oneof(
   { weight: 5, arbitrary: fc.record({ does: fc.constantFrom(...LEAVES), number }) },
   { weight: 4, arbitrary: fc.record({ does: fc.constant('wait'), ms: fc.constantFrom(1, 200, 1_000, 5_000) }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constant('wait'), ms: fc.constantFrom(61_000, DAY_MS, 7 * DAY_MS) }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant('unblock, and die'), ms: fc.constant(0) }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constant('block'), ms: fc.constantFrom(0, 60_000, 3 * DAY_MS) }) },
 );
 type Pass = (typeof PASSES)[number];
@@ -76,6 +81,8 @@ interface One {
   /** It is a dead letter. */
   isDead: boolean;
   replays: number;
+  /** What a pass was told, that has yet to end its job. */
+  told?: Pick<NotToBeSent, 'how' | 'by'>;
   /** What the last cancel answered. */
   canceled: boolean;
   /** When its newest admission was after which it was sent, or may have been. */
@@ -89,23 +96,65 @@ class Play {
   readonly #limiter: WaitingLimiter;
   readonly #canceller: Canceller;
   readonly #endOf: EndLook;
+  readonly #redis: Redis;
+  readonly #settings: string;
+  /** The line as it was after the step before, and whether a slot in it became free without a word since it was moved. */
+  #waited: ReadonlyMap<string, number> = new Map();
+  #canMoveUp = false;
   #now = Date.now() + AHEAD_MS;
 
   constructor(redis: Redis) {
     // Redis answers in time however busy the machine is: no answer is a fault of its own.
     const options = { redis: onClock(redis, () => this.#now), prefix: testPrefix(), timeoutMs: 60_000 };
-    const policy = { rules: [{ max: 3, perMs: 20_000 }], minGapMs: 1_000 };
-    this.#limiter = createWaitingLimiter({ ...options, policy });
+    this.#redis = redis;
+    this.#settings = recipientKeys(options.prefix, recipientId).settings;
+    this.#limiter = createWaitingLimiter({ ...options, policy: POLICY });
     this.#canceller = createCanceller(options);
     this.#endOf = createEndLook(options);
   }
 
   async step(step: Step): Promise<void> {
+    await this.#take(step);
+    await this.#expectWorkConserving();
+  }
+
+  /** An operator's process that dies before it moves anything. */
+  async #loseBlock(): Promise<void> {
+    await this.#redis.del(this.#settings);
+    this.#canMoveUp = true;
+  }
+
+  /** What a pass does when it has given back a slot, or learned that nobody moved the line when that became free. */
+  async #moveUp(): Promise<void> {
+    await this.#limiter.moveUp(recipientId, { leadMs: MOVE_LEAD_MS });
+    this.#canMoveUp = false;
+  }
+
+  /**
+   * Whatever has happened, the first of the line has the earliest instant that the limits allow. Only a no-show is forgotten without a
+   * word, and who dies half-way says nothing: the next one that has to wait finds out.
+   */
+  async #expectWorkConserving(): Promise<void> {
+    const { reserved, sent, block } = await this.#limiter.inspect(recipientId);
+    const waited = this.#waited;
+    this.#waited = new Map(reserved.map(({ id = '', at }) => [id, at]));
+    if ([...waited].some(([id, at]) => at < this.#now - 60_000 && !this.#waited.has(id))) this.#canMoveUp = true;
+    const [first] = reserved;
+    if (first === undefined || this.#canMoveUp) return;
+    const instants = sent.map(({ at }) => at);
+    const { minGapMs, rules } = POLICY;
+    const limits = [{ max: 1, perMs: minGapMs }, ...rules].map(({ max, perMs }) => (instants.at(-max) ?? 0) + perMs);
+    const earliest = Math.max(this.#now + MOVE_LEAD_MS, block?.until ?? 0, ...limits);
+    expect(first.at, `${first.id} could go at ${earliest}`).toBeLessThanOrEqual(earliest + 2 * minGapMs);
+  }
+
+  async #take(step: Step): Promise<void> {
     if ('kind' in step) {
       const one = this.#enqueue(step.kind);
       if (step.does === 'arrive') await this.#pass(one, 'pass');
     } else if ('ms' in step) {
       if (step.does === 'wait') this.#now += step.ms;
+      else if (step.does === 'unblock, and die') await this.#loseBlock();
       else if (step.ms === 0) await this.#limiter.unblock(recipientId);
       else await this.#limiter.block(recipientId, { until: this.#now + step.ms, reason: 'a trip' });
     } else {
@@ -183,6 +232,7 @@ class Play {
     if (does === 'replay') this.#replay(one);
     else if (does === 'reuse') this.#reuse(one);
     else if (one.end !== undefined || one.isDead) return;
+    else if (one.told !== undefined && does !== 'cancel') await this.#ended(one, one.told);
     else if (does === 'cancel') await this.#cancel(one);
     else if (does === 'remove') one.end = 'removed';
     else if (does === 'error') await this.#error(one);
@@ -238,19 +288,24 @@ class Play {
 
   /** Its job has ended in the queue. */
   async #ended(one: One, { how, by }: Pick<NotToBeSent, 'how' | 'by'>): Promise<void> {
+    delete one.told;
     [one.end, one.by] = [how, this.#digests.get(by ?? '')];
     await this.#limiter.forget({ recipientId, id: `${one.name}/${one.asks}`, enqueuedAt: one.at });
   }
 
-  #release({ name, asks, at }: One, how: Ending['how']): Promise<Released> {
-    return this.#limiter.release({ recipientId, id: `${name}/${asks}`, enqueuedAt: at, how });
+  async #release({ name, asks, at }: One, how: Ending['how']): Promise<Released> {
+    const released = await this.#limiter.release({ recipientId, id: `${name}/${asks}`, enqueuedAt: at, how });
+    if (released.hadSlot) await this.#moveUp();
+    return released;
   }
 
   /**
    * `crash`: the worker dies after the ask. `crash at the end`: the limiter ended it, and the worker dies before the queue knows it.
+   * `end later`: so that other passes come in between.
    * `refused`: the provider refuses, so that the job is tried again. `limited`: no longer wait is allowed.
    */
   async #pass(one: One, how: Pass): Promise<void> {
+    if (one.told !== undefined) return this.#ended(one, one.told);
     if (one.expiresAt <= this.#now) return this.#leave(one, 'expire');
     const id = `${one.name}/${one.asks}`;
     const join = this.#joinOf(one);
@@ -262,8 +317,11 @@ class Play {
       ...(how === 'limited' && { maxWaitMs: 500 }),
     });
     if (answer.kind === 'admitted' && answer.digest !== undefined) this.#digests.set(one.name, one);
-    if (answer.kind === 'reserved') [one.waits, one.dueAt] = [true, answer.at];
-    if (answer.kind === 'reserved') return;
+    if (answer.kind === 'reserved') {
+      [one.waits, one.dueAt] = [true, answer.at];
+      if (answer.canMoveUp === true) await this.#moveUp();
+      return;
+    }
     if (how === 'crash') {
       [one.mayBeSeen, one.waits] = [true, false];
       one.admittedAt = this.#now;
@@ -277,7 +335,9 @@ class Play {
       return;
     }
     if (answer.kind === 'ended') {
-      if (how !== 'crash at the end') await this.#ended(one, answer);
+      if (answer.gaveBackSlot) await this.#moveUp();
+      if (how === 'end later') one.told = answer;
+      else if (how !== 'crash at the end') await this.#ended(one, answer);
       return;
     }
     if (answer.digest !== undefined) one.digest = answer.digest;
@@ -287,6 +347,7 @@ class Play {
     }
     if (how === 'refused') {
       await this.#limiter.refund({ recipientId, id });
+      await this.#moveUp();
       one.asks += 1;
       one.waits = false;
       return;
