@@ -3,6 +3,7 @@ import type { ToDevices } from '../../src/notification/notification.ts';
 import type { DeviceState } from '../../src/notification/outcome.ts';
 import type { Incident, Thaw } from '../fleet.ts';
 import type { Leftover } from './leftovers.ts';
+import type { LineLook } from './line-looks.ts';
 
 // What a run saw from outside of the workers. Only values that JSON can hold, but for sets and maps of the shared parts. Instants are
 // epoch milliseconds.
@@ -115,6 +116,8 @@ export interface PairsFacts {
   readonly thaws: readonly Thaw[];
   /** The passes, from the logs of all workers. */
   readonly lines: readonly Line[];
+  /** The lines of all recipients while the run went on. */
+  readonly looks: readonly LineLook[];
   readonly leftovers: readonly Leftover[];
   /** When the keys were read. */
   readonly readAt: number;
@@ -125,7 +128,7 @@ export interface PairsFacts {
 
 /** A fault: a sentence that names the ids, and the notifications whose stories show the cause. */
 export interface Fault {
-  readonly rule: 1 | 2 | 3 | 4 | 5 | 6 | 7;
+  readonly rule: 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8;
   readonly text: string;
   readonly lives: readonly string[];
 }

@@ -2,6 +2,7 @@ import { SENT_BODY } from './workload.ts';
 import type { Excused, Fault, PairsFacts } from './facts.ts';
 import { doubtsOf, fatesOf } from './fates.ts';
 import { judgeLeft } from './left.ts';
+import { judgeLines } from './line-looks.ts';
 import { judgePace } from './pacing.ts';
 import { judgeCanceled, judgeEnds, judgeSeen } from './single.ts';
 import { judgeDigests, judgeLatest } from './together.ts';
@@ -40,6 +41,7 @@ export function judgePairs(facts: PairsFacts, { seed, seconds }: { seed: number;
   const faults = [
     ...[judgeEnds, judgeSeen, judgeCanceled, judgeDigests, judgeLatest, judgeLeft].flatMap((rule) => rule(parts)),
     ...judgePace(facts, excused),
+    ...judgeLines(facts, excused),
   ];
   return {
     seed,

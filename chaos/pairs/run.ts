@@ -15,6 +15,7 @@ import { EARLIER, unpackVersion } from './earlier.ts';
 import { countOpen, readEnds } from './ends.ts';
 import type { PairsFacts } from './facts.ts';
 import { readLeftovers } from './leftovers.ts';
+import { watchLines } from './line-looks.ts';
 import { openOperator, type Operator } from './operator.ts';
 import { readLines } from './story.ts';
 import { AHEAD_MS, strike } from './strike.ts';
@@ -56,6 +57,7 @@ export async function runPairs(options: PairsRunOptions): Promise<PairsFacts> {
   const fleet = cleanup.adopt(await startFleet({ count: plan.workers, env, logFolder: folder }), (it) => it.stop());
   await fleet.ready();
   say(`${items.length} notifications, ${plan.acts.length} acts, ${plan.faults.length} faults`);
+  const lines = watchLines(redis, queue.prefix, [...new Set(items.map(({ input }) => input.recipientId))]);
   const recorded: Recorded = { incidents: [], freezes: [], cuts: [], oddDevices: [], failovers: [], slotsMoved: [] };
   const targets = { ...{ fleet, queue, server, redis, providers, env, earlier }, devices: devicesOf(items) };
   await Promise.all([
@@ -68,6 +70,7 @@ export async function runPairs(options: PairsRunOptions): Promise<PairsFacts> {
   await fleet.ready();
   await operator.lift([...new Set(items.map(({ input }) => input.recipientId))]);
   const drainMs = await drain(operator, { ...options, count: () => countOpen(redis, queue.prefix) });
+  const looks = await lines.stop();
   await Promise.all([fleet.stop(), providers.order({ do: 'flush' })]);
   const readAt = Date.now();
   const { lives, done, forgotten } = operator;
@@ -79,7 +82,7 @@ export async function runPairs(options: PairsRunOptions): Promise<PairsFacts> {
   const delays = await readDelays(folder, recorded.freezes);
   const { freezes, incidents } = recorded;
   return {
-    ...{ lives, done, ...read, leftovers, readAt },
+    ...{ lives, done, ...read, looks, leftovers, readAt },
     ends: [...ends, ...forgotten].toSorted((a, b) => a.at - b.at),
     entries: delays.counted(
       [...providers.entries].toSorted((a, b) => a.at - b.at),

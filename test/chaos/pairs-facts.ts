@@ -27,7 +27,7 @@ export const seen = (life: string, at: number, more: Partial<SeenEntry> = {}): S
 
 export function judged(facts: Partial<PairsFacts> & Pick<PairsFacts, 'lives'>) {
   const none = { done: [], ends: [], dead: [], queued: [], entries: [], incidents: [], thaws: [], lines: [] };
-  const rest = { leftovers: [], readAt: 100_000, crashes: [], drainMs: 0, tookMs: 0 };
+  const rest = { looks: [], leftovers: [], readAt: 100_000, crashes: [], drainMs: 0, tookMs: 0 };
   return judgePairs({ ...none, ...rest, ...facts }, { seed: 1, seconds: 25 });
 }
 
