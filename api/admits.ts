@@ -113,8 +113,9 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
       await sleepUntil(answer.sendAt, c.req.raw.signal);
     if (answer.kind === 'refused') {
       // The id may have a slot that is unused, or too far ahead by now. It is given back: a refused caller does not come.
-      if (unsent) await all.alert.refund(slot);
-      if (await all.alert.cancel(slot)) await moveUp(recipientId, all.alert, paceOf(policy).toleranceMs);
+      const wasSent = unsent && (await all.alert.refund(slot));
+      const wasReserved = await all.alert.cancel(slot);
+      if (wasSent || wasReserved) await moveUp(recipientId, all.alert, paceOf(policy).toleranceMs);
     }
     return answerOf(answer, { id, category });
   });
@@ -129,7 +130,7 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
     c.var.acting(); // throws if the token was revoked meanwhile
     const result = await refund(slotOf(recipientId, id, category), all.alert);
     metrics.refunded(result);
-    if (result === 'canceled') await moveUp(recipientId, all.alert, paceOf(policy).toleranceMs);
+    if (result !== 'unknown') await moveUp(recipientId, all.alert, paceOf(policy).toleranceMs);
     return json(200, { id, ...(category !== undefined && { category }), result });
   });
 
@@ -138,7 +139,7 @@ export function addAdmitRoutes(app: Hono<ApiEnv>, { limiters, shards, bounds, ne
     return new Response(await registry.metrics(), { headers: { 'content-type': registry.contentType } });
   });
 
-  /** The reservations behind the one that was given back get earlier slots, and the jobs of alerts are woken for them. */
+  /** A slot is free: those that wait behind it get earlier slots, and the jobs of alerts are woken for them. */
   async function moveUp(recipientId: string, limiter: Limiter, toleranceMs: number): Promise<void> {
     await moveLineUp({ name: recipientId, recipientId, limiter }, { moveUps, redelay: redelayOf, toleranceMs });
   }

@@ -1,5 +1,6 @@
 import type { Queue } from 'bullmq';
 import type { Config } from '../src/config/config.ts';
+import { createMoveUps } from '../src/delivery/lines.ts';
 import { createOrderProcessor } from '../src/delivery/orders.ts';
 import { readProgress } from '../src/delivery/progress.ts';
 import { createProcessor } from '../src/delivery/deliver.ts';
@@ -63,6 +64,7 @@ export async function createPasses(
   const waiting = {
     ...limiters,
     toleranceMs: paceOf(policy).toleranceMs,
+    moveUps: createMoveUps(),
     redelay: async (recipientId: string, due: readonly Due[]) => {
       await redelay(queuesOf(recipientId), due);
     },
@@ -87,7 +89,7 @@ export async function createPasses(
     completed: delivery.completed,
     giveBack: async (failed) => {
       const progress = readProgress(failed.progress);
-      return (await giveBack({ ...failed, progress }, 'dead', waiting)).progress.digest;
+      return (await giveBack({ ...failed, progress }, 'dead', waiting)).digest;
     },
   };
 }

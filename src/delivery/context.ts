@@ -78,10 +78,14 @@ export interface Context extends Given {
   readonly permits: Permit[];
   /** slot.ts: the limiter was asked in this pass, so its answer has said whether the notification ends without being sent. */
   isAsked: boolean;
+  /** slot.ts: the slot that the limiter gave this pass; undefined if it has none, or has given it back. */
+  admitted: AdmittedSlot | undefined;
   /** slot.ts: the slot to send in; undefined until there is one, and for a silent send. */
   slot: Slot | undefined;
   /** deliver.ts: what is sent now makes no sound, no vibration and no banner, as `onThrottle` or `onQuiet` wants. */
   isSilent: boolean;
+  /** send.ts: how many requests were handed over whose replies are not in `tried` yet. */
+  underWay: number;
   /** replies.ts, after the send: the devices that were tried, with the replies. */
   readonly tried: Tried[];
   /** decide.ts: the limiter answered that the notification ends without being sent. It remembers that until the job has ended. */
@@ -121,10 +125,15 @@ export interface Prepared {
   readonly obstacle?: 'lock-lost' | 'not-noted';
 }
 
+/** A slot as the limiter gave it. No other worker is ever given the same id at the same instant, to send in it. */
+export interface AdmittedSlot {
+  readonly slot: SlotId;
+  /** Epoch milliseconds on the limiter's clock. */
+  readonly at: number;
+}
+
 /** A slot that may be used now. */
 export interface Slot {
-  /** The ask that was admitted. It names the slot to the limiter. */
-  readonly ask: SlotId;
   /** Epoch milliseconds on the limiter's clock. */
   readonly at: number;
   /** The same instant on `performance.now()`. */
@@ -230,7 +239,9 @@ export function createContext(
     isElsewhere: false,
     isSilent: false,
     permits: [],
+    admitted: undefined,
     slot: undefined,
+    underWay: 0,
     tried: [],
     error: undefined,
   };
@@ -284,6 +295,16 @@ function labelledDevices({ devices }: Notification): LabelledDevice[] {
   const labelled = devices.map((device, index) => ({ label: `${device.platform}#${index}`, device, index }));
   if (labelled.length === 1) return labelled; // most notifications have one device
   return labelled.filter(({ device, index }) => devices.findIndex((other) => isSameDevice(other, device)) === index);
+}
+
+/** Whether a reply, or a request whose reply is not known, leaves it possible that the recipient was alerted. */
+export function mayHaveAlerted({ tried, underWay }: Pick<Context, 'tried' | 'underWay'>): boolean {
+  return underWay > 0 || tried.some(({ reply }) => reply.alerted !== 'no');
+}
+
+/** Whether this pass has sent: then what it has to say of its send is true, whichever worker has the job by now. */
+export function hasSent({ tried, underWay }: Pick<Context, 'tried' | 'underWay'>): boolean {
+  return underWay > 0 || tried.some(({ reply }) => reply.unsent !== true);
 }
 
 /** Milliseconds until the notification expires; Infinity where it does not. */

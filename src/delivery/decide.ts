@@ -14,7 +14,15 @@ import { hasTaken, retractionOf } from '../notification/retraction.ts';
 import { doubledMs, SEND_AFTER, tooFarAhead } from '../domain/time.ts';
 import type { NotToBeSent, Refused, Reserved } from '../limiter/limiter.ts';
 import { notificationIdOf } from '../queue/names.ts';
-import { openLabels, openServices, timeLeftMs, type Context, type QuotaWait, type Tried } from './context.ts';
+import {
+  mayHaveAlerted,
+  openLabels,
+  openServices,
+  timeLeftMs,
+  type Context,
+  type QuotaWait,
+  type Tried,
+} from './context.ts';
 import { leadMs } from './lines.ts';
 import type { Backoff, DeliverParts } from './parts.ts';
 import { withAttempts } from './progress.ts';
@@ -64,7 +72,7 @@ const REASONS_BY_WEIGHT: readonly DeadLetterReason[] = [
   'unregistered',
 ];
 
-/** The lock was lost: the worker that has the job now decides. If this pass took a slot, that stays counted. */
+/** The lock was lost: the worker that has the job now decides. If this pass took a slot, it gives that back. */
 export const LOCK_LOST: Result = { kind: 'yielded' };
 
 /**
@@ -213,13 +221,17 @@ function unsure(context: Context, code: string, { random }: DeliverParts): Resul
   return deferred(Math.round(NO_ANSWER_MS * (1 + random())), code);
 }
 
-/** An error that no step foresaw: a bug. It counts as an attempt. */
+/**
+ * An error that no step foresaw: a bug. It counts as an attempt. If something may have been sent, the next ask is a new one; if
+ * not, the limiter may still have given a slot.
+ */
 export function unexpectedError(context: Context, error: unknown, { now, random, retry }: DeliverParts): Result {
   const { progress } = context;
   const message = redactedError(error, context);
   const tries = progress.tries + 1;
+  const asked = mayHaveAlerted(context) ? { asks: progress.asks + 1 } : context.isAsked && { unsent: true };
   context.error = error;
-  context.progress = { ...withAttempts(progress, [{ at: now(), error: message }]), tries, asks: progress.asks + 1 };
+  context.progress = { ...withAttempts(progress, [{ at: now(), error: message }]), tries, ...asked };
   if (tries >= retry.attempts)
     return endedEarly(context, { kind: 'dead-letter', reason: 'attempts-exhausted', message });
   return { kind: 'retried', waitMs: backoffMs(tries, retry, 0, random()), code: 'unexpected-error' };

@@ -15,26 +15,26 @@
  * - end.ts: the result reported to BullMQ
  * - orders.ts: what a worker does with a job named `cancel` or `retract`
  */
-import type { Job } from 'bullmq';
+import { DelayedError, type Job } from 'bullmq';
 import { NewerFormatError } from '../domain/format.ts';
 import { placeOf } from '../domain/limits.ts';
 import type { Completion, Result } from '../notification/outcome.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
-import type { JobLock } from '../queue/job-lock.ts';
+import { ANOTHER_HAS_IT, type JobLock } from '../queue/job-lock.ts';
 import type { Place } from '../queue/notification-worker.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { ReplicasMissingError } from '../redis/replicas.ts';
-import { createContext, openDevices, timeLeftMs, type Context, type Watcher } from './context.ts';
+import { createContext, hasSent, openDevices, timeLeftMs, type Context, type Watcher } from './context.ts';
 import type { DeliverParts, EndTurn } from './parts.ts';
 import * as decide from './decide.ts';
 import { ack, completionOf, endOf, noteKey, outcomeOf } from './end.ts';
 import { encode, encodeAgain, isForAnother, reserveStreams } from './ready.ts';
-import { createMoveUps, moveUp } from './lines.ts';
+import { moveUp } from './lines.ts';
 import { askBreakers, releaseTrials } from './replies.ts';
-import { endInterrupted, mayHaveAlerted, prepareSend, send } from './send.ts';
-import { createTurns, forget, isKnown, refundSlot, release, takeSlot } from './slot.ts';
+import { endInterrupted, prepareSend, send } from './send.ts';
+import { createTurns, forget, isKnown, release, takeSlot } from './slot.ts';
 
-export interface ProcessorParts extends Omit<DeliverParts, 'turns' | 'moveUps'> {
+export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   /** What looks at each pass, called in this order. */
   readonly watchers: readonly Watcher[];
   /** Which jobs wait under which cancellation key. */
@@ -52,7 +52,7 @@ export interface DeliveryProcessor {
 }
 
 export function createProcessor(given: ProcessorParts): DeliveryProcessor {
-  const parts = { ...given, turns: createTurns(), moveUps: createMoveUps() };
+  const parts = { ...given, turns: createTurns() };
   const { watchers, signal, index, now } = parts;
   const onTaken = watchers.flatMap(({ taken }) => taken ?? []);
   const onEnded = watchers.flatMap(({ ended }) => ended ?? []);
@@ -69,11 +69,17 @@ export function createProcessor(given: ProcessorParts): DeliveryProcessor {
       const ending = ended(context, result, end);
       if (ending !== undefined) await ending;
     }
-    await noteKey(context, result, index);
+    if (result.kind !== 'yielded' && (await lock.isValid())) await noteKey(context, result, index);
     if (isKnown(context, result)) known.set(job, context);
-    const completed = await ack(context, result, (error) => {
-      for (const notAcked of onNotAcked) notAcked(context, error);
-    });
+    const notAcked = (error: unknown): void => {
+      for (const notify of onNotAcked) notify(context, error);
+    };
+    const completed = await ack(context, result, notAcked);
+    // Asked again after each wait: an end without a send must not replace what another worker wrote of its send.
+    if (!hasSent(context) && !(await lock.isValid())) {
+      notAcked(new Error(ANOTHER_HAS_IT));
+      throw new DelayedError();
+    }
     const completion = completionOf(context.progress, completed);
     if (onCompleting.length > 0) {
       const endedAt = now();
@@ -96,7 +102,9 @@ export function createProcessor(given: ProcessorParts): DeliveryProcessor {
 /** One pass. If any step ends the notification, its slot and its place in a digest are given back or handed on. */
 export async function deliver(context: Context, parts: DeliverParts): Promise<Result> {
   const found = await pass(context, parts);
-  const result = context.isAsked ? found : await unlessEnded(context, found, parts);
+  const own = context.isAsked ? found : await unlessEnded(context, found, parts);
+  // If this process stood still, another worker may have the job, and decides.
+  const result = hasSent(context) || (await context.lock.isValid()) ? own : decide.LOCK_LOST;
   await release(context, result, parts);
   return result;
 }
@@ -125,9 +133,6 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
     if (ready.length === 0) return decide.afterSend(context, parts);
     if (timeLeftMs(context, parts) <= 0) return decide.expired(context); // the steps before may have waited
 
-    // The ask makes the limiter forget the unused slot. But if another worker has the job by now, that worker may be sending in
-    // the slot.
-    if (context.isSlotUnused && !(await context.lock.isValid())) return decide.LOCK_LOST;
     const answer = await takeSlot(context, parts, {
       onAsked: endTurn,
       prepare: async () => {
@@ -135,6 +140,7 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
         return prepareSend(context, ready, parts); // a second call prepares all again: a quota may have room now
       },
     });
+    if (answer.kind === 'lock-lost') return decide.LOCK_LOST;
     if (answer.kind === 'missed') return decide.missedSlot(context, parts);
     if (answer.kind === 'ended') {
       if (answer.gaveBackSlot) await moveUp(context, parts);
@@ -153,7 +159,6 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
     const prepared = answer.kind === 'slot' ? answer.prepared : await prepareSend(context, ready, parts);
     const sent = await send(context, prepared, parts);
     if (sent === 'lock-lost') return decide.LOCK_LOST;
-    if (!mayHaveAlerted(context) && context.progress.unsent !== true) await refundSlot(context, parts);
     return sent === 'not-noted'
       ? decide.notNoted(context, parts)
       : decide.afterSend(context, parts, prepared.quotaWait);

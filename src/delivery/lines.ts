@@ -1,5 +1,5 @@
 import { countedAs, type CountedAs } from '../domain/limits.ts';
-import type { Ask, Limiter, Moved, Refused, SlotView, Standing } from '../limiter/limiter.ts';
+import type { Ask, Freed, Limiter, Moved, Refused, SlotView, Standing } from '../limiter/limiter.ts';
 import type { Due } from '../queue/redelay.ts';
 import { timeLeftMs, type Context } from './context.ts';
 import type { DeliverParts, DeliveryLimiter, MoveUps } from './parts.ts';
@@ -103,6 +103,20 @@ export async function moveUp(context: Context, parts: DeliverParts): Promise<voi
   await moveLineUp(lineOf(context, parts), parts);
 }
 
+/**
+ * Every way in which a slot of a notification becomes free goes through here: if others wait, they move up. If the limiter does
+ * not answer, the slot stays taken until it counts no longer.
+ */
+export async function moveUpInto<F extends Freed>(
+  freeing: Promise<F>,
+  line: RecipientLine,
+  parts: LineParts,
+): Promise<F | undefined> {
+  const freed = await freeing.catch(() => undefined);
+  if (freed?.othersWait === true) await moveLineUp(line, parts);
+  return freed;
+}
+
 /** As `moveUp`, for a slot that another caller than a pass gave back. */
 export async function moveLineUp(line: RecipientLine, parts: LineParts): Promise<void> {
   const { ended, allEnded } = startMoveUp(line, parts);
@@ -155,10 +169,16 @@ function startMoveUp({ name, recipientId, limiter }: RecipientLine, parts: LineP
   return moveUps.run(name, () => limiter.moveUp(recipientId, { onMoving, onMoved, leadMs: MOVE_LEAD_MS }));
 }
 
-function lineOf(context: Context, parts: DeliverParts): RecipientLine {
-  const { notification } = context;
-  const { recipientId } = notification;
-  return { name: `${countedAs(notification)} ${recipientId}`, recipientId, limiter: limiterOf(context, parts) };
+export function lineOf({ notification }: Context, parts: DeliverParts): RecipientLine {
+  return lineFor(countedAs(notification), notification.recipientId, parts);
+}
+
+export function lineFor(
+  kind: CountedAs,
+  recipientId: string,
+  parts: Pick<DeliverParts, 'limiter' | 'apart'>,
+): RecipientLine {
+  return { name: `${kind} ${recipientId}`, recipientId, limiter: limiterFor(kind, parts) };
 }
 
 /** Whether a notification whose wait was refused as too long would not wait too long if it went before others. */

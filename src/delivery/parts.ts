@@ -12,7 +12,7 @@ import type { Quota } from '../quota/quota.ts';
 /** What delivery needs of a limiter. */
 export type DeliveryLimiter = Pick<
   WaitingLimiter,
-  'admit' | 'refund' | 'release' | 'forget' | 'moveUp' | 'foreseeFirst'
+  'admit' | 'peek' | 'refundAt' | 'release' | 'forget' | 'moveUp' | 'foreseeFirst'
 >;
 
 /** What the pipeline works with; the same for every pass. */

@@ -140,11 +140,6 @@ export async function send(
   return 'sent';
 }
 
-/** Whether a reply leaves it possible that the recipient was alerted. */
-export function mayHaveAlerted({ tried }: Context): boolean {
-  return tried.some(({ reply }) => reply.alerted !== 'no');
-}
-
 /** Sends to all devices at once. A reply is saved while other devices are under way. */
 async function sendAll(
   context: Context,
@@ -167,6 +162,7 @@ async function sendOne(context: Context, device: ReadyDevice, sendBy: number, pa
   const handedOverAt = performance.now();
   const span = context.trace && beginRequest(context.trace, device);
   let reply: Reply;
+  context.underWay += 1;
   try {
     const options = { permit, sendBy, onStatus: span?.onStatus };
     reply = await device.provider.send(device.encoded, options);
@@ -176,6 +172,7 @@ async function sendOne(context: Context, device: ReadyDevice, sendBy: number, pa
   }
   if (span !== undefined) endRequest(span, device, reply);
   await noteReply(context, device, reply, handedOverAt, parts);
+  context.underWay -= 1;
 }
 
 /** While other devices of the notification are under way, a crash loses the replies of at most this time. */

@@ -4,8 +4,19 @@ import { hasOthers, mayBeSeen, type Result } from '../notification/outcome.ts';
 import { retractionOf } from '../notification/retraction.ts';
 import { SEND_AFTER, sleepUntil, waitsFrom, within } from '../domain/time.ts';
 import type { Ending, NotToBeSent, Join, WaitingAsk, Standing } from '../limiter/limiter.ts';
-import { timeLeftMs, type Context, type Prepared } from './context.ts';
-import { duesOf, goFirst, leadMs, limiterFor, limiterOf, moveUp, wouldBeInTime } from './lines.ts';
+import { mayHaveAlerted, putBackMs, timeLeftMs, type AdmittedSlot, type Context, type Prepared } from './context.ts';
+import {
+  duesOf,
+  goFirst,
+  leadMs,
+  limiterFor,
+  limiterOf,
+  lineFor,
+  lineOf,
+  moveUp,
+  moveUpInto,
+  wouldBeInTime,
+} from './lines.ts';
 import type { DeliverParts, DeliveryLimiter, Turns } from './parts.ts';
 import type { Progress } from './progress.ts';
 import { admissionFacts } from './trace.ts';
@@ -37,12 +48,16 @@ interface Turn {
   ended: PromiseWithResolvers<void> | undefined;
 }
 
-/** `slot`: send now in `context.slot`. `missed`: every slot was missed. Otherwise an answer of the limiter. */
+/**
+ * `slot`: send now in `context.slot`. `missed`: every slot was missed. `lock-lost`: another worker may have the job. Otherwise
+ * an answer of the limiter.
+ */
 export type SlotAnswer =
   | { readonly kind: 'slot'; readonly prepared: Prepared }
   | Exclude<Answer, { kind: 'admitted' }>
   | NotToBeSent
-  | { readonly kind: 'missed' };
+  | { readonly kind: 'missed' }
+  | { readonly kind: 'lock-lost' };
 
 /**
  * A request leaves at most this much after its slot, or not at all: the next alert's slot keeps the gap from this slot, not
@@ -70,37 +85,42 @@ interface WhileTaking {
 /**
  * Asks the limiter for a slot, and sleeps until the slot: `context.slot`. If the process stood still and missed the slot, the
  * pass asks again under the same id (`renew`: nothing was sent), and sends nothing before the answer. So the limiter knows of
- * every send that is late by more than `maxLateMs`, even if Redis fails at that moment. `repeated` means that an earlier pass
- * got this slot, and that its worker may have sent before it died: that slot stays counted, and the pass asks under the next
- * id.
+ * every send that is late by more than `maxLateMs`, even if Redis fails at that moment. `repeated` means that another pass got
+ * this slot, and may have sent in it: that slot stays counted, and the pass asks under the next id. But if the last pass
+ * certainly sent nothing, the slot is its own, and is asked for anew.
+ *
+ * Before each ask, the lock is looked at: if the process stood still for longer, another worker has the job. That worker is
+ * given other slots, or the same id at a later instant. So a slot is named by its id and its instant wherever it is given up.
  */
 export async function takeSlot(context: Context, parts: DeliverParts, during: WhileTaking): Promise<SlotAnswer> {
-  const { signal } = context;
+  const { signal, lock } = context;
   const limiter = limiterOf(context, parts);
   let { asks } = context.progress;
-  let isUnused = context.isSlotUnused;
   let prepared: Prepared | undefined;
   let aheadMs = 0;
-  context.isAsked = true;
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
-    const ask = askOf(context, asks, isUnused, aheadMs, parts);
+    if (!(await lock.isValid())) return answered(context, asks, { kind: 'lock-lost' });
+    context.isAsked = true;
+    const ask = askOf(context, asks, aheadMs, parts);
     const asking = limiter.admit(ask);
     context.trace?.during('admit', asking, admissionFacts);
     during.onAsked();
     let admission = await asking;
     if (ask.goesFirst === true || canMoveUp(admission)) admission = await movedUp(context, ask, admission, parts);
-    if (admission.kind === 'refused' && isUnused) await limiter.refund(ask);
-    if (admission.kind !== 'admitted') return answered(context, asks, admission);
+    if (admission.kind !== 'admitted') {
+      await leaveMissed(context, admission, parts);
+      return answered(context, asks, admission);
+    }
     if (admission.digest !== undefined) context.progress = { ...context.progress, digest: admission.digest };
-    if (admission.repeated) {
+    const { at, sendAt, repeated } = admission;
+    const isOwn = !repeated || (asks === context.before.asks && (await isOfLastPass(context)));
+    context.admitted = isOwn ? { slot: ask, at } : undefined;
+    if (!isOwn) {
       asks += 1;
-      isUnused = false;
       // Saved also if this pass ends without an answer: the next pass must not take the repeated slot for its own.
       context.progress = { ...context.progress, asks };
-      continue;
     }
-    isUnused = true;
-    const { at, sendAt } = admission;
+    if (repeated) continue;
     if (prepared === undefined || prepared.tokensUntil < sendAt) {
       await sleep(sendAt - PREPARE_MS, context);
       prepared = await during.prepare();
@@ -110,12 +130,11 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     const lateMs = performance.now() - sendAt;
     const mostMs = maxLateMs(admission, countedAs(context.notification) === 'alert' ? parts.overallGapMs : 0);
     if (lateMs <= mostMs) {
-      context.slot = { ask, at, sendAt, sendBy: sendAt + mostMs, leadMs: leadMs(admission) };
+      context.slot = { at, sendAt, sendBy: sendAt + mostMs, leadMs: leadMs(admission) };
       return answered(context, asks, { kind: 'slot', prepared });
     }
     if (tries > 0) aheadMs = Math.min(aheadMs + lateMs, MAX_LEAD_MS);
   }
-  if (isUnused) await limiter.refund({ ...scopeOf(context), id: askId(context.jobId, asks) });
   return answered(context, asks, { kind: 'missed' });
 }
 
@@ -125,10 +144,26 @@ function canMoveUp(answer: Answer): boolean {
 }
 
 /**
- * The final answer for a notification that goes first, or whose line can move up; `answer` is the limiter's first answer. If the
- * notification must wait, its line is moved, and its new slot is the final answer. If it was refused because of a long wait, but would wait
- * short enough before others, it asks for a slot without bounds. The last ask has no bounds either: others may have moved
- * before the notification meanwhile.
+ * Whether a slot that the limiter gave before is one that the last pass certainly did not use. The lock is asked when the slot
+ * is known, so no other worker can have been given it.
+ */
+async function isOfLastPass({ isSlotUnused, admitted, lock }: Context): Promise<boolean> {
+  return isSlotUnused && admitted === undefined && lock.isValid();
+}
+
+/** The slot that this pass missed is free: the answer to its renewal is no slot now. */
+async function leaveMissed(context: Context, answer: Answer, parts: DeliverParts): Promise<void> {
+  if (context.admitted === undefined) return;
+  if (answer.kind !== 'reserved') return freeSlot(context, parts);
+  context.admitted = undefined; // the limiter has forgotten it already, so others may be earlier
+  if (answer.before > 0) await moveUp(context, parts);
+}
+
+/**
+ * The final answer for a notification that goes first, or whose line can move up; `answer` is the limiter's first answer. If
+ * the notification must wait, its line is moved, itself before others if it goes first, and its new slot is the final answer.
+ * If it was refused because of a long wait, but would wait short enough before others, it asks for a slot without bounds. The
+ * last ask has no bounds either: others may have moved before the notification meanwhile.
  */
 async function movedUp(context: Context, ask: WaitingAsk, answer: Answer, parts: DeliverParts): Promise<Answer> {
   const limiter = limiterOf(context, parts);
@@ -194,17 +229,19 @@ function answered(context: Context, asks: number, answer: SlotAnswer): SlotAnswe
   return answer;
 }
 
-function askOf(context: Context, asks: number, renew: boolean, aheadMs: number, parts: DeliverParts): WaitingAsk {
+function askOf(context: Context, asks: number, aheadMs: number, parts: DeliverParts): WaitingAsk {
   // If a retraction were refused, the alert would stay on the screen.
   const bounds = retractionOf(context.notification) === undefined ? parts : { maxWaitMs: Infinity };
   const { maxPending, maxWaitMs }: Pick<DeliverParts, 'maxPending' | 'maxWaitMs'> = bounds;
+  const { admitted } = context;
   const { onThrottle, onQuiet } = context.notification;
   const timeLeft = timeLeftMs(context, parts);
   const join = joinOf(context, asks);
   return {
     ...scopeOf(context),
     id: askId(context.jobId, asks),
-    renew,
+    renew: admitted !== undefined,
+    ...(admitted && { unusedAt: admitted.at }),
     ...(aheadMs > 0 && { leadMs: aheadMs }),
     maxWaitMs: waits(context) ? maxWaitMs : 0,
     ...(timeLeft !== Infinity && { expiresInMs: timeLeft }),
@@ -272,65 +309,91 @@ interface Ended {
   readonly progress: Pick<Progress, 'asks' | 'digest'>;
 }
 
-type GiveBackParts = Pick<DeliverParts, 'limiter' | 'apart' | 'redelay' | 'toleranceMs'>;
+type GiveBackParts = Pick<DeliverParts, 'limiter' | 'apart' | 'redelay' | 'toleranceMs' | 'moveUps'>;
 
 /**
  * Gives back, or hands on, everything that a notification held while it waited: its slot ahead, its place in a digest, and the
- * lead of a digest. Called in whatever way the notification ends. If no other notification leads the digest, the answer's
- * progress says what the digest is made of: its dead letter then stands for all its notifications. If the limiter does not
- * answer, the slot is free again a minute after its time, and the parts of the digest go on without their leader.
+ * lead of a digest. Those behind a slot that is free move up. Called in whatever way the notification ends. If no other
+ * notification leads the digest, the answer says what the digest is made of: its dead letter then stands for all its
+ * notifications. If the limiter does not answer, the slot is free again a minute after its time, and the parts of the digest go
+ * on without their leader.
  */
 export async function giveBack<P extends Ended['progress']>(
   ended: Ended & { readonly progress: P },
   how: Ending['how'],
   parts: GiveBackParts,
-): Promise<{ readonly progress: P; readonly hadSlot: boolean }> {
+): Promise<P> {
   const { progress } = ended;
   const ending = endingOf(ended, parts);
-  const released = await ending?.limiter.release({ ...ending.slot, how }).catch(() => undefined);
-  if (ending === undefined || released === undefined) return { progress, hadSlot: false };
-  const { leader, digest, hadSlot } = released;
+  if (ending === undefined) return progress;
+  const { limiter, slot, line } = ending;
+  const { leader, digest } = (await moveUpInto(limiter.release({ ...slot, how }), line, parts)) ?? {};
   if (leader !== undefined)
-    await parts.redelay(ending.slot.recipientId, duesOf([leader], parts.toleranceMs)).catch(() => undefined);
-  return { progress: { ...progress, ...(digest && { digest }) }, hadSlot };
+    await parts.redelay(slot.recipientId, duesOf([leader], parts.toleranceMs)).catch(() => undefined);
+  return { ...progress, ...(digest && { digest }) };
 }
 
 /** Call when BullMQ has stored the end of the job. If Redis does not answer, the limiter forgets the notification later. */
-export async function forget(ended: Ended, parts: GiveBackParts): Promise<void> {
+export async function forget(ended: Ended, parts: Pick<GiveBackParts, 'limiter' | 'apart'>): Promise<void> {
   const ending = endingOf(ended, parts);
   await ending?.limiter.forget(ending.slot).catch(() => undefined);
 }
 
-function endingOf({ jobId, data, firstEnqueuedAt, progress }: Ended, parts: GiveBackParts) {
+function endingOf({ jobId, data, firstEnqueuedAt, progress }: Ended, parts: Pick<GiveBackParts, 'limiter' | 'apart'>) {
   const place = placeOf(data);
   if (place === undefined) return undefined;
   const { kind, ...scope } = place;
   const slot = { ...scope, id: askId(jobId, progress.asks), enqueuedAt: firstEnqueuedAt };
-  return { limiter: limiterFor(kind, parts), slot };
+  return { limiter: limiterFor(kind, parts), slot, line: lineFor(kind, scope.recipientId, parts) };
 }
 
-/** `giveBack` for a pass. If a canceled or unused slot is free again, the reservations behind it move up. */
-export async function release(context: Context, result: Result, parts: DeliverParts): Promise<void> {
-  if (await refundUnused(context, result, parts)) await moveUp(context, parts);
-  if (!mayHold(context, result)) return;
-  const deadHow = mayBeSeen(context.progress) || context.stalls > 0 ? 'dead' : 'unseen';
-  const how = result.kind === 'dead-letter' ? deadHow : 'ended';
-  const { progress, hadSlot } = await giveBack(context, how, parts);
-  context.progress = progress;
-  if (hadSlot && result.kind === 'canceled') await moveUp(context, parts);
-}
+/** A slot that was not used is kept for the next pass if the job is put back for no longer than this; else others may use it. */
+const KEPT_UNUSED_MS = 5_000;
 
 /**
- * Gives back the slot that an earlier pass got and certainly did not use, if this pass has ended without an ask: nothing will
- * be sent in that slot. A job that is put back keeps the slot for its next pass. True if there was a slot.
+ * `giveBack` for a pass, and for a slot in which this pass alerted nobody. Such a slot is the pass's own, so it is given back
+ * also if another worker has the job. What the notification holds otherwise is then that worker's.
  */
-async function refundUnused(context: Context, { kind }: Result, parts: DeliverParts): Promise<boolean> {
-  const { isSlotUnused, isAsked, newer, jobId, before, lock } = context;
-  if (!isSlotUnused || isAsked || newer !== undefined) return false;
-  if (kind === 'requeued' || kind === 'deferred' || kind === 'yielded') return false;
-  if (!(await lock.isValid())) return false; // the worker that has the job now may be sending in the slot
-  const limiter = limiterOf(context, parts);
-  return limiter.refund({ ...scopeOf(context), id: askId(jobId, before.asks) }).catch(() => false);
+export async function release(context: Context, result: Result, parts: DeliverParts): Promise<void> {
+  const { newer, stalls, lock } = context;
+  if (newer !== undefined) return;
+  const isKept = context.progress.unsent === true && (putBackMs(result) ?? Infinity) <= KEPT_UNUSED_MS;
+  if (!mayHaveAlerted(context) && (!isKept || context.error !== undefined)) {
+    context.admitted ??= await unusedOfLastPass(context, result, parts);
+    await freeSlot(context, parts);
+  }
+  if (result.kind === 'yielded') return;
+  if (mayHold(context, result) && (await lock.isValid())) {
+    const deadHow = mayBeSeen(context.progress) || stalls > 0 ? 'dead' : 'unseen';
+    context.progress = await giveBack(context, result.kind === 'dead-letter' ? deadHow : 'ended', parts);
+  }
+  // The worker that had the job before may have died just after it gave a slot back.
+  if (stalls > 0) await moveUp(context, parts);
+}
+
+/** Gives back the slot of this pass, in which certainly nobody was alerted. */
+async function freeSlot(context: Context, parts: DeliverParts): Promise<void> {
+  const { admitted } = context;
+  if (admitted === undefined) return;
+  context.admitted = undefined;
+  context.progress = { ...context.progress, unsent: undefined };
+  const freeing = limiterOf(context, parts).refundAt(admitted.slot, admitted.at);
+  await moveUpInto(freeing, lineOf(context, parts), parts);
+}
+
+/** The slot that the last pass got and certainly did not use, if this pass has ended without an ask. */
+async function unusedOfLastPass(
+  context: Context,
+  { kind }: Result,
+  parts: DeliverParts,
+): Promise<AdmittedSlot | undefined> {
+  if (!context.isSlotUnused || context.isAsked || kind === 'yielded') return undefined;
+  const slot = { ...scopeOf(context), id: askId(context.jobId, context.before.asks) };
+  const seen = await limiterOf(context, parts)
+    .peek(slot)
+    .catch(() => undefined);
+  if (seen?.kind !== 'admitted' || !seen.repeated || !(await isOfLastPass(context))) return undefined;
+  return { slot, at: seen.at };
 }
 
 /** Whether the limiter still remembers, when the job has ended, how the notification ended or what its digest was made of. */
@@ -343,15 +406,14 @@ export function isKnown({ progress: { digest }, isEnded }: Context, { kind }: Re
  * first pass was refused a slot, which writes nothing.
  */
 function mayHold(context: Context, { kind }: Result): boolean {
-  const { passes, progress, slot, newer, notification } = context;
-  if (newer !== undefined) return false;
+  const { passes, progress, slot, notification } = context;
   switch (kind) {
     case 'requeued':
     case 'deferred':
     case 'yielded':
       return false;
-    case 'retried':
-      return context.error !== undefined && notification.onThrottle === 'digest'; // it joins no digest any more
+    case 'retried': // after an error; if that was in the send, it joins no digest any more
+      return context.error !== undefined && (!mayHaveAlerted(context) || notification.onThrottle === 'digest');
     case 'delivered':
     case 'retracted':
       return passes > 1 && (slot === undefined || !mayWait(context));
@@ -360,15 +422,8 @@ function mayHold(context: Context, { kind }: Result): boolean {
     case 'dropped':
       return passes > 1;
     case 'dead-letter':
-      return passes > 1 || progress.digest !== undefined;
+      return passes > 1 || progress.digest !== undefined || context.error !== undefined;
     default:
       return !context.isAsked;
   }
-}
-
-/** Gives the slot back after a send that alerted nobody. If the limiter does not answer, the slot stays counted. */
-export async function refundSlot(context: Context, parts: DeliverParts): Promise<void> {
-  if (context.slot === undefined) return;
-  const refunding = limiterOf(context, parts).refund(context.slot.ask);
-  await refunding.catch(() => undefined);
 }

@@ -29,6 +29,7 @@ const ASK_FIELDS: OptionNames<WaitingAsk> = {
     untilAwake: true,
     goesFirst: true,
     behindOverdue: true,
+    unusedAt: true,
   },
 };
 const BLOCK_FIELDS: OptionNames<Block> = { until: true, reason: true };

@@ -316,6 +316,11 @@ export interface WaitingAsk extends Ask {
    * identify the notification, because a producer may use an id again.
    */
   readonly enqueuedAt?: number | undefined;
+  /**
+   * With `renew`: the slot of the admission that was not used. If the id has another slot by now, another worker was admitted
+   * under it and may have sent: then nothing is forgotten, and the answer is that admission, `repeated`.
+   */
+  readonly unusedAt?: number | undefined;
 }
 
 /** A notification that ends, named by the id of its next ask. */
@@ -326,10 +331,16 @@ export interface Ending extends SlotId {
   readonly how: 'ended' | 'dead' | 'unseen';
 }
 
-/** What became of all that a notification held. */
-export interface Released {
-  /** The notification had a slot ahead, which is free now. */
+/** What became of a slot that was given back. */
+export interface Freed {
+  /** There was such a slot, and it is free now. */
   readonly hadSlot: boolean;
+  /** Present if it is free now and others wait, which may have earlier slots: call `moveUp`. */
+  readonly othersWait?: true;
+}
+
+/** What became of all that a notification held; `hadSlot`: a slot ahead. */
+export interface Released extends Freed {
   /** The ask that leads the digest from now on, with its slot. Absent if no ask leads it, or if that ask has no slot. */
   readonly leader?: SlotView;
   /** What its digest is made of, if no other notification leads the digest. Absent if there is no digest. */
@@ -359,6 +370,11 @@ export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
    * nobody moved the line, or a process ended while it moved the line.
    */
   admit(ask: WaitingAsk): Promise<(Admission & { readonly digest?: Digest; readonly canMoveUp?: true }) | NotToBeSent>;
+  /**
+   * As `refund`, but only for the slot at this instant: if the id was admitted anew since, it keeps that slot. So a worker
+   * takes nothing from another one that has the job by now.
+   */
+  refundAt(slot: SlotId, at: number): Promise<Freed>;
   /**
    * Gives back, or hands on, everything that a notification holds while it waits: its slot ahead, and its place in a digest. To
    * be called whenever a notification ends in another way than by an admission. It is safe to repeat.

@@ -218,6 +218,21 @@ it('gives a slot back once, a reservation too, and says so of an id that has non
   expect((await admit(email)).body).toMatchObject({ result: 'admitted', repeated: false });
 });
 
+it.each([
+  ['a slot', 'a', 'refunded'],
+  ['a reservation', 'b', 'canceled'],
+])('who waits moves up when %s is given back', async (_, id, result) => {
+  const { admit, refund, look } = await open({ LIMIT_RULES: '1/1h' });
+  await admit({ id: 'a' });
+  for (const waits of ['b', 'c']) await admit({ id: waits, wait: true, maxWait: '3h' });
+  const [first] = (await look()).waiting;
+  expect((await refund({ id })).body).toEqual({ id, result });
+  const [moved] = (await look()).waiting;
+  if (id === 'a') expect(moved).toMatchObject({ id: 'http:b' });
+  else expect(moved).toMatchObject({ id: 'http:c' });
+  expect(moved?.at).toBeLessThanOrEqual(id === 'a' ? Date.now() + 1_100 : (first?.at ?? 0));
+});
+
 it('obeys what an operator orders for the recipient, at once', async () => {
   const { admit, operate, refund } = await open();
   await operate('block', { for: '2h', reason: 'exam' });

@@ -9,14 +9,14 @@ import { createPassCounter, createPassLog } from '../../src/delivery/watch.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { NewerFormatError } from '../../src/domain/format.ts';
 import { createLog } from '../../src/observe/log.ts';
-import { createCancellationIndex } from '../../src/queue/cancellation-index.ts';
-import { createJobLock } from '../../src/queue/job-lock.ts';
-import { QUEUE } from '../../src/queue/names.ts';
+import { createCancellationIndex, type KeyPlace } from '../../src/queue/cancellation-index.ts';
+import { ANOTHER_HAS_IT, createJobLock } from '../../src/queue/job-lock.ts';
+import { cancellationIndexKey, QUEUE } from '../../src/queue/names.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 import { newLayout } from '../../src/queue/shards/layout.ts';
-import { lockOf, openBench, place } from './support.ts';
+import { lockOf, lostAfter, openBench, place } from './support.ts';
 
 /** A plain BullMQ worker with our processor, over a pipeline of real parts but for what is overridden. */
 async function openProcessor(overrides: Partial<DeliverParts>, ...watchers: readonly Watcher[]) {
@@ -25,6 +25,13 @@ async function openProcessor(overrides: Partial<DeliverParts>, ...watchers: read
   const queue = new Queue(QUEUE, { connection: connectRedis(), prefix });
   const lines: string[] = [];
   const ignore = () => undefined;
+  const redis = connectRedis();
+  const notes = createCancellationIndex(redis, () => newLayout({ prefix, shards: 1 }));
+  const index = {
+    ...notes,
+    ids: ({ recipientId, cancellationKey }: KeyPlace) =>
+      redis.zrange(cancellationIndexKey(prefix, recipientId, cancellationKey), '0', '-1'),
+  };
   const counted = { newer: 0 };
   const processorParts: ProcessorParts = {
     ...parts,
@@ -45,7 +52,7 @@ async function openProcessor(overrides: Partial<DeliverParts>, ...watchers: read
         onLockLost: ignore,
       }),
     ],
-    index: createCancellationIndex(connectRedis(), () => newLayout({ prefix, shards: 1 })),
+    index,
     signal: new AbortController().signal,
   };
   const { process } = createProcessor(processorParts);
@@ -56,12 +63,13 @@ async function openProcessor(overrides: Partial<DeliverParts>, ...watchers: read
     await worker.close();
     await queue.close();
   });
-  return { process, queue, sandbox, limiter, lines, counted };
+  return { process, queue, sandbox, limiter, lines, counted, index };
 }
 
 function failingLimiter(error: Error): DeliverParts['limiter'] {
   const fail = () => Promise.reject(error);
-  return { ...{ admit: fail, refund: fail, release: fail, forget: fail }, ...{ moveUp: fail, foreseeFirst: fail } };
+  const asks = { admit: fail, peek: fail, moveUp: fail, foreseeFirst: fail };
+  return { ...asks, ...{ refundAt: fail, release: fail, forget: fail } };
 }
 
 /** As `failingLimiter`, and when it was asked for a slot. */
@@ -149,11 +157,11 @@ it('spends its attempts one backoff apart also where the job has come back befor
 it('sends nothing again where the refund after it fails in a way that nothing foresaw', async () => {
   const { limiter } = await openBench({ platforms: ['apns'] });
   let failures = 0;
-  const refund = () => {
+  const refundAt = () => {
     failures += 1;
     return Promise.reject(new TypeError('unforeseen'));
   };
-  const { queue, sandbox, lines } = await openProcessor({ limiter: { ...limiter, refund } });
+  const { queue, sandbox, lines } = await openProcessor({ limiter: { ...limiter, refundAt } });
   const notification = makeNotification();
   const token = notification.devices.map(tokenOf).join();
   sandbox.apns.script(token, [{ kind: 'refuse', status: 410, reason: 'Unregistered' }]);
@@ -253,4 +261,31 @@ it('tells a watcher if Redis does not take the result of a pass', async () => {
     DelayedError,
   );
   expect(seen).toEqual(['deferred', error.message]);
+});
+
+it.each([
+  ['before the pass ends', 1, ['yielded'], false],
+  ['while its end is logged', 2, ['expired', ANOTHER_HAS_IT], false],
+  ['while its key is noted', 3, ['expired', ANOTHER_HAS_IT], true],
+  ['never', Infinity, ['expired', 'completing'], true],
+])('writes no end of one that was not sent if its lock is lost: %s', async (_, looks, expected, isNoted) => {
+  const seen: string[] = [];
+  const { process, queue, index } = await openProcessor(
+    {},
+    {
+      ended: (_, { kind }) => void seen.push(kind),
+      notAcked: (_, thrown) => void seen.push((thrown as Error).message),
+      completing: () => Promise.resolve(void seen.push('completing')),
+    },
+  );
+  await queue.pause();
+  const notification = makeNotification({ expiresAt: Date.now() - 1, cancellationKey: 'trip-77' });
+  const job = await queue.add('push', notification);
+  const place77 = { recipientId: notification.recipientId, cancellationKey: 'trip-77' };
+  await index.waits(place77, job.id ?? '', 60_000);
+  const processed = process(job, lostAfter(looks), place);
+  if (looks === Infinity) await processed;
+  else await expect(processed).rejects.toThrow(DelayedError);
+  expect(seen).toEqual(expected);
+  expect(await index.ids(place77)).toEqual(isNoted ? [] : [job.id]);
 });

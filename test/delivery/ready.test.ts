@@ -292,15 +292,20 @@ it.each<[string, Overrides?, object?]>([
   ['requeued'],
   ['dropped', {}, { onThrottle: 'drop' }],
   ['too long throttled', { maxWaitMs: 1 }],
-  ['taken over before the ask', { isSlotUnused: true, lock: lostAfter(1) }],
-  ['taken over before the send', { lock: lostAfter(1) }, FREE],
+  ['taken over before the ask', { lock: lostAfter(1) }],
+  ['taken over before the send', { lock: lostAfter(2) }, FREE],
   ['stopped', { signal: AbortSignal.abort() }, FREE],
   ['over a quota', { quotas: quotaOf(() => Promise.resolve(over)) }, FREE],
   ['without an answer of the quota', { quotas: quotaOf(away) }, FREE],
   ['not noted under AT_MOST_ONCE', { atMostOnce: true, lock: refuseToNote }, FREE],
   [
     'kept for a limiter that is away',
-    { limiter: { admit: away, refund: away, release: away, forget: away, moveUp: away, foreseeFirst: away } },
+    {
+      limiter: {
+        ...{ admit: away, peek: away, moveUp: away, foreseeFirst: away },
+        ...{ refundAt: away, release: away, forget: away },
+      },
+    },
   ],
 ])(
   'a notification that is %s gives back its stream, and its trial of a half open breaker',

@@ -262,10 +262,9 @@ class Play {
     }
   }
 
-  /** An error that no step foresaw: it goes on alone. */
+  /** An error that no step foresaw, before anything was sent: it gives back what it holds, and asks again. */
   async #error(one: One): Promise<void> {
-    if (one.kind !== 'latest') one.digest = (await this.#release(one, 'ended')).digest ?? one.digest;
-    one.asks += 1;
+    one.digest = (await this.#release(one, 'ended')).digest ?? one.digest;
   }
 
   /** A pass that ends before its ask, as in delivery/deliver.ts; `stall`: no pass looks at it, as in dead-letters/store.ts. */

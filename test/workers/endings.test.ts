@@ -55,6 +55,24 @@ test('a digest whose leader becomes a dead letter before its ask goes without it
   expect(titles(bench).slice(2)).toEqual(['leader']);
 });
 
+test.each([
+  ['a token that is gone', 'Unregistered'],
+  ['a provider that has no time', 'ServiceUnavailable'],
+] as const)('the slot of %s goes to those that wait, at once and in their order', async (_, reason) => {
+  const bench = await openRunning({ ...SLOW, BACKOFF_BASE: '5m', BACKOFF_MAX: '5m' });
+  const device = makeDevice();
+  bench.sandbox.setAnswers([{ token: device.token, reason, delay: '3s' }]);
+  await bench.producer.enqueue(makeNotification({ devices: [device], alert: { title: 'first' } }));
+  await waitFor(() => expect(bench.sandbox.journal.all).toHaveLength(1));
+  const [second, third] = [makeNotification({ alert: { title: 'second' } }), makeNotification()];
+  await enqueueWaiting(bench, [second, third]);
+  await ends(bench, second.id, 'delivered'); // not in an hour
+  expect(titles(bench)).toEqual(['second']);
+  const delayed = await bench.queue.getJob(third.id);
+  const dueAt = (delayed?.timestamp ?? 0) + (delayed?.delay ?? Infinity);
+  expect(dueAt).toBeLessThan(Date.now() + 3_600_000); // not in two
+});
+
 test('a dead letter is listed as waiting no more, and its slot is free for the next one', async () => {
   const bench = await openReplicaBench();
   const healthy = await bench.startHere(SLOW);

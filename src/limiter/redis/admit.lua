@@ -21,6 +21,7 @@
 --         born, name   when the notification was enqueued first, 0 if absent; its job's id, if ARGV[1] does not begin with that
 --         untilAwake   1: if it is refused in a quiet time, it waits for the end of the quiet time
 --         first        1: if it must wait, note that it goes first (waiting.lua)
+--         unusedAt     for 'renew' and 'peek-renew': forget the admission only if it has this slot
 --         behindOverdue 1: it waits behind every reservation that is not forgotten yet, however long that is overdue
 --         claim        1: if it is refused it will be sent without a slot, so store that it is too late to cancel it
 --         maxQuiet     with quiet hours: refuse a wait with more quiet time than this (ms); maxWait then does not count quiet time
@@ -153,6 +154,8 @@ local function findSlot()
   due, isHeldBack = slot or sentAt, heldBackAt ~= nil
 end
 findSlot()
+-- The id was admitted anew since: by another worker, which may have sent.
+if options.unusedAt and sentAt ~= options.unusedAt then renew = false end
 
 -- include instants.lua
 

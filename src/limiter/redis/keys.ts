@@ -126,8 +126,8 @@ export interface LimiterRedis extends ScriptRedis {
 export interface Scripts {
   /** For one scope, and for two. */
   readonly admit: readonly [Call<AdmitReply>, Call<AdmitReply>];
-  /** For one, two and three sets, each with the hash of waiting.lua. */
-  readonly release: readonly [Call<ReleaseReply>, Call<ReleaseReply>, Call<ReleaseReply>];
+  /** For one to four sets, each with the hash of waiting.lua. */
+  readonly release: readonly [Call<ReleaseReply>, ...Call<ReleaseReply>[]];
   readonly move: Call<readonly Numeric[]>;
   readonly settings: Call<SettingsReply>;
 }
@@ -136,7 +136,7 @@ export interface Scripts {
 export function defineScripts(redis: LimiterRedis, scopes: number): Scripts {
   return {
     admit: [define(redis, 'admit', 4), define(redis, 'admit', 7)],
-    release: [define(redis, 'release', 2), define(redis, 'release', 3), define(redis, 'release', 4)],
+    release: [define(redis, 'release', 2), ...[3, 4, 5].map((keys) => define<ReleaseReply>(redis, 'release', keys))],
     move: define(redis, 'move', 3 * scopes + 1),
     settings: define(redis, 'settings', 1),
   };
@@ -152,13 +152,17 @@ function define<R>(redis: ScriptRedis, script: string, numberOfKeys: number): Ca
   return defineScript(redis, `pushpacer:${script}:${numberOfKeys}`, lua, numberOfKeys);
 }
 
-export type ReleaseReply = readonly [hadSlot: Numeric, leader: string, slot: Numeric, count: Numeric, own: Numeric];
+export type ReleaseReply = readonly [
+  ...released: [hadSlot: Numeric, leader: string, slot: Numeric, count: Numeric, own: Numeric],
+  othersWait: Numeric,
+];
 
-export function readReleased([hadSlot, leader, slot, count, own]: ReleaseReply): Released {
+export function readReleased([hadSlot, leader, slot, count, own, othersWait]: ReleaseReply): Released {
   const at = Number(slot);
   const id = idOf(leader);
   return {
     hadSlot: Number(hadSlot) === 1,
+    ...(Number(othersWait) === 1 && { othersWait: true }),
     ...(at > 0 && { leader: { at, ...(id !== undefined && { id }) } }),
     ...(Number(count) > 0 && { digest: { count: Number(count), own: Number(own) === 1 } }),
   };

@@ -45,7 +45,6 @@ import {
   readReleased,
   recipientKeys,
   waitingFields,
-  type CategoryKeys,
   type LimiterRedis,
 } from './keys.ts';
 import { createLook, toMoves } from './look.ts';
@@ -156,19 +155,29 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     return ask('peek', asked) as Promise<Admission>;
   }
 
-  /** Removes the id from these sets, in every scope. `more`: further arguments of release.lua. */
-  async function release(
-    slot: SlotId,
-    sets: readonly ('sent' | 'reserved' | 'heldBack')[],
-    entry: string,
-    ...more: (string | number)[]
-  ): Promise<Released> {
+  /** Removes the id from the reserved slots, in every scope. `more`: further arguments of release.lua. */
+  async function release(slot: SlotId, ...more: (string | number)[]): Promise<Released> {
     const category = policies.categoryOf(slot);
     const keys = recipientKeys(prefix, slot.recipientId);
-    const scopes: Partial<CategoryKeys>[] = category === undefined ? [keys] : [keys, categoryKeys(keys, category)];
-    const named = scopes.flatMap((scope) => sets.flatMap((set) => scope[set] ?? []));
-    const script = scripts.release[named.length - 1] ?? scripts.release[0];
-    return readReleased(await answered(script(keys.waiting, ...named, entry, ...(more.length > 0 ? more : ['']))));
+    const own = category === undefined ? undefined : categoryKeys(keys, category);
+    const sets = own === undefined ? [keys.reserved] : [keys.reserved, own.reserved, own.heldBack];
+    return releaseFrom(keys.waiting, sets, entryOf(slot.id), ...(more.length > 0 ? more : ['']));
+  }
+
+  /** Removes the id from the sent slots, in every scope; `only`: if it has this slot, '' for any slot. */
+  async function refund(slot: SlotId, only: number | ''): Promise<Released> {
+    const category = policies.categoryOf(slot);
+    const keys = recipientKeys(prefix, slot.recipientId);
+    const own = category === undefined ? undefined : categoryKeys(keys, category);
+    const sent = own === undefined ? [keys.sent] : [keys.sent, own.sent];
+    const lines = own === undefined ? [keys.reserved] : [keys.reserved, own.heldBack];
+    const args = ['', 0, '', 1 + sent.length, only];
+    return releaseFrom(keys.waiting, [...sent, ...lines], sentEntry(entryOf(slot.id)), ...args);
+  }
+
+  async function releaseFrom(waiting: string, sets: readonly string[], ...args: (string | number)[]) {
+    const script = scripts.release[sets.length - 1] ?? scripts.release[0];
+    return readReleased(await answered(script(waiting, ...sets, ...args)));
   }
 
   async function set(what: string, recipientId: string, until: number | '', value: string, mostMs: number | '') {
@@ -260,14 +269,15 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     },
     async refund(slot) {
       checkSlot(slot);
-      return (await release(slot, ['sent'], sentEntry(entryOf(slot.id)))).hadSlot;
+      return (await refund(slot, '')).hadSlot;
     },
+    refundAt: refund,
     async cancel(slot) {
       checkSlot(slot);
-      return (await release(slot, ['reserved', 'heldBack'], entryOf(slot.id))).hadSlot;
+      return (await release(slot)).hadSlot;
     },
     release({ enqueuedAt, how, ...slot }) {
-      return release(slot, ['reserved', 'heldBack'], entryOf(slot.id), jobIdIn(slot.id), enqueuedAt, how);
+      return release(slot, jobIdIn(slot.id), enqueuedAt, how);
     },
     async forget({ recipientId, id, enqueuedAt }) {
       const { end, holder } = waitingFields(jobIdIn(id), enqueuedAt);

@@ -1,15 +1,19 @@
 -- Gives back the slot of an id; or, if its notification ends, everything that the notification holds.
 --
 -- KEYS[1] what waits (waiting.lua); KEYS[2...] each set that may contain the id: the sent ones (for a refund), or the reserved and
---         held-back ones. All keys share one hash tag.
+--         held-back ones; then, for a refund, the reserved and held-back ones, to see whether somebody waits. All keys share one
+--         hash tag.
 -- ARGV[1] the id
 -- ARGV[2] '' to give back the slot alone; else the notification's name, to take it out of its digest or `latest` too
 -- ARGV[3] when it was enqueued first
 -- ARGV[4] 'ended'; 'dead' if it becomes a dead letter; 'unseen' if it becomes one and certainly nobody was alerted: then the
 --         parts of its digest that have not ended are sent without it
+-- ARGV[5] for a refund: the number of the last key that may contain the id; absent if all may
+-- ARGV[6] for a refund: the only slot that is given back; '' or absent for any slot of the id
 --
 -- Answers {1 if there was a slot, else 0; the id that leads its digest from now on and the slot of that id, '' and 0 if there
--- is none; what its digest is made of if no other id leads it: count and own, 0 and 0 for none}.
+-- is none; what its digest is made of if no other id leads it: count and own, 0 and 0 for none; 1 if a slot was given back and
+-- somebody waits, else 0}.
 --
 -- All in one step, so that a key's expiry always fits its newest entry: if the newest entry is removed, the expiry moves to
 -- earlier by the difference to the next one; a key whose other entries no longer count is removed.
@@ -20,6 +24,9 @@ local now = clockNow()
 local waitingKey, id, name, born, how = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3] or 0), ARGV[4]
 
 -- include waiting.lua
+
+local lastKey, only = tonumber(ARGV[5] or #KEYS), tonumber(ARGV[6] or '')
+if only and tonumber(redis.call('ZSCORE', KEYS[2], id) or nil) ~= only then return { 0, '', 0, 0, 0, 0 } end
 
 local entry, slot, digest
 
@@ -60,7 +67,7 @@ local function newest(key)
 end
 
 local released = 0
-for index = 2, #KEYS do
+for index = 2, lastKey do
   local key = KEYS[index]
   local before = newest(key)
   if redis.call('ZREM', key, id) == 1 then
@@ -70,4 +77,5 @@ for index = 2, #KEYS do
     if after and after > 0 and after < before and left > 0 then redis.call('PEXPIRE', key, left - (before - after)) end
   end
 end
-return { released, entry or '', slot or 0, digest and digest.count or 0, digest and digest.own or 0 }
+local waits = released == 1 and redis.call('EXISTS', unpack(KEYS, lastKey < #KEYS and lastKey + 1 or 2)) > 0
+return { released, entry or '', slot or 0, digest and digest.count or 0, digest and digest.own or 0, waits and 1 or 0 }

@@ -24,8 +24,8 @@ import type { Clock } from './clock.ts';
  * @param name the notification's name, if its id is stored as a digest
  */
 export function toOptions(ask: WaitingAsk, name: string | undefined, countBlocked: boolean): string {
-  const { maxWaitMs, maxQuietMs, expiresInMs, maxPending, leadMs = 0 } = ask;
-  const { join, claim = false, untilAwake = false, goesFirst = false, behindOverdue = false, enqueuedAt } = ask;
+  const { maxWaitMs, maxQuietMs, expiresInMs, maxPending, leadMs = 0, enqueuedAt, unusedAt } = ask;
+  const { join, claim = false, untilAwake = false, goesFirst = false, behindOverdue = false } = ask;
   const text = JSON.stringify({
     ...bound('maxWait', maxWaitMs),
     ...bound('maxQuiet', maxQuietMs),
@@ -40,6 +40,7 @@ export function toOptions(ask: WaitingAsk, name: string | undefined, countBlocke
     ...(behindOverdue && { behindOverdue: 1 }),
     ...(enqueuedAt !== undefined && { born: enqueuedAt }),
     ...(name !== undefined && { name }),
+    ...(unusedAt !== undefined && { unusedAt }),
   });
   return text === '{}' ? '' : text;
 }
