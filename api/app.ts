@@ -175,7 +175,7 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
 
   app.get('/v1/recipients/:id', needs('read'), (c) => {
     const id = recipientOf(c);
-    return dear(c, async () => json(200, await recipients.look(id)));
+    return dear(c, async (leaving) => json(200, await recipients.look(id, leaving)));
   });
 
   addOperatorRoutes(app, { ...parts, needs });

@@ -36,11 +36,14 @@ export interface Backend {
   /** The limiters, which have the limits of the living workers. */
   readonly limiters: () => Promise<OpenLimiters>;
   readonly audit: Audit;
-  readonly status: () => Promise<StatusResult>;
+  readonly status: (signal?: AbortSignal) => Promise<StatusResult>;
   /** Replays and discards of dead letters. */
   readonly takes: TakeRuns;
   /** Reads everything about a recipient. Writes nothing. */
-  readonly look: (recipientId: string, bounds: Pick<LookParts, 'most' | 'mostLookedAt'>) => Promise<RecipientSeen>;
+  readonly look: (
+    recipientId: string,
+    bounds: Pick<LookParts, 'most' | 'mostLookedAt' | 'signal'>,
+  ) => Promise<RecipientSeen>;
   /** What operations on this recipient need. */
   readonly operating: (recipientId: string) => Promise<OperationParts & Pick<PreviewParts, 'foresights'>>;
   /** What became of a notification, and why. Rejects with InputError for an id that no notification can have. */
@@ -87,7 +90,9 @@ export function openBackend(
   return {
     ...{ connection, limiterConnection, producer, shards, own, limiters, audit, takes, explain },
     prefix: queue.prefix,
-    status: async () => readStatus(await shards.open(), connection, queue.prefix, await shards.layout()),
+    async status(signal) {
+      return readStatus(await shards.open(), connection, queue.prefix, await shards.layout(), signal);
+    },
     async look(recipientId, bounds) {
       const [{ limiters: all, categories, limitsOf }, homes] = await Promise.all([
         limiters(),

@@ -27,7 +27,7 @@ import type { Scope } from './tokens.ts';
 export interface OperatorParts {
   readonly operations: Operations;
   readonly takes: TakeRuns;
-  readonly status: () => Promise<StatusResult>;
+  readonly status: (signal: AbortSignal) => Promise<StatusResult>;
   readonly log: Logger;
   /** Makes a check that the token has the scope. */
   readonly needs: (scope: Scope) => MiddlewareHandler<ApiEnv>;
@@ -40,7 +40,7 @@ const LOOK_MS = 10_000;
 export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void {
   const { operations, takes, status, log, needs } = parts;
 
-  app.get('/v1/status', needs('read'), (c) => dear(c, async () => json(200, await status())));
+  app.get('/v1/status', needs('read'), (c) => dear(c, async (leaving) => json(200, await status(leaving))));
 
   for (const operation of OPERATIONS) {
     app.post(`/v1/recipients/:id/${operation.name}`, needs(operation.scope), async (c) => {
@@ -61,7 +61,7 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
       const body = await fieldsIn(c);
       if ('problem' in body) return problemResponse(body.problem);
       if (!isPreview) return begin(verb, body.value, () => c.var.acting().name);
-      return dear(c, async () => json(200, await previewOf(verb, body.value)));
+      return dear(c, async (leaving) => json(200, await previewOf(verb, body.value, leaving)));
     });
   }
 
@@ -72,9 +72,9 @@ export function addOperatorRoutes(app: Hono<ApiEnv>, parts: OperatorParts): void
     return { opened, wish: askToTake(verb, fields, opened.now) };
   }
 
-  async function previewOf(verb: Verb, fields: unknown): Promise<object> {
+  async function previewOf(verb: Verb, fields: unknown, leaving: AbortSignal): Promise<object> {
     const { opened, wish } = await wanted(verb, fields);
-    const { policy, ...seen } = await takes.preview(wish, opened, LOOK_MS);
+    const { policy, ...seen } = await takes.preview(wish, opened, LOOK_MS, leaving);
     const { count, byReason, newer, isWhole } = seen;
     const which = `${verb} ${isWhole ? '' : 'more than '}${deadLetters(count)}${breakdown(byReason)}`;
     const newerOnes = newerText(newer, TAKINGS[verb].past);

@@ -6,7 +6,7 @@ import { quietWindows } from '../src/domain/quiet-hours.ts';
 import type { Admission, Inspection } from '../src/limiter/limiter.ts';
 import { parseNotification, type Notification } from '../src/notification/notification.ts';
 import { keptFields } from '../src/operations/catalogue.ts';
-import type { DelayedJob, SendingJob, WaitingJob } from '../src/operations/jobs.ts';
+import type { DelayedJob, FoundJobs, SendingJob, WaitingJob } from '../src/operations/jobs.ts';
 import { APART_FIELDS } from '../src/operations/recipient.ts';
 import { jobIdOf, notificationIdOf } from '../src/queue/names.ts';
 import type { Backend } from './backend.ts';
@@ -35,10 +35,16 @@ export interface RecipientView extends Omit<Inspection, 'reserved'>, Waiting {
   readonly notTaken: readonly WaitingJob[];
   /** Notifications that workers have now. */
   readonly sending: readonly SendingJob[];
+  /** Of `delayed` and `notTaken`: with less looked at than there are, the recipient may have more. */
+  readonly lookedThrough: { readonly delayed: Looked; readonly notTaken: Looked };
 }
 
+/** How many jobs of all recipients were looked at, and how many there are. */
+type Looked = Pick<FoundJobs<unknown>, 'lookedAt' | 'of'>;
+
 export interface Recipients {
-  look(recipientId: string): Promise<RecipientView>;
+  /** @param signal stops the look between its steps */
+  look(recipientId: string, signal: AbortSignal): Promise<RecipientView>;
   /**
    * When a notification that was just enqueued would be sent, judged by the present slots: epoch milliseconds. Notifications
    * that no worker has looked at yet have no slots. Undefined if it will not be sent, if the instant is not known, or if the
@@ -48,19 +54,27 @@ export interface Recipients {
 }
 
 const MOST_SHOWN = 1_000;
+/**
+ * What waits for a slot is known to the limiter by its recipient. For other jobs there is no such index, so at most this many
+ * delayed jobs of all recipients are looked at, and as many that no worker has taken.
+ */
+const MOST_LOOKED_AT = 5_000;
 
 export function createRecipients({ look, limiters }: Pick<Backend, 'look' | 'limiters'>): Recipients {
   return {
-    async look(recipientId) {
-      const seen = await look(recipientId, { most: 0 });
+    async look(recipientId, signal) {
+      const seen = await look(recipientId, { most: 0, mostLookedAt: MOST_LOOKED_AT, signal });
       const { reserved, ...inspection } = seen.inspection;
       const apart = seen.others.map(({ kind, policy: { rules }, sent, reserved: own }) => [
         APART_FIELDS[kind],
         { rules, sent, ...waitingOf(own) },
       ]);
-      const lists = { delayed: seen.delayed.found, notTaken: seen.notTaken.found, sending: seen.sending };
+      const { found: delayed, ...ofDelayed } = seen.delayed;
+      const { found: notTaken, ...ofNotTaken } = seen.notTaken;
+      const lookedThrough = { delayed: ofDelayed, notTaken: ofNotTaken };
       return {
-        ...{ recipientId, ...inspection, ...waitingOf(reserved), ...lists },
+        ...{ recipientId, ...inspection, ...waitingOf(reserved), delayed, notTaken, sending: seen.sending },
+        lookedThrough,
         ...(Object.fromEntries(apart) as Pick<RecipientView, 'background' | 'liveActivity'>),
         ...keptFields(seen.kept),
       };

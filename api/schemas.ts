@@ -82,6 +82,7 @@ function recipientSchema(): Schema {
   };
   const ofSome = { replay: integer, category: text };
   const waiting = { ...job, waitsFor: text };
+  const looked = object({ lookedAt: integer, of: integer });
   const slots = {
     sent: list(record({ at: instant }, { id: text })),
     ...{ waitingCount: integer, waiting: list(record(CAUSE, { id: text, ...MORE_CAUSE })) },
@@ -97,6 +98,10 @@ function recipientSchema(): Schema {
       delayed: list(record({ ...waiting, dueAt: instant }, ofSome)),
       notTaken: list(record(waiting, ofSome)),
       sending: list(record(job, { ...ofSome, at: instant, takenAt: instant })),
+      lookedThrough: {
+        ...object({ delayed: looked, notTaken: looked }),
+        description: 'of all recipients: with less looked at than there are, delayed and notTaken may lack some',
+      },
     },
     {
       ...{ policyUntil: instant, block: ref('Block'), quiet: ref('Quiet') },

@@ -1,5 +1,5 @@
 import type { Job, JobType, Queue } from 'bullmq';
-import { findJob } from '../queue/readable.ts';
+import { findJob, jobsMentioning } from '../queue/readable.ts';
 import { parseNotification, type Notification } from '../notification/notification.ts';
 import { defined, isObject, valueAt } from '../domain/json.ts';
 import { SEND_AFTER } from '../domain/time.ts';
@@ -50,7 +50,7 @@ export interface FoundJobs<T> {
 export type DelayedJobs = FoundJobs<DelayedJob>;
 
 const PAGE = 500;
-/** How many jobs are looked at: BullMQ has no index by recipient, so each job has to be read. */
+/** How many jobs are looked at: BullMQ has no index by recipient, so the data of each job is searched. */
 const MOST_LOOKED_AT = 20_000;
 /** The states of jobs that a worker may take now and that none has taken. */
 const NOT_TAKEN: readonly JobType[] = ['wait', 'prioritized'];
@@ -147,11 +147,12 @@ export async function findSending(
   queues: readonly Queue<unknown>[],
   recipientId: string,
   slotOf: (data: unknown, askId: string) => Promise<number | undefined>,
+  signal?: AbortSignal,
 ): Promise<SendingJob[]> {
   const jobs = await Promise.all(
     queues.map(async (queue) => {
       const ids = await queue.getRanges(['active'], 0, MOST_LOOKED_AT - 1, true);
-      return ofRecipient(queue, ids, { recipientId, known: new Set() });
+      return ofRecipient(queue, ids, { recipientId, known: new Set(), signal });
     }),
   );
   const found = jobs.flat().map(async (job): Promise<SendingJob | undefined> => {
@@ -172,14 +173,18 @@ interface Asked {
   readonly known: ReadonlySet<string>;
   /** How many jobs are looked at. Default: 20,000. */
   readonly mostLookedAt?: number | undefined;
+  /** Stops the look between its steps. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 async function ofRecipient(
   queue: Queue<unknown>,
   ids: readonly string[],
-  { recipientId, known }: Asked,
+  { recipientId, known, signal }: Asked,
 ): Promise<Job<unknown>[]> {
-  const jobs = await Promise.all(ids.filter((id) => !known.has(id)).map((id) => findJob(queue, id)));
+  const unknown = ids.filter((id) => !known.has(id));
+  const mentioning = await jobsMentioning(queue, unknown, recipientId, signal);
+  const jobs = await Promise.all(mentioning.map((id) => findJob(queue, id)));
   return jobs.filter((job) => job !== undefined && valueAt(job.data, 'recipientId') === recipientId) as Job<unknown>[];
 }
 

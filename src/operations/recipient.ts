@@ -57,31 +57,39 @@ export interface LookParts {
   readonly most: number;
   /** At most this many delayed jobs, and as many that no worker has taken yet, are looked through. Default: 20,000. */
   readonly mostLookedAt?: number;
+  /** Stops the look between its steps, because nobody waits for it any more. */
+  readonly signal?: AbortSignal;
 }
 
 /** Reads everything about a recipient. Writes nothing. */
 export async function lookAtRecipient(
   recipientId: string,
-  { limiters, queues, connection, most, mostLookedAt }: LookParts,
+  { limiters, queues, connection, most, mostLookedAt, signal }: LookParts,
 ): Promise<RecipientLook> {
   const inspection = await limiters.alert.inspect(recipientId);
   const apart: { kind: CountedApart; found: Inspection }[] = [];
   for (const kind of COUNTED_APART) apart.push({ kind, found: await limiters[kind].inspect(recipientId) });
   const reserved = [inspection, ...apart.map(({ found }) => found)].flatMap((each) => each.reserved);
   const known = new Set(reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
-  const asked = { recipientId, known, mostLookedAt };
+  signal?.throwIfAborted();
+  const asked = { recipientId, known, mostLookedAt, signal };
   const [waiting, delayed, notTaken, sending, ...ofApart] = await Promise.all([
     waitingOf(inspection, most, queues),
     findDelayed(queues, connection, asked),
     findNotTaken(queues, asked),
-    findSending(queues, recipientId, async (data, askId) => {
-      const { category } = data as { readonly category?: unknown };
-      const answer = await limiters[countedAs(data as object)].peek({
-        ...{ recipientId, id: askId },
-        ...(typeof category === 'string' && { category }),
-      });
-      return answer.kind === 'admitted' && answer.repeated ? answer.at : undefined;
-    }),
+    findSending(
+      queues,
+      recipientId,
+      async (data, askId) => {
+        const { category } = data as { readonly category?: unknown };
+        const answer = await limiters[countedAs(data as object)].peek({
+          ...{ recipientId, id: askId },
+          ...(typeof category === 'string' && { category }),
+        });
+        return answer.kind === 'admitted' && answer.repeated ? answer.at : undefined;
+      },
+      signal,
+    ),
     ...apart.map(({ found }) => waitingOf(found, most, queues)),
   ]);
   const others = apart

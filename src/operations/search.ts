@@ -33,11 +33,14 @@ const PAGE = 50;
  * Finds notifications that have not ended, and whose id, recipient or category begins with the text, or whose cancellation key
  * is the text. Looks at 20,000 at most in all shards: first those that a worker has, then new and due ones, then delayed ones
  * by due time.
+ *
+ * @param signal stops the search between its steps, because nobody waits for it any more
  */
 export async function searchWaiting(
   shards: readonly ShardQueues[],
   connection: Connection,
   text: string,
+  signal?: AbortSignal,
 ): Promise<SearchResult> {
   const found: FoundNotification[] = [];
   let [lookedAt, of] = [0, 0];
@@ -50,6 +53,7 @@ export async function searchWaiting(
     const ids = (await Promise.all([...lists, ...sets])).flat().slice(0, most);
     of += await queue.getJobCountByTypes('active', 'wait', 'prioritized', 'delayed');
     for (let from = 0; from < ids.length && found.length <= MOST_FOUND; from += PAGE) {
+      signal?.throwIfAborted();
       const page = ids.slice(from, from + PAGE);
       const jobs = await readJobs(queue, page, 0);
       lookedAt += page.length;

@@ -132,17 +132,23 @@ const CLOCK_APART_MS = 1_000;
 /** A job that gets no slot asks again after 1 to 2 s, so within this time more than one ask has failed. */
 const WITHOUT_SLOT_MS = 5_000;
 
-/** Looks at queue, workers and dead letters. `shards`: all queues of the layout; `prefix`: QUEUE_PREFIX itself. */
+/**
+ * Looks at queue, workers and dead letters. `shards`: all queues of the layout; `prefix`: QUEUE_PREFIX itself.
+ *
+ * @param signal stops the look between its steps, because nobody waits for it any more
+ */
 export async function readStatus(
   shards: readonly ShardQueues[],
   connection: Connection,
   prefix: string,
   layout: Layout,
+  signal?: AbortSignal,
 ): Promise<StatusResult> {
   const queues = shards.map(({ queue }) => queue);
-  const overview = await readOverview(queues, connection);
+  const overview = await readOverview(queues, connection, signal);
   const seen = await readWorkers(connection, prefix);
   const losses = await readLosses(connection, prefix, overview.now);
+  signal?.throwIfAborted();
   const deadLetters = await readDead(shards.map(createDeadLetters), overview.now);
   const alive = seen.workers.filter((worker) => worker.alive);
   const ofShards = await readShards(shards, connection, layout);

@@ -35,7 +35,7 @@ export interface TakePreview extends Preview {
 export interface TakeRuns extends Pick<Runs, 'list' | 'find' | 'close'> {
   readonly open: TakeRunsParts['open'];
   /** Writes nothing. Ends after `lookMs` milliseconds with what it has seen by then. */
-  preview(wish: Wish, opened: OpenedDeadLetters, lookMs: number): Promise<TakePreview>;
+  preview(wish: Wish, opened: OpenedDeadLetters, lookMs: number, leaving?: AbortSignal): Promise<TakePreview>;
   /** Rejects, and takes nothing, if the audit cannot be written. @param by the operator, as the audit shows it */
   start(wish: Wish, by: string): Promise<Started>;
   /** False if the run has ended already, or never existed. */
@@ -70,9 +70,10 @@ export function openTakeRuns({ open, policy, explain, audit, log }: TakeRunsPart
 
   return {
     open,
-    async preview(wish, { shards: all, now }, lookMs) {
+    async preview(wish, { shards: all, now }, lookMs, leaving) {
       const terms = { perSecond: wish.perSecond, policy: await policy(), now };
-      const seen = await preview(all, wish, { ...terms, signal: AbortSignal.timeout(lookMs) });
+      const signals = [AbortSignal.timeout(lookMs), ...(leaving === undefined ? [] : [leaving])];
+      const seen = await preview(all, wish, { ...terms, signal: AbortSignal.any(signals) });
       return { ...seen, policy: terms.policy, now };
     },
     async start(wish, by) {

@@ -90,10 +90,14 @@ export async function countWaiting(queues: readonly Queue[]): Promise<number> {
   return counts.reduce((sum, each) => sum + each, 0);
 }
 
-/** The overview that commands show. `queues`: one for each shard. */
-export async function readOverview(queues: readonly Queue[], connection: Connection): Promise<Overview> {
+/** The overview that commands show. `queues`: one for each shard. `signal` stops it between its steps. */
+export async function readOverview(
+  queues: readonly Queue[],
+  connection: Connection,
+  signal?: AbortSignal,
+): Promise<Overview> {
   const most = Math.ceil(MOST_LOOKED_AT / queues.length);
-  const looks = await Promise.all(queues.map((queue) => lookAt(queue, connection, most, UNTAKEN_LOOKED_AT)));
+  const looks = await Promise.all(queues.map((queue) => lookAt(queue, connection, most, UNTAKEN_LOOKED_AT, signal)));
   const lengths = await Promise.all(queues.map(({ opts }) => connection.xlen(outcomesKey(opts.prefix ?? ''))));
   const paused = await Promise.all(queues.map((queue) => queue.isPaused()));
   const now = Math.max(...looks.map((look) => look.now));
@@ -169,7 +173,13 @@ const NEW = [
 ] as const;
 
 /** Looks at one queue. The numbers may be wrong by a few, since jobs come and go meanwhile. */
-async function lookAt(queue: Queue, connection: Connection, mostDelayed: number, mostNew: number): Promise<Look> {
+async function lookAt(
+  queue: Queue,
+  connection: Connection,
+  mostDelayed: number,
+  mostNew: number,
+  signal?: AbortSignal,
+): Promise<Look> {
   const [delayedKey, prioritizedKey] = [queue.toKey('delayed'), queue.toKey('prioritized')];
   const first = (most: number, range: readonly [from: number, to: number]): Promise<string[]> => {
     const [from, to] = scoresOfPriority(...range);
@@ -191,7 +201,7 @@ async function lookAt(queue: Queue, connection: Connection, mostDelayed: number,
     connection.lrange(queue.toKey('wait'), -FEW, -1),
   ]);
   const promoted = Object.values(inDue).reduce((sum, count) => sum + count, 0);
-  const delayed = await readDelayed(queue, connection, mostDelayed);
+  const delayed = await readDelayed(queue, connection, mostDelayed, signal);
   const due = await read(queue, dueIds);
   const fresh = await read(queue, [...new Set([...oldestOfNew, ...plain, ...newIds])]);
   // For delayed jobs the score counts: after a move to another slot, the job's progress still has the old due time. Due jobs
@@ -210,10 +220,11 @@ async function lookAt(queue: Queue, connection: Connection, mostDelayed: number,
   };
 }
 
-async function readDelayed(queue: Queue, connection: Connection, most: number): Promise<Seen[]> {
+async function readDelayed(queue: Queue, connection: Connection, most: number, signal?: AbortSignal): Promise<Seen[]> {
   const key = queue.toKey('delayed');
   const found: Seen[] = [];
   for (let from = 0; from < most; from += PAGE) {
+    signal?.throwIfAborted();
     const last = Math.min(from + PAGE, most) - 1;
     const page = await connection.zrange(key, String(from), String(last), 'WITHSCORES');
     const ids = page.filter((_, index) => index % 2 === 0);

@@ -102,6 +102,37 @@ export function readJobs(queue: Queue, jobIds: readonly string[], beginning: num
   return READ_JOBS(queue, [queue.toKey('delayed'), queue.toKey(''), MAX_JOB_TEXT, beginning, ...jobIds]);
 }
 
+const MENTIONING = defineQueueScript<string[]>(new URL('mentioning.lua', import.meta.url), 1);
+/** This many jobs are looked at by one command, which takes Redis half a millisecond. */
+const LOOKED_AT = 250;
+/** Letters that every JSON encoder writes as they are: some escape a slash, a plus or what is not ASCII. */
+const PLAIN = /[A-Za-z0-9_.-]+/g;
+
+/**
+ * The ids of the jobs whose data may be about this recipient, without reading the data: others are certainly not.
+ *
+ * @param signal stops between two commands
+ */
+export async function jobsMentioning(
+  queue: Queue,
+  jobIds: readonly string[],
+  recipientId: string,
+  signal?: AbortSignal,
+): Promise<string[]> {
+  const plain = (recipientId.match(PLAIN) ?? []).reduce(
+    (longest, run) => (run.length > longest.length ? run : longest),
+    '',
+  );
+  const text = plain === recipientId ? JSON.stringify(recipientId) : plain;
+  const found: string[] = [];
+  for (let from = 0; from < jobIds.length; from += LOOKED_AT) {
+    signal?.throwIfAborted();
+    const page = jobIds.slice(from, from + LOOKED_AT);
+    found.push(...(await MENTIONING(queue, [queue.toKey('delayed'), queue.toKey(''), text, ...page])));
+  }
+  return found;
+}
+
 /** The beginning of an unreadable text, and how long the text is. */
 export function shortened(text: string, length = text.length): string {
   return length <= KEPT_TEXT ? text : `${text.slice(0, KEPT_TEXT)}… (${length} characters)`;
