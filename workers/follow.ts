@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { loadConfig, type Config } from '../src/config/config.ts';
 import type { Logger } from '../src/observe/log.ts';
+import type { SeenStamps } from '../src/redis/stamp.ts';
 import { tellWorkerIds } from './parent.ts';
 import { startReplica, type Replica, type StartOptions } from './replica.ts';
 
@@ -13,6 +14,7 @@ export async function startFollowing(config: Config, log: Logger, options: Start
   let isChangeWanted = false;
   let changing: Promise<void> | undefined;
   let [isStarted, isStopped] = [false, false];
+  const seen: SeenStamps = new Map();
 
   const start = (of: Config): Promise<Replica> => {
     isChangeWanted = false; // the new start reads the record again
@@ -20,7 +22,7 @@ export async function startFollowing(config: Config, log: Logger, options: Start
       isChangeWanted = true;
       follow();
     };
-    return startReplica(of, log, { ...options, onQueuesChanged });
+    return startReplica(of, log, { ...options, onQueuesChanged, seen });
   };
   let current = await start(config);
   isStarted = true;

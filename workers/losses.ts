@@ -5,7 +5,7 @@ import { createLossMetrics } from '../src/observe/shared-metrics.ts';
 import { noteLoss, type NotedLoss, type RedisName } from '../src/queue/losses.ts';
 import { stampKeys } from '../src/queue/names.ts';
 import type { Connection } from '../src/redis/connection.ts';
-import { createStamp, type Loss } from '../src/redis/stamp.ts';
+import { createStamp, type Loss, type SeenStamps } from '../src/redis/stamp.ts';
 import { addressOf } from '../src/redis/target.ts';
 
 /** Notices that a Redis has lost data, or may evict keys, and reports it: in the log, in the metrics, and in Redis for `status`. */
@@ -28,6 +28,8 @@ export interface LossParts {
   readonly prefix: string;
   readonly registry: Registry;
   readonly log: Logger;
+  /** What earlier watches of this process have seen. Default: nothing, as at its start. */
+  readonly seen?: SeenStamps;
   readonly everyMs?: number;
 }
 
@@ -39,6 +41,7 @@ const STOP_MS = 500;
 
 export function watchLosses(parts: LossParts): LossWatch {
   const { redis, limiterRedis, prefix, registry, log, everyMs = LOOK_EVERY_MS } = parts;
+  const seen: SeenStamps = parts.seen ?? new Map();
   const count = createLossMetrics(registry, limiterRedis === undefined ? ['queue'] : ['queue', 'limiter']);
   const servers = [
     watchServer('queue', redis),
@@ -46,7 +49,8 @@ export function watchLosses(parts: LossParts): LossWatch {
   ];
 
   function watchServer(name: RedisName, connection: Connection) {
-    const stamps = stampKeys(prefix, connection.isCluster).map((key) => createStamp(connection, key, everyMs));
+    const keys = stampKeys(prefix, connection.isCluster);
+    const stamps = keys.map((key) => createStamp(connection, key, everyMs, { in: seen, as: `${name} ${key}` }));
     const sparing = createSparing(TOLD_EVERY_MS);
     let policies: readonly string[] = [];
 

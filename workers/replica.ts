@@ -20,6 +20,7 @@ import { keepDeadLetters } from './dead-letters.ts';
 import { serveReplica, showShared, startReplicaPresence } from './pages.ts';
 import { watchLosses } from './losses.ts';
 import { placesIn, sweepFormer, watchLayout } from './layout.ts';
+import type { SeenStamps } from '../src/redis/stamp.ts';
 import { createPasses } from './passes.ts';
 import { watchReach } from './reach.ts';
 import { connect, LIMITER_TIMEOUT_MS, openQueues, type ConnectOptions } from './redis.ts';
@@ -44,6 +45,8 @@ const ABORT_MS = 2_000;
 export interface StartOptions extends Pick<ConnectOptions, 'signal'> {
   /** Called when other queues are to be consumed: stop this worker and start a new one. Default: it keeps its queues. */
   readonly onQueuesChanged?: () => void;
+  /** What earlier replicas of this process have seen of Redis, so that this one notices what was lost meanwhile. */
+  readonly seen?: SeenStamps;
   readonly timeoutMs?: number;
   /** The environment from which `config` was read. Files that the environment names are read again when they change. */
   readonly env: Environment;
@@ -72,7 +75,7 @@ async function compose(
   const connections = await connect(config, log, connecting, closing);
   const { queue: redis, limiter: limiterRedis } = connections;
   const { prefix } = config.queue;
-  const { onQueuesChanged, timeoutMs, signal, env } = connecting;
+  const { onQueuesChanged, seen, timeoutMs, signal, env } = connecting;
   const layout = await watchLayout(config, { connection: redis, log, onQueuesChanged, timeoutMs, signal });
   closing.defer(() => layout.stop());
   const shards = openQueues(redis, consumedPrefixes(layout.current()), closing);
@@ -159,7 +162,7 @@ async function compose(
   closing.defer(() => keeper.stop());
   const shared = { redis, ...(hasOwnLimiter(config) && { limiterRedis }), queues, prefix, accounts };
   showShared({ ...shared, registry: metrics.registry });
-  const losses = watchLosses({ ...shared, registry: metrics.registry, log });
+  const losses = watchLosses({ ...shared, registry: metrics.registry, log, ...(seen && { seen }) });
   closing.defer(() => losses.stop());
   const presence = await startReplicaPresence(config, {
     ...{ redis, consumers, accounts, breakers, reach, metrics, losses, layout: layout.current },

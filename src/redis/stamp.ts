@@ -44,16 +44,29 @@ export interface StampLook {
  */
 const TOLERATED_LOOKS = 2;
 
-/** @param everyMs the time between two looks; each look is one call of a script */
-export function createStamp(redis: ScriptRedis, key: string, everyMs: number): () => Promise<StampLook> {
+/** What the last look at each stamp has seen. It outlives the connection: a Redis that is emptied between two is no new one. */
+export type SeenStamps = Map<string, { id: string; at: string; runId: string; evicted: string }>;
+
+const NOTHING = { id: '', at: '0', runId: '', evicted: '0' };
+
+/**
+ * @param everyMs the time between two looks; each look is one call of a script
+ * @param seen where the last look is kept, and under which name
+ */
+export function createStamp(
+  redis: ScriptRedis,
+  key: string,
+  everyMs: number,
+  seen: { readonly in: SeenStamps; readonly as: string } = { in: new Map(), as: key },
+): () => Promise<StampLook> {
   const call = defineScript<string[]>(redis, 'pushpacerStamp', LUA, 1);
-  let known = { id: '', at: '0', runId: '', evicted: '0' };
   return async () => {
+    const known = seen.in.get(seen.as) ?? NOTHING;
     const args = [known.id, known.at, known.runId, known.evicted, crypto.randomUUID(), TOLERATED_LOOKS * everyMs];
     const [id = '', at = '0', runId = '', evicted = '0', policy = '', ...found] = await call(key, ...args);
     const [lost = '', lostAt = '0', from = '0', to = '0', more = '0', since = '0'] = found;
     const server = { runId, isSame: runId !== '' && known.runId === runId };
-    known = { id, at, runId, evicted };
+    seen.in.set(seen.as, { id, at, runId, evicted });
     const losses: Loss[] = [];
     if (lost === 'emptied') losses.push({ kind: lost, at: Number(lostAt), server });
     if (lost === 'older') losses.push({ kind: lost, at: Number(lostAt), server, from: Number(from), to: Number(to) });

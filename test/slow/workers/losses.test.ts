@@ -1,0 +1,32 @@
+import { expect, it, onTestFinished } from 'vitest';
+import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
+import { main as reshard } from '../../../scripts/reshard.ts';
+import { loadConfig } from '../../../src/config/config.ts';
+import { createLog } from '../../../src/observe/log.ts';
+import { createProducer } from '../../../src/producer/producer.ts';
+import { readLosses } from '../../../src/queue/losses.ts';
+import { startFollowing } from '../../../workers/follow.ts';
+import { runMain } from '../../support/command.ts';
+import { openSandbox } from '../../support/providers.ts';
+import { makeNotification } from '../../support/push.ts';
+import { connectRedis, testPrefix } from '../../support/redis.ts';
+import { waitFor } from '../../support/wait.ts';
+
+it('a Redis that was emptied is noticed after a reshard too, although the empty Redis makes the worker create its parts again', async () => {
+  const [server, sandbox, prefix] = [await startEmbeddedRedis(), await openSandbox(), testPrefix()];
+  onTestFinished(() => server.close());
+  const env = { ...sandbox.env(), REDIS_URL: server.url, QUEUE_PREFIX: prefix, METRICS_PORT: 'off' };
+  const admin = connectRedis(server.url);
+  const producer = createProducer({ redisUrl: server.url, prefix });
+  await producer.enqueue(makeNotification());
+  await producer.close();
+  expect(await runMain(reshard, ['--to', '4'], env)).toMatchObject({ code: 0 });
+  const lines: string[] = [];
+  const log = createLog('info', { write: (line) => void lines.push(line) });
+  const worker = await startFollowing(loadConfig(env), log, { env, signal: new AbortController().signal });
+  onTestFinished(() => worker.stop());
+  await waitFor(async () => expect(await admin.exists(`${prefix}:stamp`)).toBe(1));
+  await admin.flushall();
+  await waitFor(() => expect(lines.join('')).toContain('ready: it takes jobs'));
+  await waitFor(async () => expect(await readLosses(admin, prefix, Date.now())).toMatchObject([{ kind: 'emptied' }]));
+});
