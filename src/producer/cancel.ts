@@ -18,7 +18,8 @@ export interface CancelParts extends FindParts {
 
 /** How long to wait for a pass that is under way. */
 const PASS_MS = 2_000;
-const LOOK_MS = 10;
+/** The wait between two looks at that pass: it doubles from the first to the longest. */
+const LOOK_MS = { first: 10, longest: 160 };
 /** How many notifications are canceled at once, so that other commands get through in between. */
 const AT_ONCE = 100;
 
@@ -158,12 +159,12 @@ async function afterPass(
   isSure: (job: Job<unknown>) => boolean,
 ): Promise<Pick<Stopped, 'job' | 'isTaken'>> {
   const deadline = performance.now() + PASS_MS;
-  for (;;) {
+  for (let waitMs = LOOK_MS.first; ; waitMs = Math.min(2 * waitMs, LOOK_MS.longest)) {
     // The job is read last: a pass writes its end before it unlocks; if a worker died, the job notes that when it waits again.
     const isLocked = (await connection.exists(lockKeyOf(queue, id))) === 1;
     const isTaken = isLocked || (await queue.getJobState(id)) === 'active';
     const job = (await jobsOf(queue, [id]))[0]?.job; // a mark that a reshard left is no job
     if (!isTaken || performance.now() > deadline || (job !== undefined && isSure(job))) return { job, isTaken };
-    await sleep(LOOK_MS);
+    await sleep(waitMs);
   }
 }

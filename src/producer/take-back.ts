@@ -1,4 +1,5 @@
 import { hash, randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job } from 'bullmq';
 import { isSameDevice } from '../notification/device.ts';
 import type { Device, Notification } from '../notification/notification.ts';
@@ -6,6 +7,7 @@ import type { Completion } from '../notification/outcome.ts';
 import { hasTaken, retractionOf, RETRACTION, type Retraction } from '../notification/retraction.ts';
 import { check, type EnqueueInput, type Entry } from './add-jobs.ts';
 import { findByKey, type FindParts } from './find.ts';
+import type { Connection } from '../redis/connection.ts';
 
 export interface TakeBackParts extends FindParts {
   /** Adds jobs to the queue of their recipient. */
@@ -32,8 +34,13 @@ interface Group {
   readonly collapseId: string;
 }
 
-/** How often to look again for retractions that other processes enqueued meanwhile for the same recipient. */
-const MOST_LOOKS = 5;
+/** How often retractions are enqueued at most, because other processes enqueued some for the same recipient at the same time. */
+const MOST_TRIES = 5;
+/**
+ * The longest wait before the second try; it doubles with each one. The wait is random, so that of several processes one goes
+ * first, and the retraction that it enqueues names the alerts of all: the others then have nothing to enqueue.
+ */
+const AGAIN_MS = 200;
 
 /**
  * Enqueues retractions of these alerts: for each app of a recipient one background push, or several if one would be too large.
@@ -49,7 +56,7 @@ export async function takeBack(
   let isTaken = true;
   for (const ofRecipient of Map.groupBy(shown, ({ recipientId }) => recipientId).values()) {
     for (const own of Map.groupBy(ofRecipient, ({ topic }) => topic).values()) {
-      isTaken = (await takeBackOf(groupOf(own), own, badge, parts)) && isTaken;
+      isTaken = (await inTurn(groupOf(own), own, badge, parts)) && isTaken;
     }
   }
   return isTaken;
@@ -61,6 +68,49 @@ function groupOf([first]: readonly Shown[]): Group {
   return { recipientId, topic, collapseId };
 }
 
+/** Alerts of one group that this process takes back together. */
+interface Turn {
+  readonly shown: Shown[];
+  badge: number | undefined;
+  hasBegun: boolean;
+  isTaken: Promise<boolean>;
+}
+
+/** The latest turn of each group, if it has not ended: by the queue's connection, then by the queue and the group. */
+const turns = new WeakMap<Connection, Map<string, Turn>>();
+
+/**
+ * Retracts of one group do not enqueue at the same time: what comes while one enqueues is taken back by the next one together,
+ * so that many retracts at once need few retractions and few looks.
+ */
+function inTurn(
+  group: Group,
+  shown: readonly Shown[],
+  badge: number | undefined,
+  parts: TakeBackParts,
+): Promise<boolean> {
+  const ofConnection = turns.get(parts.connection) ?? new Map<string, Turn>();
+  turns.set(parts.connection, ofConnection);
+  const { recipientId, collapseId } = group;
+  const name = JSON.stringify([parts.homes(recipientId), recipientId, collapseId]);
+  const before = ofConnection.get(name);
+  if (before?.hasBegun === false) {
+    before.shown.push(...shown);
+    before.badge = badge ?? before.badge; // the last number wins
+    return before.isTaken;
+  }
+  const turn: Turn = { shown: [...shown], badge, hasBegun: false, isTaken: Promise.resolve(false) };
+  const begin = (): Promise<boolean> => {
+    turn.hasBegun = true;
+    return takeBackOf(group, turn.shown, turn.badge, parts);
+  };
+  ofConnection.set(name, turn);
+  turn.isTaken = (before === undefined ? begin() : before.isTaken.then(begin, begin)).finally(() => {
+    if (ofConnection.get(name) === turn) ofConnection.delete(name);
+  });
+  return turn.isTaken;
+}
+
 async function takeBackOf(
   group: Group,
   shown: readonly Shown[],
@@ -69,10 +119,17 @@ async function takeBackOf(
 ): Promise<boolean> {
   // An alert that fits into no push cannot be taken back.
   const own = shown.filter((one) => entryOf(group, badge, [ofShown(one)]) !== undefined);
-  for (let look = 0; look < MOST_LOOKS; look++) {
+  const look = async () => {
     const { jobs } = await findByKey({ recipientId: group.recipientId, cancellationKey: RETRACTION }, parts);
     const known = jobs.map(({ job }) => readJob(job)).filter(({ topic }) => topic === group.topic);
-    const entries = missing(group, own, badge, known.toSorted(byAge));
+    return { known, entries: missing(group, own, badge, known.toSorted(byAge)) };
+  };
+  for (let tries = 0; tries < MOST_TRIES; tries++) {
+    let { known, entries } = await look();
+    if (entries.length > 0 && tries > 0) {
+      await sleep(Math.random() * AGAIN_MS * 2 ** (tries - 1));
+      ({ known, entries } = await look());
+    }
     if (entries.length === 0) return true;
     // Each producer has its own clock: the new retraction must be newer than those that it replaces, and than its alerts.
     const after = Math.max(0, ...own.map(({ enqueuedAt }) => enqueuedAt), ...known.map(({ at }) => at));
