@@ -4,7 +4,7 @@ import type { CountedApart } from '../src/domain/limits.ts';
 import { errorChain } from '../src/notification/redact.ts';
 import { apartOptions, forEachKind, type WaitingLimiter } from '../src/limiter/limiter.ts';
 import { createCanceller, createEndLook } from '../src/limiter/redis/canceller.ts';
-import { createClock, keepClock } from '../src/limiter/redis/clock.ts';
+import { createClock, keepClock } from '../src/redis/clock.ts';
 import { recipientKeys } from '../src/limiter/redis/keys.ts';
 import { createWaitingLimiter, type WaitingLimiterOptions } from '../src/limiter/redis/redis-limiter.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
@@ -29,7 +29,7 @@ export async function createLimiters(
 ): Promise<Pick<DeliverParts, 'limiter' | 'apart' | 'endOf'> & Pick<CancelParts, 'deciders'>> {
   const { connections, metrics, closing } = parts;
   const clock = createClock();
-  const clockKeeper = keepClock(clock, connections.limiter);
+  const clockKeeper = keepClock(clock, () => connections.limiter.time());
   closing.defer(() => clockKeeper.stop());
   await clockKeeper.measured;
   const common = { redis: connections.limiter, timeoutMs: LIMITER_TIMEOUT_MS };

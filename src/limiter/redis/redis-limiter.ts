@@ -33,7 +33,7 @@ import type {
 } from '../limiter.ts';
 import { DEFAULT_OVERTAKING } from '../overtaking.ts';
 import { FIRST_LEAD_MS, foreseeFirst, inspectionOf, movedOf, replan, type Replanned } from '../recipient-state.ts';
-import { createClock, type Clock } from './clock.ts';
+import { createClock, type Clock } from '../../redis/clock.ts';
 import {
   allKeys,
   categoryKeys,
@@ -130,7 +130,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     const own = category === undefined ? undefined : categoryKeys(keys, category);
     const how = renew === true ? RENEWING[mode] : asked.join?.kind === 'latest' ? 'latest' : mode;
     const entry = entryOf(id);
-    const terms = quietTerms.of(recipientId, category, Date.now());
+    const terms = quietTerms.of(recipientId, category, clock.now());
     const name = asked.enqueuedAt !== undefined && entry !== id ? jobIdIn(id) : undefined;
     const isNoted = mode === 'admit' && overtaking.mostTimes > 0;
     const noting = asked.goesFirst === true && !isNoted ? { ...asked, goesFirst: false } : asked;

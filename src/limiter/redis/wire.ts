@@ -13,7 +13,7 @@ import type {
 } from '../limiter.ts';
 import { paceOf, quietCause, quietLeft } from '../pace.ts';
 import type { StoredPolicy } from '../recipient-state.ts';
-import type { Clock } from './clock.ts';
+import type { Clock } from '../../redis/clock.ts';
 
 // What the scripts take and answer; each script explains its own arguments. In this order: an ask and its answer; settings and
 // inspections; policies.
