@@ -12,7 +12,8 @@ import {
 } from 'bullmq';
 import type { Connection } from '../redis/connection.ts';
 import { insist } from '../redis/deadline.ts';
-import { lockNotRenewed, onRedisTime, STALLED_TOO_OFTEN } from './bullmq-internals.ts';
+import { defineQueueScript } from '../redis/scripts.ts';
+import { jobOfLostLock, lockKeyOf, lockNotRenewed, onRedisTime, STALLED_TOO_OFTEN } from './bullmq-internals.ts';
 import { KEEP_ALL, KEEP_COMPLETED } from './names.ts';
 
 export interface WorkerSettings {
@@ -81,6 +82,9 @@ const REFUSED_MS = 500;
 /** After the connection was closed, the worker waits this long before it writes the end of a job again. */
 const RECONNECT_MS = 1_000;
 
+type TakenJob = Pick<Job, 'id' | 'token' | 'attemptsStarted'>;
+const RETAKE = defineQueueScript<number>(new URL('retake-lock.lua', import.meta.url), 4);
+
 /** Called when this worker gives up writing the end of a job. Another worker takes the job when its lock has expired. */
 type OnLetGo = (job: Pick<Job, 'id'>, error: Error) => void;
 
@@ -88,7 +92,8 @@ type OnLetGo = (job: Pick<Job, 'id'>, error: Error) => void;
  * BullMQ treats every error as a failure of the job. If Redis refuses to write that a job is done (it is out of memory, a
  * failover is under way, the job lock has expired), BullMQ would fail the job, and a delivered alert would become a dead
  * letter. In this class a job fails only if the processor says so. While Redis cannot write, the write is repeated as long as
- * the job lock lasts. After that the worker gives the job up.
+ * the job lock lasts. If the lock is gone and nobody else has begun the job, the lock is taken anew. Else the worker gives the
+ * job up.
  *
  * Only public members of BullMQ are overridden or replaced: `processJob`, the processor, and methods of the backend.
  */
@@ -118,7 +123,8 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     const onAsked = (): void => void (this.#moves += 1);
     const process: Processor = (job, token) => this.#process(job, token ?? '', processor, onLetGo);
     const givesWayMs = (): number => (performance.now() < this.#givesWay.until ? this.#givesWay.ms : 0);
-    super(name, process, options, insisting(open, { lockMs, isClosing, onLetGo, onAsked, givesWayMs }));
+    const retake = (job: TakenJob): Promise<boolean> => this.#retake(job, lockMs);
+    super(name, process, options, insisting(open, { lockMs, retake, isClosing, onLetGo, onAsked, givesWayMs }));
     this.#places = this.concurrency;
     this.#setConcurrency();
     this.#renewLocks(lockMs);
@@ -213,6 +219,15 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   }
 
   /**
+   * Takes the lock of a job anew that was lost while this worker had the job. False if another worker may have begun the job.
+   * Locks end by Redis's clock: if that is set forward, all of them are gone at once.
+   */
+  async #retake({ id = '', token = '', attemptsStarted }: TakenJob, lockMs: number): Promise<boolean> {
+    const keys = [lockKeyOf(this, id), ...[id, 'active', 'stalled'].map((key) => this.toKey(key))];
+    return (await RETAKE(this, [...keys, token, lockMs, id, attemptsStarted])) === 1;
+  }
+
+  /**
    * Renews the locks from time to time, until the worker is closed. BullMQ's own renewal knows a job by its id only, and stops
    * when any pass of that job ends.
    */
@@ -238,6 +253,8 @@ export class NotificationWorker extends Worker<unknown, unknown> {
 
 interface Insisting {
   readonly lockMs: number;
+  /** Takes the lock of a job anew. False if another worker may have begun the job. */
+  readonly retake: (job: TakenJob) => Promise<boolean>;
   readonly isClosing: () => boolean;
   readonly onLetGo: OnLetGo;
   /** Called when Redis has answered or refused an ask for a job. */
@@ -252,14 +269,18 @@ interface Insisting {
  */
 function insisting(
   open: BackendFactory<RedisQueueBackend>,
-  { lockMs, isClosing, onLetGo, onAsked, givesWayMs }: Insisting,
+  { lockMs, retake, isClosing, onLetGo, onAsked, givesWayMs }: Insisting,
 ): BackendFactory<RedisQueueBackend> {
-  async function end<T>(job: Pick<Job, 'id'>, write: () => Promise<T>): Promise<T> {
-    for (;;) {
+  async function end<T>(job: TakenJob, write: () => Promise<T>): Promise<T> {
+    for (let isRetaken = false; ;) {
       try {
         return await insist(write, lockMs);
       } catch (thrown) {
         const error = thrown as Error;
+        if (!isRetaken && jobOfLostLock(error) !== undefined) {
+          isRetaken = await retake(job).catch(() => false);
+          if (isRetaken) continue;
+        }
         if (isNotConnectionError(error) || isClosing()) {
           onLetGo(job, error);
           throw Object.assign(new DelayedError(error.message), { cause: error });
@@ -286,8 +307,8 @@ function insisting(
       if (ms > 0) await sleep(ms);
       return waitForJob(seconds);
     };
-    backend.moveToCompleted = (job, ...args) => end(job, () => moveToCompleted(job, ...args));
-    backend.moveToFailed = (job, ...args) => end(job, () => moveToFailed(job, ...args));
+    backend.moveToCompleted = (job, ...args) => end(job as typeof job & TakenJob, () => moveToCompleted(job, ...args));
+    backend.moveToFailed = (job, ...args) => end(job as typeof job & TakenJob, () => moveToFailed(job, ...args));
     return backend;
   };
 }

@@ -109,19 +109,70 @@ test('a Redis that forgets its scripts all the time takes all that is written at
   expect(new Set(passes.values())).toEqual(new Set([2]));
 });
 
-test('a job that is done but not ours any more is let go, and comes back', async () => {
+test('jobs whose locks are all gone, as after a step of Redis’s clock, end once where nobody has begun them', async () => {
+  const underWay = new Set<string>();
   let runs = 0;
-  const { queue, letGo, lockKey, redis } = open(async (job) => {
+  const locksGone = Promise.withResolvers<undefined>();
+  const processor = async (job: Job) => {
     runs += 1;
-    if (runs === 1) await redis.del(lockKey(job.id ?? ''));
+    underWay.add(job.id ?? '');
+    await locksGone.promise;
+    if (job.id === 'j0') throw new UnrecoverableError('rejected: for good');
+    return { outcome: 'delivered' };
+  };
+  const { queue, letGo, lockKey, redis } = open(processor, testRedisUrl(), 0, 50);
+  await queue.addBulk(
+    Array.from({ length: 40 }, (_, n) => ({ name: 'push', data: {}, opts: { jobId: `j${n}`, priority: 10 } })),
+  );
+  await waitFor(() => expect(underWay.size).toBe(40));
+  for (const id of underWay) await redis.del(lockKey(id));
+  locksGone.resolve(undefined);
+  await waitFor(async () => expect(await queue.getCompletedCount()).toBe(39));
+  await waitFor(async () => expect(await queue.getFailedCount()).toBe(1));
+  expect({ runs, letGo, active: await queue.getActiveCount() }).toEqual({ runs: 40, letGo: [], active: 0 });
+  expect(await redis.exists(...[...underWay].map(lockKey))).toBe(0);
+});
+
+test.for<[string, (redis: Redis, queue: Queue) => Promise<unknown>, string]>([
+  ['was found stalled', (redis, queue) => redis.lrem(queue.toKey('active'), 1, 'one'), 'Missing lock for job one'],
+  [
+    'was begun by another worker whose lock is gone too',
+    (redis, queue) => redis.hincrby(queue.toKey('one'), 'ats', 1),
+    'Missing lock for job one',
+  ],
+  [
+    'is another worker’s',
+    (redis, queue) => redis.set(`${queue.toKey('one')}:lock`, 'theirs'),
+    'Lock mismatch for job one',
+  ],
+])('a job that is done, but %s, is let go', async ([, change, message]) => {
+  const { queue, letGo, lockKey, redis } = open(async (job) => {
+    await redis.del(lockKey(job.id ?? ''));
+    await change(redis, queue);
     return { outcome: 'delivered' };
   });
   await queue.add('push', notification(), { jobId: 'one', priority: 10 });
   await waitFor(() => expect(letGo).toHaveLength(1));
-  await stall(queue, redis, 'one');
+  expect(letGo).toEqual([expect.stringContaining(`one: ${message}`)]);
+  expect(await queue.getCompletedCount()).toBe(0);
+  expect(await queue.getFailedCount()).toBe(0);
+});
+
+test('a job that was found stalled while it was under way comes back', async () => {
+  let runs = 0;
+  const { queue, letGo, redis } = open(async () => {
+    runs += 1;
+    if (runs === 1) {
+      await stall(queue, redis, 'one');
+      await waitFor(() => expect(runs).toBe(2));
+    }
+    return { outcome: 'delivered' };
+  });
+  await queue.add('push', notification(), { jobId: 'one', priority: 10 });
+  await waitFor(() => expect(letGo).toHaveLength(1));
   await waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
   expect(runs).toBe(2);
-  expect(letGo).toEqual([expect.stringContaining('one: Missing lock for job one')]);
+  expect(letGo).toEqual([expect.stringMatching(/^one: .*job one/)]);
   expect(await queue.getFailedCount()).toBe(0);
 });
 
