@@ -10,18 +10,20 @@ export interface BreakerParts {
   readonly redis: BreakerRedis;
   readonly metrics: Pick<Metrics, 'breakerOpened' | 'breakerTrial'>;
   readonly log: Logger;
+  /** Epoch milliseconds on the clock of `DeliverParts.now`. Default: this machine's clock. */
+  readonly now?: () => number;
 }
 
 /** Creates the circuit breakers of this worker, which are logged and counted. */
 export function startBreakers(
   { providerPause, queue }: Pick<Config, 'providerPause' | 'queue'>,
-  { redis, metrics, log }: BreakerParts,
+  { redis, metrics, log, now = Date.now }: BreakerParts,
 ): Breakers {
   return createBreakers({
     ...providerPause,
-    redis,
+    ...{ redis, now },
     prefix: queue.prefix,
-    onChange: createBreakerListener({ metrics, log }),
+    onChange: createBreakerListener({ metrics, log, now }),
     onTrial: ({ service, result }) => metrics.breakerTrial(service, result),
   });
 }
@@ -54,9 +56,13 @@ const NOT_OPEN =
   'circuit breaker not open any more: another worker closed it, or its state is gone from Redis; deferred notifications are sent';
 
 /** Logs what happens to breakers, as an error if an operator has to act, and counts openings. */
-export function createBreakerListener({ metrics, log }: Omit<BreakerParts, 'redis'>): (change: BreakerChange) => void {
+export function createBreakerListener({
+  metrics,
+  log,
+  now = Date.now,
+}: Omit<BreakerParts, 'redis'>): (change: BreakerChange) => void {
   return ({ service, open, before, byTrial }) => {
-    const at = Date.now();
+    const at = now();
     const names = namesOf(service);
     if (open === undefined) {
       if (before === undefined) return;

@@ -18,7 +18,7 @@ import { TROUBLE_EVERY_MS, type ShardQueues } from './redis.ts';
 /** Takes the jobs of one queue, wakes for jobs that are due, and moves failed jobs to the dead letters. */
 export interface Consumer {
   readonly worker: Pick<NotificationWorker, 'concurrency' | 'id' | 'inHand' | 'moves'>;
-  readonly clock: Pick<ClockOffset, 'offsetMs'>;
+  readonly clock: Pick<ClockOffset, 'offsetMs' | 'now'>;
   isRunning(): boolean;
   /** Takes no more jobs; resolves when the jobs under way have ended. */
   drain(): Promise<void>;
@@ -29,6 +29,8 @@ export interface Consumer {
 export interface ConsumerOptions {
   readonly connection: Connection;
   readonly shard: ShardQueues;
+  /** The clock of the queue's Redis. */
+  readonly clock: ClockOffset;
   readonly concurrency: number;
   readonly lockMs: number;
   readonly maxStalls: number;
@@ -44,22 +46,18 @@ export interface ConsumerOptions {
   readonly onLockLost: LockWatch['lost'];
 }
 
-/** How long the start waits for the first look at Redis's clock. */
-const CLOCK_TIMEOUT_MS = 2_000;
-
 export async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
-  const { connection, shard, log } = options;
+  const { connection, shard, clock, log } = options;
   const { queue } = shard;
-  const clock = measureClockOffset({ queue, onChange: (change) => logClock(change, log) });
   const waker = startWaker({
     redis: { zrange: (key, start, stop, scores) => connection.zrange(key, String(start), String(stop), scores) },
     delayedKey: queue.toKey('delayed'),
-    offsetMs: () => clock.offsetMs,
+    now: () => clock.now(),
   });
   const trimmer = startTrimmer(queue, connection);
   const prioritiser = createPrioritiser({ queue, redis: connection });
-  const newcomers = createNewcomerShare({ queue, redis: connection });
-  const worker = createWorker(options, clock, waker, (job) => {
+  const newcomers = createNewcomerShare({ queue, redis: connection, now: () => clock.now() });
+  const worker = createWorker(options, waker, (job) => {
     if (isUnprioritised(job)) prioritiser.look();
     newcomers.taken(job);
   });
@@ -68,7 +66,6 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   const failedJobs = moveFailedJobs(worker, deadLetters, log);
 
   const close = async (): Promise<void> => {
-    clock.close();
     await worker.close();
     await trimmer.close();
     await Promise.all([prioritiser.close(), newcomers.close()]);
@@ -84,7 +81,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   failedJobs.start();
   await worker.waitUntilReady();
   trimmer.look();
-  await within(clock.measured, CLOCK_TIMEOUT_MS);
+  await clock.measured;
   void worker.run();
   return {
     worker,
@@ -140,13 +137,8 @@ function startTrimmer(queue: ShardQueues['queue'], connection: Connection) {
   };
 }
 
-function createWorker(
-  options: ConsumerOptions,
-  clock: ClockOffset,
-  waker: Waker,
-  onTaken: (job: Job) => void,
-): NotificationWorker {
-  const { log, process, completed, onLockLost, lockMs } = options;
+function createWorker(options: ConsumerOptions, waker: Waker, onTaken: (job: Job) => void): NotificationWorker {
+  const { clock, log, process, completed, onLockLost, lockMs } = options;
   const worker: NotificationWorker = new NotificationWorker(
     QUEUE,
     (job, token = '') => process(job, createJobLock(job, token, lockOptions), worker.place),
@@ -180,13 +172,18 @@ function createWorker(
 const NOT_ACKED =
   'Redis did not take the result of this pass; the job runs again when its lock has run out, and may alert a second time';
 
+/** Estimates the clock of the queue's Redis, and logs if this machine's clock differs. */
+export function watchClock(queue: ShardQueues['queue'], log: Logger): ClockOffset {
+  return measureClockOffset({ queue, onChange: (change) => logClock(change, log) });
+}
+
 function logClock({ isApart, offsetMs }: ClockChange, log: Logger): void {
   if (!isApart) log.info({ offsetMs }, "this machine's clock agrees with Redis's again");
   else
     log.warn(
       { offsetMs },
-      "this machine's clock is not Redis's: due times are corrected, but expiry and the age of credentials are judged by it; " +
-        'set the clock',
+      "this machine's clock is not Redis's: notifications are due and expire by Redis's, but the age of credentials is judged " +
+        'by it; set the clock',
     );
 }
 

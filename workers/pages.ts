@@ -37,6 +37,8 @@ export interface PagesParts {
   readonly services: () => Iterable<readonly [Service, OpenBreaker | undefined]>;
   readonly reach: Pick<ReachWatch, 'unreached'>;
   readonly wedge: Pick<WedgeWatch, 'wedged'>;
+  /** Epoch milliseconds on the clock of the breakers. */
+  readonly now: () => number;
   readonly log: Logger;
   /** Says whether a parent serves the pages of this worker. */
   readonly env: Environment;
@@ -51,7 +53,7 @@ const ANSWER_TIMEOUT_MS = 1_000;
  */
 export async function serveReplica(
   address: Address,
-  { connections, keys, consumers, metrics: { registry }, services, reach, wedge, log, env }: PagesParts,
+  { connections, keys, consumers, metrics: { registry }, services, reach, wedge, now, log, env }: PagesParts,
 ): Promise<{ readonly url?: string; close(): Promise<void> }> {
   const pages = {
     metrics: async () => ({ contentType: registry.contentType, body: await registry.metrics() }),
@@ -63,7 +65,7 @@ export async function serveReplica(
       const redis = (await Promise.all(connections.map((connection) => answers(connection, keys)))).every(Boolean);
       const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
       // An open breaker or an unreachable provider does not make the worker unready: a new worker could not send either.
-      const providers = describeProviders(services(), reach.unreached(), Date.now());
+      const providers = describeProviders(services(), reach.unreached(), now());
       return { ok: redis && consuming, detail: { redis, consuming, ...providers } };
     },
   };
@@ -223,13 +225,15 @@ function factsOf(
   { overtaking, concurrency, lockMs, outcomesMax }: Known,
   { consumers, accounts, breakers, reach, metrics, losses, layout }: PresenceParts,
 ): () => WorkerFacts {
-  const startedAt = Date.now();
+  const clock = consumers[0]?.clock;
+  // All instants in the registry are on Redis's clock.
+  const startedAt = clock?.now() ?? Date.now();
   const fixed = {
     ...{ version: packageVersion(), host: hostname(), pid: process.pid, concurrency, lockMs, outcomesMax },
     mostOvertaken: overtaking.mostTimes,
   };
   return () => {
-    const clockOffsetMs = consumers[0]?.clock.offsetMs ?? 0;
+    const clockOffsetMs = clock?.offsetMs ?? 0;
     const onRedis = (at: number): number => Math.round(at + clockOffsetMs);
     const inHand = consumers.map(({ worker }) => worker.inHand);
     const accountNames = accounts.names();
@@ -246,7 +250,7 @@ function factsOf(
       ...fixed,
       id: consumers[0]?.worker.id ?? '',
       layout: layout().version,
-      startedAt: startedAt + clockOffsetMs,
+      startedAt,
       clockOffsetMs,
       inHand: inHand.reduce((sum, { all }) => sum + all, 0),
       asleep: inHand.reduce((sum, { asleep }) => sum + asleep, 0),
@@ -259,13 +263,12 @@ function factsOf(
       apps,
       appCount: apps.length,
       accounts: accountNames,
-      // All instants in the registry are on Redis's clock.
       breakers: open.map(({ service, trouble, code, since, until }) => {
-        return { service, trouble, code, since: onRedis(since), until: onRedis(until) };
+        return { service, trouble, code, since: Math.round(since), until: Math.round(until) };
       }),
       unreachable: [...reach.unreached()].map(([service, { host, failure }]) => {
         const { cause, forMs } = failure;
-        return { service, host, cause, since: onRedis(Date.now() - forMs) };
+        return { service, host, cause, since: Math.round((clock?.now() ?? Date.now()) - forMs) };
       }),
       ...(evicting.length > 0 && { evicting: [...evicting] }),
       ...(withoutSlot && {

@@ -27,6 +27,8 @@ interface PassParts extends Omit<WatcherParts, 'queuesOf'> {
   readonly deadQueues: readonly Queue[];
   /** Fires when the grace period of a stop is over. */
   readonly signal: AbortSignal;
+  /** As DeliverParts has it. */
+  readonly now: () => number;
   /** Closes the parts that need it. */
   readonly closing: AsyncDisposableStack;
 }
@@ -39,7 +41,7 @@ export async function createPasses(
   config: Config,
   parts: PassParts,
 ): Promise<Pick<ConsumerOptions, 'process' | 'completed' | 'giveBack'>> {
-  const { connections, accounts, breakers, queues, deadQueues, layout, signal, metrics, log } = parts;
+  const { connections, accounts, breakers, queues, deadQueues, layout, signal, now, metrics, log } = parts;
   const { policy, maxWaitMs, maxPending, overtaking, retry, atMostOnce, credentialsWaitMs } = config;
   const homes = (recipientId: string): readonly string[] => homesOf(recipientId, layout());
   const queuesOf = (recipientId: string): readonly Queue[] => queuesAt(homes(recipientId), queues);
@@ -80,7 +82,7 @@ export async function createPasses(
     others: createOtherWorkers(connections.queue, config.queue.prefix),
     ...{ breakers, credentialsWaitMs, maxWaitMs, maxPending, retry, atMostOnce, signal },
     isHighFirst: overtaking.mostTimes > 0,
-    now: Date.now,
+    now,
     random: Math.random,
     onReply: createReplyListener(config, parts),
   });

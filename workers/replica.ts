@@ -15,7 +15,7 @@ import { createAccounts, startRotation, type Accounts } from './accounts.ts';
 import { consumedPrefixes } from '../src/queue/shards/layout.ts';
 import { layoutKey } from '../src/queue/names.ts';
 import { openMs, startBreakers } from './breakers.ts';
-import { noteDiedUnseen, startConsumer, watchLocks, type Consumer } from './consumer.ts';
+import { noteDiedUnseen, startConsumer, watchClock, watchLocks, type Consumer } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
 import { serveReplica, showShared, startReplicaPresence } from './pages.ts';
 import { watchLosses } from './losses.ts';
@@ -80,6 +80,9 @@ async function compose(
   closing.defer(() => layout.stop());
   const shards = openQueues(redis, consumedPrefixes(layout.current()), closing);
   const queues = shards.map(({ queue }) => queue);
+  const clocks = queues.map((queue) => watchClock(queue, log));
+  closing.defer(() => clocks.forEach((clock) => clock.close()));
+  const now = (): number => clocks[0]?.now() ?? Date.now();
 
   const accounts: Accounts = createAccounts({
     redis: limiterRedis,
@@ -97,14 +100,14 @@ async function compose(
     lateAfterMs: paceOf(config.policy).toleranceMs,
     rules: rulesOf(config),
     jobs: () => placesOf(consumers),
-    breakersOpenMs: () => services().map(([service, open]) => [service, open && openMs(open)] as const),
+    breakersOpenMs: () => services().map(([service, open]) => [service, open && openMs(open, now())] as const),
     unreachableMs: () => {
       const unreached = reach.unreached();
       const all = new Set([...services().map(([service]) => service), ...unreached.keys()]);
       return [...all].map((service) => [service, unreached.get(service)?.failure.forMs ?? 0] as const);
     },
   });
-  const breakers: Breakers = startBreakers(config, { redis: limiterRedis, metrics, log });
+  const breakers: Breakers = startBreakers(config, { redis: limiterRedis, metrics, log, now });
   closing.defer(() => breakers.close());
   /** The services that have credentials here: the breakers of platforms that are off say nothing. */
   const services = () => {
@@ -124,7 +127,18 @@ async function compose(
   const wedge = watchWedge({ consumers, queues, connection: redis, log, boundMs: connecting.wedgedAfterMs });
   closing.defer(() => wedge.stop());
   const keys = [layoutKey(prefix), ...queues.map((queue) => queue.toKey('meta'))];
-  const pageParts = { connections: [redis, limiterRedis], keys, consumers, metrics, services, reach, wedge, log, env };
+  const pageParts = {
+    connections: [redis, limiterRedis],
+    keys,
+    consumers,
+    metrics,
+    services,
+    reach,
+    wedge,
+    now,
+    log,
+    env,
+  };
   const pages = config.metrics && (await serveReplica(config.metrics, pageParts));
   if (pages) closing.defer(() => pages.close());
 
@@ -140,6 +154,7 @@ async function compose(
     deadQueues: shards.map(({ deadQueue }) => deadQueue),
     layout: layout.current,
     onLockLost,
+    now,
     metrics,
     log,
     closing,
@@ -148,10 +163,11 @@ async function compose(
   const passes = await createPasses(config, { ...passParts, signal: graceOver.signal });
   const { lockMs, maxStalls, outcomesMax } = config;
   const onDiedUnseen = (died: Died): void => noteDiedUnseen(died, { log, metrics });
-  for (const shard of shards) {
+  for (const [index, shard] of shards.entries()) {
+    const clock = clocks[index] ?? watchClock(shard.queue, log);
     const concurrency = placesIn(shard.prefix, layout.current(), config.concurrency);
     const consumer = await startConsumer({
-      ...{ connection: redis, shard, concurrency, lockMs, maxStalls, outcomesMax },
+      ...{ connection: redis, shard, clock, concurrency, lockMs, maxStalls, outcomesMax },
       ...{ log, ...passes, onLockLost, onDiedUnseen },
     });
     consumers.push(consumer);

@@ -74,7 +74,7 @@ export function createProcessor(given: ProcessorParts): DeliveryProcessor {
     const notAcked = (error: unknown): void => {
       for (const notify of onNotAcked) notify(context, error);
     };
-    const completed = await ack(context, result, notAcked);
+    const completed = await ack(context, result, notAcked, now);
     // Asked again after each wait: an end without a send must not replace what another worker wrote of its send.
     if (!hasSent(context) && !(await lock.isValid())) {
       notAcked(new Error(ANOTHER_HAS_IT));

@@ -63,11 +63,13 @@ export type Completed = Pick<Completion, 'outcome' | 'by' | 'maybeShown'>;
  * failed. While Redis refuses, the report is repeated until the lock runs out.
  *
  * @param onNotAcked called if Redis did not take the result: the job comes back when its lock has run out
+ * @param now as DeliverParts has it; a job that remembers no `dueAt` needs none
  */
 export async function ack(
   { lock, progress, newer }: Pick<Context, 'lock' | 'progress' | 'newer'>,
   result: Result,
   onNotAcked: (error: unknown) => void,
+  now: () => number = Date.now,
 ): Promise<Completed> {
   const insistOn = <T>(work: () => Promise<T>): Promise<T> =>
     insist(work, lock.lockMs).catch((error: unknown) => {
@@ -78,7 +80,7 @@ export async function ack(
     case 'requeued':
     case 'deferred':
     case 'retried': {
-      const delayMs = progress.dueAt === undefined ? putBackMs(result) : progress.dueAt - Date.now();
+      const delayMs = progress.dueAt === undefined ? putBackMs(result) : progress.dueAt - now();
       await insistOn(() => lock.putBack(delayMs ?? 0, newer === undefined ? progress : undefined));
       throw new DelayedError();
     }

@@ -46,7 +46,7 @@ export interface DeliverParts {
   readonly maxPending?: number;
   /** An alert that may have reached its device is never sent again. */
   readonly atMostOnce: boolean;
-  /** Epoch milliseconds. */
+  /** Epoch milliseconds on the clock of the queue's Redis: by it jobs are due. */
   readonly now: () => number;
   /** 0 to 1. */
   readonly random: () => number;

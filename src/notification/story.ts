@@ -23,7 +23,7 @@ const sendSchema = z.object({
   accepted: z.literal(true).optional(),
 });
 
-/** One pass. Instants are epoch milliseconds on the worker's clock, durations milliseconds. */
+/** One pass. Instants are epoch milliseconds on Redis's clock, durations milliseconds. */
 const passSchema = z.object({
   /** When the pass began; for `replayed`, when the replay was done. */
   at: z.number(),

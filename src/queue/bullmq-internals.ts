@@ -177,7 +177,7 @@ export function onRedisTime(
         const nextDueAt = onThisClock(Number(dueAt ?? 0), aheadMs);
         if (!Array.isArray(fields)) return [fields, jobId, limitMs, nextDueAt];
         onTaken(String(jobId));
-        return [readableFields(withMove(takenAt(fields, askedAt), aheadMs)), jobId, limitMs, nextDueAt];
+        return [readableFields(withMove(takenAt(fields, askedAt))), jobId, limitMs, nextDueAt];
       });
     };
     backend.waitForJob = async (seconds) => {
@@ -203,13 +203,13 @@ function takenAt(fields: readonly unknown[], askedAt: number): unknown[] {
 
 /**
  * If the job was moved to a later time after its progress was written, puts the new due time into the progress: else the job
- * would count as late. The time of the move is on Redis's clock, the time in the progress on this machine's clock.
+ * would count as late.
  */
-function withMove(fields: readonly unknown[], aheadMs: number): readonly unknown[] {
+function withMove(fields: readonly unknown[]): readonly unknown[] {
   const why = valueOf(fields, WHY);
   const text = why === undefined ? undefined : valueOf(fields, 'progress');
   if (why === undefined || text === undefined) return fields;
-  const movedTo = Number(parseObject(why)['at']) - aheadMs;
+  const movedTo = Number(parseObject(why)['at']);
   const progress = parseObject(text);
   if (typeof progress['dueAt'] !== 'number' || !(movedTo > progress['dueAt'])) return fields;
   const moved = JSON.stringify({ ...progress, dueAt: movedTo });

@@ -41,7 +41,7 @@ export interface JobLockOptions {
   /** The worker that took the jobs. */
   readonly queue: Jobs;
   readonly lockMs: number;
-  /** Called when a job was put back, with the instant at which it is due: epoch milliseconds on this machine's clock. */
+  /** Called when a job was put back, with the instant of `performance.now()` at which it is due. */
   readonly onPutBack?: (dueAt: number) => void;
 }
 
@@ -94,15 +94,15 @@ class BullMqJobLock implements JobLock {
   }
 
   async putBack(delayMs: number, progress: object | undefined): Promise<void> {
-    const now = Date.now();
+    const from = performance.now();
     const waitMs = Math.max(0, Math.ceil(delayMs));
     const priority = priorityWhenDue(this.#job);
     // One script writes everything. `job.changePriority` would also search the whole list of jobs without a priority each time.
-    await this.#options.queue.getBackend().moveToDelayed(this.#jobId, now, waitMs, this.#token, {
+    await this.#options.queue.getBackend().moveToDelayed(this.#jobId, Date.now(), waitMs, this.#token, {
       skipAttempt: true,
       fieldsToUpdate: { priority, ...(progress && { progress: JSON.stringify(progress) }) },
     });
-    this.#options.onPutBack?.(now + waitMs);
+    this.#options.onPutBack?.(from + waitMs);
   }
 
   #isCertain(): boolean {

@@ -28,6 +28,11 @@ export interface PrioritiserOptions {
   readonly redis: PrioritiserRedis;
 }
 
+export interface NewcomerShareOptions extends PrioritiserOptions {
+  /** Redis's time, epoch milliseconds: on this clock jobs note when they are due. Default: this machine's time. */
+  readonly now?: () => number;
+}
+
 /** This many of the oldest jobs are left as they are: workers are about to take them. */
 const LEFT = 50;
 /** This many commands are under way at once, so that commands of workers get through in between. */
@@ -91,7 +96,7 @@ export interface NewcomerShare {
  * each recipient keep their order. The limiter is told that they may not overtake older notifications of their recipient
  * (`behindOverdue`).
  */
-export function createNewcomerShare({ queue, redis }: PrioritiserOptions): NewcomerShare {
+export function createNewcomerShare({ queue, redis, now = Date.now }: NewcomerShareOptions): NewcomerShare {
   const lockKey = queue.toKey('lock:raising');
   const [newcomers] = scoresOfPriority(PRIORITY.due + 1, PRIORITY.due + 1);
   /** How many jobs this worker took too late since it last raised new jobs. Only this worker counts these jobs. */
@@ -111,7 +116,7 @@ export function createNewcomerShare({ queue, redis }: PrioritiserOptions): Newco
   return {
     taken({ progress }) {
       const dueAt = isObject(progress) ? progress['dueAt'] : undefined;
-      if (typeof dueAt !== 'number' || Date.now() - dueAt < OVERDUE_MS) return;
+      if (typeof dueAt !== 'number' || now() - dueAt < OVERDUE_MS) return;
       overdue += 1;
       raising.look();
     },

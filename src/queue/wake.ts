@@ -12,12 +12,12 @@ export interface WakerOptions {
   readonly redis: DelayedSet;
   /** `queue.toKey('delayed')`. */
   readonly delayedKey: string;
-  /** Redis's clock minus this machine's, in milliseconds: due times in Redis are on Redis's clock. Default: 0. */
-  readonly offsetMs?: () => number;
+  /** Redis's time, epoch milliseconds: due times in Redis are on Redis's clock. Default: this machine's time. */
+  readonly now?: () => number;
 }
 
 export interface Waker {
-  /** To be called when this worker requeued a job until `dueAt` (epoch milliseconds on this machine's clock). */
+  /** To be called when this worker requeued a job until `dueAt`, an instant of `performance.now()`. */
   note(dueAt: number): void;
   /** Stops; resolves when none of the waker's commands is under way. */
   close(): Promise<void>;
@@ -44,7 +44,7 @@ const MAX_AHEAD_MS = 86_400_000;
  *
  * One timer serves all jobs, since a timer for each of a million jobs would take 450 MB.
  */
-export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptions): Waker {
+export function startWaker({ redis, delayedKey, now = Date.now }: WakerOptions): Waker {
   /** The instants at which to look, rounded up to buckets; one may be there several times, for several jobs. */
   const upcoming = new TinyQueue<number>();
   /** The next wait of the buckets that are a look after the first one. */
@@ -55,7 +55,7 @@ export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptio
 
   function lookAt(at: number, retryMs: number): void {
     const bucket = Math.ceil(at / BUCKET_MS) * BUCKET_MS;
-    if (isClosed || at - Date.now() > MAX_AHEAD_MS) return;
+    if (isClosed || at - performance.now() > MAX_AHEAD_MS) return;
     if (retryMs > FIRST_RETRY_MS) retries.set(bucket, retryMs);
     else retries.delete(bucket);
     upcoming.push(bucket);
@@ -65,7 +65,7 @@ export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptio
   function setTimer(): void {
     clearTimeout(timer);
     const next = upcoming.peek();
-    timer = next === undefined ? undefined : setTimeout(fire, Math.max(0, next - Date.now()));
+    timer = next === undefined ? undefined : setTimeout(fire, Math.max(0, next - performance.now()));
   }
 
   function fire(): void {
@@ -75,7 +75,7 @@ export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptio
     // An error is ignored: BullMQ's own connections report it, and look for due jobs themselves when they are connected again.
     const look = isOverdue().then(
       (still) => {
-        if (still && retryMs <= LAST_RETRY_MS) lookAt(Date.now() + retryMs, 2 * retryMs);
+        if (still && retryMs <= LAST_RETRY_MS) lookAt(performance.now() + retryMs, 2 * retryMs);
       },
       () => undefined,
     );
@@ -86,7 +86,7 @@ export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptio
   /** Removes every bucket that is due, and answers the shortest of their retry waits, so that one look serves all of them. */
   function takeDue(): number | undefined {
     let shortest: number | undefined;
-    for (let bucket = upcoming.peek(); bucket !== undefined && bucket <= Date.now(); bucket = upcoming.peek()) {
+    for (let bucket = upcoming.peek(); bucket !== undefined && bucket <= performance.now(); bucket = upcoming.peek()) {
       upcoming.pop();
       shortest = Math.min(shortest ?? Infinity, retries.get(bucket) ?? FIRST_RETRY_MS);
       retries.delete(bucket);
@@ -97,7 +97,7 @@ export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptio
   /** Whether the job that is due next should have been taken by now. */
   async function isOverdue(): Promise<boolean> {
     const [head, score] = await redis.zrange(delayedKey, 0, 0, 'WITHSCORES');
-    return head !== undefined && dueAtOfScore(Number(score)) < Date.now() + offsetMs();
+    return head !== undefined && dueAtOfScore(Number(score)) < now();
   }
 
   return {

@@ -60,9 +60,8 @@ export async function putBack(
   delayMs: number,
   progress = {},
 ): Promise<number> {
-  let dueAt = NaN;
-  const options = { queue, lockMs: 30_000, onPutBack: (at: number) => void (dueAt = at) };
-  await createJobLock(job, token ?? '', options).putBack(delayMs, progress);
+  const dueAt = Date.now() + Math.ceil(delayMs);
+  await createJobLock(job, token ?? '', { queue, lockMs: 30_000 }).putBack(delayMs, progress);
   return dueAt;
 }
 

@@ -1,5 +1,5 @@
 import { Queue, Worker } from 'bullmq';
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { QUEUE } from '../../src/queue/names.ts';
 import { startWaker, type DelayedSet, type Waker } from '../../src/queue/wake.ts';
 import { ownRedis } from '../support/own-redis.ts';
@@ -30,9 +30,15 @@ class Delayed implements DelayedSet {
 describe('when it looks', () => {
   let delayed: Delayed;
   let waker: Waker;
+  let from: number;
+  /** To the waker an instant is one of `performance.now()`, on which nobody can set the clock. */
+  const note = (dueAt: number, to = waker) => {
+    to.note(from + dueAt - 1_000_000);
+  };
 
   beforeEach(() => {
     vi.useFakeTimers({ now: 1_000_000 });
+    from = performance.now();
     delayed = new Delayed();
     waker = startWaker({ redis: delayed, delayedKey: 'delayed' });
   });
@@ -54,14 +60,14 @@ describe('when it looks', () => {
 
   test('just after a job that was noted', async () => {
     delayed.add(1_000_200);
-    waker.note(1_000_200);
+    note(1_000_200);
     expect(await looksUntil(500)).toEqual([202, 204]); // at 202 it sees the job woken, and has another look
   });
 
   test('after each of several, whatever the order of noting', async () => {
     for (const dueAt of [1_000_340, 1_000_100]) {
       delayed.add(dueAt);
-      waker.note(dueAt);
+      note(dueAt);
     }
     expect(await looksUntil(500)).toEqual([102, 104, 342, 344]);
   });
@@ -69,21 +75,24 @@ describe('when it looks', () => {
   test('a thousand jobs of one instant are one look or two', async () => {
     for (let n = 0; n < 1_000; n++) {
       delayed.add(1_000_100);
-      waker.note(1_000_100);
+      note(1_000_100);
     }
     expect(await looksUntil(400)).toEqual([102, 104]);
   });
 
   test('ten thousand instants are one timer', () => {
-    for (let n = 0; n < 10_000; n++) waker.note(1_000_000 + 5 * ((7 * n) % 10_000));
+    for (let n = 0; n < 10_000; n++) note(1_000_000 + 5 * ((7 * n) % 10_000));
     expect(vi.getTimerCount()).toBe(1);
   });
 
   test('once for all whose instant passed in a busy moment', async () => {
     for (const dueAt of [1_000_010, 1_000_020, 1_000_030, 1_000_400]) {
       delayed.add(dueAt);
-      waker.note(dueAt);
+      note(dueAt);
     }
+    const steady = performance.now.bind(performance);
+    const busy = vi.spyOn(performance, 'now').mockImplementation(() => steady() + 100);
+    onTestFinished(() => busy.mockRestore());
     vi.setSystemTime(1_000_100); // the next timer is still 12 ms away, and finds three instants passed
     expect(await looksUntil(100)).toEqual([112, 114]);
     expect(await looksUntil(500)).toEqual([402, 404]);
@@ -92,15 +101,22 @@ describe('when it looks', () => {
   test('less and less often for a job that nobody takes, because all are busy, and then no more', async () => {
     delayed.isBusy = true;
     delayed.add(1_000_100);
-    waker.note(1_000_100);
+    note(1_000_100);
     expect(await looksUntil(10_000)).toEqual([102, 104, 108, 116, 132, 164, 228]);
   });
 
+  test.for([60_000, -60_000])('just after a job, also where the clock is set by %i ms meanwhile', async (byMs) => {
+    delayed.add(1_000_200 + byMs);
+    note(1_000_200);
+    vi.setSystemTime(1_000_000 + byMs);
+    expect((await looksUntil(500)).map((at) => at - byMs)).toEqual([202, 204]);
+  });
+
   test('again for a job that is due on Redis’s clock, which is not this machine’s', async () => {
-    const other = startWaker({ redis: delayed, delayedKey: 'delayed', offsetMs: () => 60_000 });
+    const other = startWaker({ redis: delayed, delayedKey: 'delayed', now: () => Date.now() + 60_000 });
     delayed.isBusy = true;
     delayed.add(1_060_100);
-    other.note(1_000_100);
+    note(1_000_100, other);
     expect(await looksUntil(100)).toEqual([]);
     expect(await looksUntil(10_000)).toHaveLength(7);
     await other.close();
@@ -108,19 +124,19 @@ describe('when it looks', () => {
 
   test('not again where Redis is away', async () => {
     delayed.isAway = true;
-    waker.note(1_000_100);
+    note(1_000_100);
     expect(await looksUntil(5_000)).toEqual([102]);
   });
 
   test('not for a job that is days ahead', () => {
-    waker.note(1_000_000 + 2 * 86_400_000);
+    note(1_000_000 + 2 * 86_400_000);
     expect(vi.getTimerCount()).toBe(0);
   });
 
   test('never after it was closed', async () => {
-    waker.note(1_000_050);
+    note(1_000_050);
     await waker.close();
-    waker.note(1_000_100);
+    note(1_000_100);
     expect(await looksUntil(5_000)).toEqual([]);
   });
 });
@@ -129,7 +145,7 @@ test('waits for a look that is under way when it is closed', async () => {
   let answer: (reply: string[]) => void = () => undefined;
   const zrange = vi.fn(() => new Promise<string[]>((resolve) => (answer = resolve)));
   const waker = startWaker({ redis: { zrange }, delayedKey: 'delayed' });
-  waker.note(Date.now());
+  waker.note(performance.now());
   await waitFor(() => expect(zrange).toHaveBeenCalledTimes(1));
   let isClosed = false;
   const closing = waker.close().then(() => (isClosed = true));
@@ -153,8 +169,9 @@ test('on a Redis whose clock ticks once a second, due jobs do not wait for the t
   const lateMs: number[] = [];
   // One after the other: a machine that stands still makes one of them late.
   for (let n = 0; n < 15; n++) {
+    const from = performance.now();
     const { timestamp } = await queue.add('push', {}, { delay });
-    waker.note(timestamp + delay);
+    waker.note(from + delay);
     await waitFor(() => expect(taken).toHaveLength(n + 1));
     lateMs.push((taken[n] ?? NaN) - timestamp - delay);
   }

@@ -119,6 +119,7 @@ it('a worker that waits for a provider is ready, and says what it waits for', as
         ['fcm', undefined],
       ],
       reach: { unreached: () => new Map() },
+      now: Date.now,
       wedge: { wedged: () => undefined },
       metrics,
       log,
