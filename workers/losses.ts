@@ -41,7 +41,8 @@ const STOP_MS = 500;
 
 export function watchLosses(parts: LossParts): LossWatch {
   const { redis, limiterRedis, prefix, registry, log, everyMs = LOOK_EVERY_MS } = parts;
-  const seen: SeenStamps = parts.seen ?? new Map();
+  const nothing: SeenStamps = new Map();
+  const { seen = nothing } = parts;
   const count = createLossMetrics(registry, limiterRedis === undefined ? ['queue'] : ['queue', 'limiter']);
   const servers = [
     watchServer('queue', redis),
