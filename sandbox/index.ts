@@ -3,6 +3,7 @@
  *
  * @packageDocumentation
  */
+import '../src/domain/needs-node.ts';
 import { InputError, optionFaults, type OptionNames } from '../src/domain/faults.ts';
 import { PLATFORMS } from '../src/notification/notification.ts';
 import type { Sandbox, SandboxOptions } from './interface.ts';

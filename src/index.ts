@@ -8,6 +8,7 @@
  *
  * @packageDocumentation
  */
+import './domain/needs-node.ts';
 export { InputError, formatFault, type Fault } from './domain/faults.ts';
 export { ruleName, type CategoryPolicy, type Exemption, type Policy, type Rule } from './domain/limits.ts';
 export type { Day, QuietHours, QuietTime } from './domain/quiet-hours.ts';

@@ -2,18 +2,19 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { nodeFault } from '../../../scripts/support/node-version.ts';
+import { ADVICE } from '../../../scripts/support/node-version.ts';
+import { nodeFault } from '../../../src/domain/node-version.ts';
 import { COMMANDS } from '../../../scripts/support/commands.ts';
 import { runProgram, temporaryFolder } from '../../support/program.ts';
 
 test.each(['24.2.0', '24.21.0', '25.0.0', '26.1.0'])('Node %s will do', (version) => {
-  expect(nodeFault(version)).toBeUndefined();
+  expect(nodeFault(version, ADVICE)).toBeUndefined();
 });
 
 test.each(['24.1.9', '24.0.0', '22.22.3', '20.20.2', '18.0.0', '0.12.0'])(
   'Node %s is too old, and the message says what to do',
   (version) => {
-    expect(nodeFault(version)).toBe(
+    expect(nodeFault(version, ADVICE)).toBe(
       `pushpacer needs Node 24.2 or later, and this is Node ${version}; install Node 24 (https://nodejs.org, or "nvm install 24"), ` +
         'and start the command again',
     );
@@ -44,12 +45,13 @@ test('every published program checks the version before it loads the rest', asyn
       );
       expect(imports, program).toEqual([expect.stringMatching(/\/support\/node-version\.js$/)]);
     }
-    expect(readFileSync(join(out, 'scripts/support/node-version.js'), 'utf8')).not.toMatch(
-      /\bimport\b|\?\?=|#[a-z]|await/,
-    );
+    const check = readFileSync(join(out, 'scripts/support/node-version.js'), 'utf8');
+    expect(check.match(/\bimport .*/g)).toEqual(["import { nodeFault } from '../../src/domain/node-version.js';"]);
+    const checks = check + readFileSync(join(out, 'src/domain/node-version.js'), 'utf8');
+    expect(checks.replace(/\bimport .*/, '')).not.toMatch(/\bimport\b|\?\?=|#[a-z]|await/);
     for (const node of MAY_BE_OLD.filter(existsSync)) {
       const version = spawnSync(node, ['--version'], { encoding: 'utf8' }).stdout.trim().slice(1);
-      const fault = nodeFault(version);
+      const fault = nodeFault(version, ADVICE);
       if (fault === undefined) continue;
       for (const program of programs) {
         const { status, stdout, stderr } = spawnSync(node, [join(out, program), '--help'], { encoding: 'utf8' });
@@ -59,6 +61,18 @@ test('every published program checks the version before it loads the rest', asyn
           stdout: '',
           stderr: `error: ${fault}\n`,
         });
+      }
+      for (const library of ['src/index.js', 'sandbox/index.js']) {
+        const used = spawnSync(node, ['--input-type=module', '--eval', `import '${join(out, library)}'`], {
+          encoding: 'utf8',
+        });
+        expect({ library, ...used }).toMatchObject({ library, status: 1, stdout: '' });
+        expect(used.stderr).toMatch(
+          new RegExp(
+            `^Error: pushpacer needs Node .* this is Node ${version}; run "npm install --save-dev node@24"`,
+            'm',
+          ),
+        );
       }
     }
     expect(await runProgram('node', [join(out, 'scripts/replay.js'), '--help'], await temporaryFolder())).toMatch(

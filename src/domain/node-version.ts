@@ -1,0 +1,12 @@
+// The first file that a program loads, and that the library loads. An old Node must be able to read it, so it imports nothing, and
+// its syntax is old.
+
+/** The oldest Node that all of this runs on, as `engines` of package.json says. */
+const OLDEST = [24, 2] as const;
+
+/** What is wrong with this version (`process.versions.node`), and what to do; undefined if the version is good. */
+export function nodeFault(version: string, advice: string): string | undefined {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  if (major > OLDEST[0] || (major === OLDEST[0] && minor >= OLDEST[1])) return undefined;
+  return `pushpacer needs Node ${OLDEST.join('.')} or later, and this is Node ${version}; ${advice}`;
+}
