@@ -150,9 +150,16 @@ export function zodFaults(
 /** The most faults that an answer or a message lists. */
 export const MOST_FAULTS = 20;
 
-/** The first 20 faults; a last one says how many more there are. @param count how many there are in all */
+/**
+ * At most 20 faults; a last one says how many more there are. Of more than 20, unknown fields come last: they say less than what
+ * a known field lacks.
+ *
+ * @param count how many there are in all
+ */
 export function firstFaults(faults: readonly Fault[], count = faults.length): readonly Fault[] {
-  const first = faults.slice(0, MOST_FAULTS);
+  const isAll = faults.length <= MOST_FAULTS;
+  const sorted = isAll ? faults : faults.toSorted((a, b) => Number(isUnknownField(a)) - Number(isUnknownField(b)));
+  const first = sorted.slice(0, MOST_FAULTS);
   const rest = count - first.length;
   return rest > 0 ? [...first, { path: '', expected: 'no more faults', found: String(rest) }] : first;
 }

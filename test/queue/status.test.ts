@@ -57,7 +57,8 @@ it.each([[{ rule: '10/1m', requeues: 1 }, { rule: '10/1m' }] as const, [{ tries:
   async (progress, expected) => {
     const bench = open();
     await bench.producer.enqueue(notification({ id: 'msg-1' }));
-    const [until] = await putBackAll(bench, 30_000, progress);
+    const [dueAt = 0] = await putBackAll(bench, 30_000, progress);
+    const until: unknown = expect.closeTo(dueAt, -1); // the two clocks are compared in whole milliseconds
     expect(await bench.producer.status('msg-1')).toEqual({ state: 'waiting', until, ...expected });
   },
 );
