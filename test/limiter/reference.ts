@@ -98,7 +98,10 @@ export class Reference {
       const own = category === undefined ? inLine : waiting.filter((slot) => slot.category === category);
       return own[0] === undefined || (category !== undefined && own[0].isHeldBack !== true) ? [] : own[0];
     });
-    return firsts.map((slot) => {
+    // At a slot after the end of the stored policy other limits hold than now.
+    const policyUntil = this.#storedAt(now)?.until ?? Infinity;
+    const alike = firsts.filter(({ at }) => at < policyUntil);
+    return alike.map((slot) => {
       const scopes = this.scopes({ category: slot.category }, now);
       const free = (scope: Scope, from: number, ahead: readonly KeptSlot[] = []) =>
         soonest(allChecksOf([scope], [...sent, ...ahead]), from, blockedUntil, this.quietFor(slot)).at;

@@ -276,7 +276,6 @@ local function noted(answer)
   return noteDecision and noteDecision(answer) or answer
 end
 
-
 local MOVE_LEAD_MS = 1000 -- no slot is moved up to earlier than this (delivery/lines.ts)
 
 -- Whether the first of the overall line, or of what the category holds back, has a later slot than the sent slots need, by more
@@ -284,7 +283,7 @@ local MOVE_LEAD_MS = 1000 -- no slot is moved up to earlier than this (delivery/
 local function canMoveUp()
   local from = now + MOVE_LEAD_MS
   local function isLate(set, earliest)
-    local at = tonumber(redis.call('ZRANGE', set.key, 0, 0, 'WITHSCORES')[2])
+    local at = tonumber(redis.call('ZRANGEBYSCORE', set.key, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
     return at and at > earliest + 2 * gap
   end
   local inLine = awakeInstant({ first }, nthSent, from)
