@@ -213,11 +213,13 @@ function recipientsTable({ waiting, now }: StatusResult, columns: number | undef
 }
 
 /** The last lines, which a tired operator reads first: whether all is well. */
-function verdict({ wrong, workersAlive, waiting, jobs }: StatusResult, width: TableOptions): string[] {
+function verdict({ wrong, workersAlive, waiting, jobs, deadLetters }: StatusResult, width: TableOptions): string[] {
   if (wrong.length === 0) {
     const workers = workersAlive === 1 ? '1 worker is alive' : `${workersAlive} workers are alive`;
     const wait = `${waiting.of + (jobs['prioritized'] ?? 0) + (jobs['waiting'] ?? 0)} wait`;
-    const text = `${workers}, ${wait}, nothing is late, every provider is reached, no breaker is open, no dead letter in the last hour`;
+    const { lastHour } = deadLetters;
+    const dead = lastHour === 0 ? 'no dead letter' : `${leastOf(deadLetters)}${deadLettersText(lastHour)}`;
+    const text = `${workers}, ${wait}, nothing is late, every provider is reached, no breaker is open, ${dead} in the last hour`;
     return coloured(table([['ALL IS WELL', text]], width), 'ALL IS WELL', green);
   }
   const rows = wrong.map(({ text }, index) => [index === 0 ? 'WRONG' : '', text]);

@@ -1,5 +1,5 @@
 import { lookAtNewest } from '../dead-letters/look.ts';
-import { createDeadLetters, type DeadLetters } from '../dead-letters/store.ts';
+import { createDeadLetters } from '../dead-letters/store.ts';
 import { namesOf, type Service } from '../notification/device.ts';
 import { printable } from '../domain/faults.ts';
 import { policyText } from '../domain/limits.ts';
@@ -41,6 +41,7 @@ interface Wrong {
     | 'breaker'
     | 'unreachable'
     | 'dead-letters'
+    | 'gone-tokens'
     | 'clock'
     | 'newer'
     | 'policies';
@@ -78,6 +79,15 @@ interface DeadOverview {
   /** How many of these became dead letters in the last hour. */
   readonly lastHour: number;
   readonly lastHourByReason: Readonly<Partial<Record<DeadLetterReason, number>>>;
+}
+
+/** What ended lately. */
+interface Ends {
+  /** Epoch milliseconds. */
+  readonly since: number;
+  /** How many notifications ended, with those that became dead letters. */
+  readonly ended: number;
+  readonly deadByReason: DeadOverview['byReason'];
 }
 
 interface PolicyOfWorkers extends WorkerPolicy {
@@ -120,6 +130,15 @@ export interface StatusResult extends Overview {
 
 const DEAD_LOOKED_AT = 1_000;
 const HOUR_MS = 3_600_000;
+const ENDS_MS = 1_800_000;
+/**
+ * More dead letters than `count` that are also more than this share of what ended are wrong: the numbers of the alerts
+ * PushpacerDeadLetters and PushpacerGoneTokens. Gone tokens are normal, in small numbers, and need no replay.
+ */
+const TOO_MANY_DEAD = [
+  { kind: 'dead-letters', isGone: false, share: 0.02, count: 20 },
+  { kind: 'gone-tokens', isGone: true, share: 0.2, count: 50 },
+] as const;
 /** A due job goes first, so if it is late by only a few seconds, something is wrong. */
 const DUE_LATE_MS = 10_000;
 /** A new job waits while there is much to do, for example during a broadcast. */
@@ -149,7 +168,7 @@ export async function readStatus(
   const seen = await readWorkers(connection, prefix);
   const losses = await readLosses(connection, prefix, overview.now);
   signal?.throwIfAborted();
-  const deadLetters = await readDead(shards.map(createDeadLetters), overview.now);
+  const [deadLetters, ends] = await readDead(shards, connection, overview.now);
   const alive = seen.workers.filter((worker) => worker.alive);
   const ofShards = await readShards(shards, connection, layout);
   const prefixes = new Set([prefix, ...queues.map((queue) => queue.opts.prefix ?? prefix)]);
@@ -167,7 +186,7 @@ export async function readStatus(
     breakers: breakersOf(alive),
     unreachable: unreachableOf(alive),
   };
-  const wrong = wrongsOf(facts);
+  const wrong = wrongsOf(facts, ends);
   return { ...facts, ok: wrong.length === 0, wrong };
 }
 
@@ -193,19 +212,32 @@ async function readShards(
   };
 }
 
-/** The newest dead letters of all shards together, counted by reason. */
-async function readDead(shards: readonly DeadLetters[], now: number): Promise<DeadOverview> {
-  const most = DEAD_LOOKED_AT;
-  const { found, lookedAt, of } = await lookAtNewest(shards, { filter: {}, offset: 0, limit: most, most, now });
+/** The newest dead letters of all shards together, counted by reason; and how many of what ended lately they are. */
+async function readDead(
+  shards: readonly ShardQueues[],
+  connection: Connection,
+  now: number,
+): Promise<[DeadOverview, Ends]> {
+  const look = { filter: {}, offset: 0, limit: DEAD_LOOKED_AT, most: DEAD_LOOKED_AT, now };
+  const { found, lookedAt, of, lookedBackTo = 0 } = await lookAtNewest(shards.map(createDeadLetters), look);
   const letters = found.map(({ letter }) => letter);
   const recent = letters.filter(({ deadAt }) => deadAt > now - HOUR_MS);
-  return {
-    total: of,
-    lookedAt,
-    byReason: byReason(letters),
-    lastHour: recent.length,
-    lastHourByReason: byReason(recent),
-  };
+  const since = Math.max(now - ENDS_MS, lookedBackTo);
+  const dead = letters.filter(({ deadAt }) => deadAt >= since);
+  // Of each shard's completed jobs BullMQ keeps 50,000, so more may have ended. But 1,000 of 50,000 are not too many either.
+  const completed = await Promise.all(
+    shards.map(({ queue }) => connection.zcount(queue.toKey('completed'), since, '+inf')),
+  );
+  return [
+    {
+      total: of,
+      lookedAt,
+      byReason: byReason(letters),
+      lastHour: recent.length,
+      lastHourByReason: byReason(recent),
+    },
+    { since, ended: completed.reduce((sum, count) => sum + count, dead.length), deadByReason: byReason(dead) },
+  ];
 }
 
 function byReason(letters: readonly { readonly reason: DeadLetterReason }[]): DeadOverview['byReason'] {
@@ -272,8 +304,8 @@ export function callWorker(): string {
 }
 
 /** What is wrong, the worst first. */
-function wrongsOf(facts: Facts): Wrong[] {
-  const { now, workers, due, untaken, paused, breakers, unreachable, deadLetters, policies } = facts;
+function wrongsOf(facts: Facts, ends: Ends): Wrong[] {
+  const { now, workers, due, untaken, paused, breakers, unreachable, policies } = facts;
   const whatNow = `docs/runbook.md says what to do; when that is done: ${callOther('status')} --acknowledge`;
   const faults: (readonly [Wrong['kind'], string | undefined | false])[] = [
     ['no-writes', noWritesText(facts)],
@@ -293,7 +325,7 @@ function wrongsOf(facts: Facts): Wrong[] {
     ['newer', facts.waiting.newer > 0 && newerText(facts)],
     ['clock', clockText(workers)],
     ['policies', policies.length > 1 && policiesText(policies)],
-    ['dead-letters', deadLetters.lastHour > 0 && deadText(deadLetters)],
+    ...TOO_MANY_DEAD.map((bound) => [bound.kind, deadText(ends, bound, now)] as const),
   ];
   return faults.flatMap(([kind, text]) => (typeof text === 'string' ? { kind, text } : []));
 }
@@ -434,10 +466,17 @@ function policiesText(policies: readonly PolicyOfWorkers[]): string {
   return `${differ}: ${policies.map(({ workers }, index) => `${workers} with ${texts[index] ?? ''}`).join('; ')}`;
 }
 
-function deadText(dead: DeadOverview): string {
-  const { lastHour, lastHourByReason } = dead;
-  const look = `look: ${callOther('dead-letters')} --since 1h`;
-  return `${leastOf(dead)}${deadLettersText(lastHour)} in the last hour${breakdown(lastHourByReason)}; ${look}`;
+function deadText(
+  { since, ended, deadByReason }: Ends,
+  { isGone, share, count }: (typeof TOO_MANY_DEAD)[number],
+  now: number,
+): string | undefined {
+  const reasons = Object.entries(deadByReason).filter(([reason]) => (reason === 'unregistered') === isGone);
+  const dead = reasons.reduce((sum, [, each]) => sum + each, 0);
+  if (dead <= count || dead / ended <= share) return undefined;
+  const many = `${deadLettersText(dead)} in the last ${span(now - since)}${breakdown(Object.fromEntries(reasons))}`;
+  const look = `look: ${callOther('dead-letters')} --since ${span(ENDS_MS)}`;
+  return `${many}, ${Math.round((dead / ended) * 100)} % of what ended; ${look}`;
 }
 
 /** What to write before `lastHour`: there may be more of the last hour among the dead letters that were not looked at. */

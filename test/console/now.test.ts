@@ -3,7 +3,7 @@ import { isWedged, quantileOf } from '../../console/samples.ts';
 import { LATENESS_BOUNDS_MS } from '../../src/domain/time.ts';
 import { workersKey } from '../../src/queue/names.ts';
 import type { WorkerFacts } from '../../src/queue/workers.ts';
-import { deadLetter } from '../dead-letters/letters.ts';
+import { addDead, manyLetters } from '../dead-letters/letters.ts';
 import { openConsole, type ConsoleBench } from '../support/console.ts';
 import { enterWorker } from '../support/presence.ts';
 import { makeNotification } from '../support/push.ts';
@@ -83,9 +83,9 @@ describe('the page Now', () => {
 
   it('shows a command that a text ends with as such', async () => {
     const bench = await openConsole();
-    await bench.deadQueue.add('push', deadLetter('a'), { jobId: 'a' });
+    await addDead(bench.deadQueue, manyLetters(21));
     const { text } = await bench.get('/');
-    expect(text).toMatch(/look: <code>(npx )?(pushpacer|npm run) dead-letters (-- )?--since 1h<\/code>/);
+    expect(text).toMatch(/look: <code>(npx )?(pushpacer|npm run) dead-letters (-- )?--since 30m<\/code>/);
   });
 
   it('has the charts without scripts too', async () => {

@@ -9,7 +9,7 @@ import { createDeadLetters } from '../../../src/dead-letters/store.ts';
 import { layoutKey, workersKey } from '../../../src/queue/names.ts';
 import { createProducer } from '../../../src/producer/producer.ts';
 import type { SeenWorker } from '../../../src/queue/workers.ts';
-import { addDead, deadLetter } from '../../dead-letters/letters.ts';
+import { addDead, deadLetter, manyLetters } from '../../dead-letters/letters.ts';
 import { notification, openQueues, present, consume, die } from '../../queue/support.ts';
 import { outputOf, runMain } from '../../support/command.ts';
 import { temporaryFolder } from '../../support/program.ts';
@@ -204,7 +204,7 @@ describe('the whole', () => {
     expect(text).toMatch(/\nworkers +3 alive, .*; 3 that were killed or frozen within the last hour\n/);
   });
 
-  test('what is wrong with the queue: due and not taken, new for a minute, paused, dead letters of the last hour', async () => {
+  test('what is wrong with the queue: due and not taken, new for a minute, paused, many dead letters', async () => {
     const bench = await openReplicaBench();
     const { queue, deadQueue, prefix } = bench;
     await queue.pause();
@@ -218,19 +218,21 @@ describe('the whole', () => {
       timestamp: Date.now() - 2 * MINUTE,
     });
     await addDead(deadQueue, {
-      x: deadLetter('x', { deadAt: Date.now() - 1_000, reason: 'rejected' }),
+      ...manyLetters(21, { deadAt: Date.now() - 1_000, reason: 'rejected' }),
       y: deadLetter('y', { deadAt: Date.now() - 120 * MINUTE, reason: 'stalled' }),
     });
     const result = await statusOf(prefix);
     expect(kinds(result)).toEqual(['paused', 'due-late', 'untaken-late', 'dead-letters']);
     expect(result).toMatchObject({
       ...{ due: { count: 1 }, untaken: { count: 1 } },
-      deadLetters: { total: 2, lookedAt: 2, byReason: { rejected: 1, stalled: 1 }, lastHour: 1 },
+      deadLetters: { total: 22, lookedAt: 22, byReason: { rejected: 21, stalled: 1 }, lastHour: 21 },
     });
     const text = await said(prefix);
     expect(text).toMatch(/1 notification is due and not taken, the oldest for 4\d/);
     expect(text).toMatch(/1 notification is new and not taken, the oldest for 2m/);
-    expect(text).toContain('1 dead letter in the last hour (1 rejected); look: pushpacer dead-letters --since 1h');
+    expect(text).toContain(
+      '21 dead letters in the last 30m (21 rejected), 100 % of what ended; look: pushpacer dead-letters --since 30m',
+    );
   });
 
   test('on a cluster with several shards there is one registry, and all shards are summed', async () => {
