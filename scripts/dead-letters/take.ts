@@ -122,7 +122,6 @@ export async function takeMain(argv: readonly string[], command: TakeCommand): P
   const { name: verb, does, past } = taking;
   const left = ['pick', 'before', ...(policy === undefined ? ['rate'] : [])];
   const fields = fieldsOf({ fields: TAKE }).filter(({ name }) => !left.includes(name));
-  const elsewhere = verb === 'discard' ? 'without a terminal --yes is required' : 'without a terminal it goes on';
   const all = ['seen', 'matched', past, 'newer', 'byReason', ...answers, 'left', 'dryRun'];
   const definition = addFields(createCommand(verb, does), fields)
     .option('--limit <n>', `the most to ${verb}; takes the oldest`, limit)
@@ -132,8 +131,8 @@ export async function takeMain(argv: readonly string[], command: TakeCommand): P
     .addHelpText(
       'after',
       `
-${help}On a terminal the command says what it would ${verb}, and asks; ${elsewhere}. Without a filter --all is
-required, except with --dry-run; --limit is not a filter.
+${help}On a terminal the command says what it would ${verb}, and asks; without a terminal --yes is required. Without a
+filter --all is required, except with --dry-run; --limit is not a filter.
 
 ${TIME_HELP} Dead letters that come while the command runs are not ${past}. If the command ends half-way, start it again.
 The audit has its begin and its end; if it is interrupted, its begin alone.
@@ -149,9 +148,9 @@ Example, which only counts: ${callOf(verb)} ${example} --dry-run`);
       }
       const rest = { ...(!isChosen && { all: true }), ...(policy === undefined && { rate: 'off' }) };
       const wish = await usage(() => askToTake(verb, { ...given, ...rest }, Date.now(), namesOf(fields)));
-      if (verb === 'discard' && flags.dryRun !== true && flags.yes !== true && !canAsk()) {
+      if (flags.dryRun !== true && flags.yes !== true && !canAsk()) {
         throw new UsageError(
-          'there is no terminal to ask on: add --yes to discard them without a question, or --dry-run to count them',
+          `there is no terminal to ask on: add --yes to ${verb} them without a question, or --dry-run to count them`,
         );
       }
       const own = policy?.();
@@ -167,7 +166,7 @@ function filterFlags(): string {
 }
 
 /**
- * Says which dead letters the command would take, and asks on a terminal, unless --yes or --dry-run is given. Then it takes
+ * Says which dead letters the command would take, and asks, unless --yes or --dry-run is given. Then it takes
  * them and prints the counts. Dead letters that come while the operator decides are not taken, because the question was not
  * about them.
  */
@@ -207,7 +206,7 @@ async function takeChosen(
           .flatMap((each) => wrapText(each, columns))
           .join('\n'),
       );
-      if (canAsk() && !(await confirm(question))) throw new CommandError(`nothing was ${past}`);
+      if (!(await confirm(question))) throw new CommandError(`nothing was ${past}`);
     }
   }
   const facts = { state: 'began', rate: rateText(perSecond), ...(flags.limit !== undefined && { limit: flags.limit }) };

@@ -139,7 +139,7 @@ const COMMANDS = {
   enqueue: [enqueue, '--recipient', 'teacher-42', '--fcm', 'some-token', '--title', 'Room 12'],
   cancel: [cancel, '--id', 'msg-1'],
   'dead-letters': [deadLetters],
-  replay: [replay, '--reason', 'stalled'],
+  replay: [replay, '--reason', 'stalled', '--yes'],
   discard: [discard, '--reason', 'stalled', '--yes'],
   'recipient show': [recipient, 'show', 'teacher-42'],
 } as const;

@@ -132,14 +132,14 @@ test('an id that no dead letter has is a failure, with nothing else on standard 
   const { prefix, deadQueue } = openQueues();
   await addDead(deadQueue, { known: deadLetter('known') });
   const stderr = 'error: no dead letter has the id "nope"\n';
-  expect(await run(prefix, '--id', 'nope')).toEqual({ code: 1, stdout: '', stderr });
+  expect(await run(prefix, '--id', 'nope', '--yes')).toEqual({ code: 1, stdout: '', stderr });
   expect(await run(prefix, '--id', 'nope', '--dry-run')).toEqual({ code: 1, stdout: '', stderr });
-  const json = await run(prefix, '--id', 'nope', '--json');
+  const json = await run(prefix, '--id', 'nope', '--yes', '--json');
   expect([json.code, json.stderr, JSON.parse(json.stdout)]).toMatchObject([1, stderr, { matched: 0, replayed: 0 }]);
-  expect(await run(prefix, '--id', 'known', '--reason', 'invalid')).toMatchObject({
+  expect(await run(prefix, '--id', 'known', '--reason', 'invalid', '--yes')).toMatchObject({
     ...{ code: 1, stderr: 'error: no dead letter has the id "known" and fits the other flags\n' },
   });
-  expect(await run(prefix, '--reason', 'invalid')).toMatchObject({ code: 0 });
+  expect(await run(prefix, '--reason', 'invalid', '--yes')).toMatchObject({ code: 0 });
   expect(await deadQueue.getWaitingCount()).toBe(1);
 });
 
@@ -155,17 +155,6 @@ test('says what it did', async () => {
   expect(await run(prefix, '--all', '--limit', '1', '--yes')).toMatchObject({
     stdout: 'replayed 1 of 1 dead letter (1 rejected); 1 there now\n',
   });
-});
-
-test('without a terminal it says what it does, and begins', async () => {
-  const { prefix, queue, deadQueue } = openQueues();
-  await addDead(deadQueue, { a: deadLetter('a', { reason: 'stalled' }) });
-  const { code, stderr } = await run(prefix, '--reason', 'stalled');
-  expect(stderr).toContain('1 dead letter (1 stalled)');
-  expect(stderr).toContain('the last goes out at once');
-  expect(stderr).not.toContain('[y/N]');
-  expect(code).toBe(0);
-  expect(await idsIn(queue)).toHaveLength(1);
 });
 
 test('its forecast is by the limits of the living workers', async () => {
@@ -198,6 +187,10 @@ test.each([
   [['--limit', '5', '--yes'], 'pushpacer replay --reason provider-auth --dry-run'],
   [['--rate', '5/s', '--json', '--yes'], 'or all of them with --all.'],
   [['--all', '--reason', 'stalled', '--yes'], '--all: expected no filter beside it'],
+  [
+    ['--reason', 'stalled'],
+    'there is no terminal to ask on: add --yes to replay them without a question, or --dry-run',
+  ],
 ])('%j is bad usage, and replays nothing', async (args, message) => {
   const { prefix, queue, deadQueue } = openQueues();
   await addDead(deadQueue, { a: deadLetter('a', { reason: 'stalled' }) });

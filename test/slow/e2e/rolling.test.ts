@@ -208,7 +208,7 @@ it('an earlier version makes a dead letter of a notification to an installation 
   expect(bench.accepted()).toEqual([]);
 
   await bench.roll('present', undefined);
-  await runMain(replay, ['--reason', 'invalid'], env);
+  await runMain(replay, ['--reason', 'invalid', '--yes'], env);
   const alerted = (): string[] => bench.accepted().map(({ token }) => token);
   await expect.poll(alerted, PATIENT).toHaveLength(2);
   expect(alerted().toSorted()).toEqual([fid, phone.token].toSorted());
