@@ -146,8 +146,9 @@ export async function whenReady(connection: Connection, timeoutMs: number): Prom
 }
 
 async function becomeReady(connection: Connection, timeoutMs: number): Promise<void> {
+  const state = nextState(connection); // outside of the `try`: what it throws itself is a mistake in the code, not an outage
   try {
-    await within(nextState(connection), timeoutMs, () => {
+    await within(state, timeoutMs, () => {
       const within = `within ${Math.round(timeoutMs)} ms`;
       // While a hash slot has no master, ioredis connects again and again, and reports nothing.
       throw new Error(

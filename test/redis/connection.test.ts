@@ -11,6 +11,7 @@ import {
   type RedisQuotaOptions,
   type RedisTarget,
 } from '../../src/index.ts';
+import { RedisAwayError, whenReady } from '../../src/redis/connection.ts';
 import { createDeadline } from '../../src/redis/deadline.ts';
 import { addressOf, openConnection } from '../../src/redis/target.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
@@ -74,6 +75,15 @@ it.each([
 ])('a producer with a target that contradicts itself is refused: %j', (target, fault) => {
   expect(() => createProducer(target)).toThrow(InputError);
   expect(() => createProducer(target)).toThrow(fault);
+});
+
+it('a mistake in the code is thrown as it is, and is no outage', async () => {
+  const withResolvers = Object.getOwnPropertyDescriptor(Promise, 'withResolvers') ?? {};
+  Reflect.deleteProperty(Promise, 'withResolvers'); // as on Node 20
+  const waiting = whenReady(open({ redisUrl: 'redis://one' }), 10);
+  Object.defineProperty(Promise, 'withResolvers', withResolvers);
+  await expect(waiting).rejects.toThrow(TypeError);
+  await expect(whenReady(open({ redisUrl: 'redis://one' }), 10)).rejects.toThrow(RedisAwayError);
 });
 
 it('what is asked in one turn of the event loop is written at once, and answered in order', async () => {
