@@ -2,6 +2,7 @@ import { printable } from '../src/domain/faults.ts';
 import type { StoryPass } from '../src/notification/story.ts';
 import { passText, sendsText } from '../src/operations/pass-words.ts';
 import type { Told } from '../src/operations/story.ts';
+import { NO_STORIES } from '../src/operations/why.ts';
 import { PRODUCER_TIMEOUT_MS, whenReady } from '../src/redis/connection.ts';
 import { createCommand, printJson, runCommand } from '../src/terminal/command.ts';
 import { columnsOf, heading, instant, instantFrom, table, wrapText } from '../src/terminal/text.ts';
@@ -58,8 +59,7 @@ function describe(id: string, { now, status, story }: Told, columns: number | un
   ].filter((row) => row[1] !== undefined) as string[][];
   const leftOut = passesLeftOut === 0 ? [] : [['', '', `${passesLeftOut} older passes are not kept`]];
   const lines = [...leftOut, ...passes.flatMap((pass, index) => passRows(now, pass, passes[index - 1]))];
-  const off = 'No passes are recorded: set HISTORY_MAX for the workers, and they are for the next notifications.';
-  const noPasses = status.state === 'unknown' || recorded ? [] : ['', ...wrapText(off, width)];
+  const noPasses = status.state === 'unknown' || recorded ? [] : ['', ...wrapText(NO_STORIES, width)];
   return [
     heading(printable(id)),
     '',

@@ -3,6 +3,7 @@ import { printable } from '../../src/domain/faults.ts';
 import type { StoryPass } from '../../src/notification/story.ts';
 import { passText, sendsText } from '../../src/operations/pass-words.ts';
 import type { Told } from '../../src/operations/story.ts';
+import { NO_STORIES } from '../../src/operations/why.ts';
 import type { NotificationStatus } from '../../src/queue/status.ts';
 import {
   badge,
@@ -79,11 +80,9 @@ function passes({ now, story }: Told): Html {
   const { passes: all, passesLeftOut, recorded } = story;
   const rows = all.map((pass, index) => rowOf(now, pass, all[index - 1]));
   const older = passesLeftOut === 0 ? '' : html`<p class="hint">${passesLeftOut} older passes are not kept.</p>`;
-  const empty = recorded ? 'No worker has looked at it yet.' : OFF;
+  const empty = recorded ? 'No worker has looked at it yet.' : NO_STORIES;
   return html`${older}${table(['When', 'Worker', 'What', 'Sends'], rows, empty)}`;
 }
-
-const OFF = 'No passes are recorded. Set HISTORY_MAX for the workers, and those of the next notifications are.';
 
 function rowOf(now: number, pass: StoryPass, before: StoryPass | undefined): (Html | string)[] {
   return [

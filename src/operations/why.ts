@@ -96,11 +96,16 @@ function stateWhy(facts: Facts): string[] {
   }
 }
 
+/** Why no story is there. A setting of the workers is not known here, and an eviction takes their whole history. */
+export const NO_STORIES =
+  'Redis has no stories: HISTORY_MAX is not set for the workers, or nothing has ended since it was, or Redis lost or evicted them.';
+
 function unknownWhy({ hasHistory }: Facts): string[] {
   const ended = hasHistory
-    ? 'or it ended, and its story was removed since (HISTORY_MAX, HISTORY_MAX_AGE)'
-    : 'or it ended more than an hour ago: no stories are kept; set HISTORY_MAX for the workers, and the next ones are';
-  return [`No notification has this id, ${ended}; or it was a dead letter that was removed.`];
+    ? 'it ended, and its story is not kept any more (HISTORY_MAX, HISTORY_MAX_AGE, or Redis lost or evicted it)'
+    : 'it ended more than an hour ago';
+  const text = `No notification has this id, or ${ended}; or it was a dead letter that was removed.`;
+  return hasHistory ? [text] : [text, NO_STORIES];
 }
 
 function waitingWhy(status: Waiting, facts: Facts): string[] {

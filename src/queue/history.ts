@@ -74,7 +74,7 @@ export async function findKeptStory(
   return found.map((text) => (text === null ? undefined : readStory(text))).find((story) => story !== undefined);
 }
 
-/** Whether any story exists: then a worker had HISTORY_MAX set lately. */
+/** Whether any story exists: then a worker had HISTORY_MAX set lately. Without one it may be set all the same. */
 export async function hasHistory(redis: HistoryRedis, prefixes: readonly string[]): Promise<boolean> {
   const found = await Promise.all(prefixes.map((prefix) => redis.exists(historyKeys(prefix).ends)));
   return found.some((count) => count > 0);

@@ -59,7 +59,7 @@ describe('one that waits says why', () => {
   });
 });
 
-it('tells of one that ended hours ago only by the history, and without one how to have it', async () => {
+it('tells of one that ended hours ago only by the history, and without one what may be the cause', async () => {
   const { queue, prefix, producer, startHere, line } = await openReplicaBench();
   await startHere(HISTORY);
   const fine = makeNotification({ id: 'fine', recipientId: 'x' });
@@ -80,7 +80,8 @@ it('tells of one that ended hours ago only by the history, and without one how t
   await redis.del(...Object.values(historyKeys(prefix)));
   const gone = await storyOf(prefix, 'fine');
   expect(gone).toMatchObject({ state: 'unknown', story: { recorded: false, passes: [] } });
-  expect(gone.story.why.join()).toContain('set HISTORY_MAX for the workers');
+  expect(gone.story.why.join(' ')).toContain('or it ended more than an hour ago');
+  expect(gone.story.why.at(-1)).toMatch(/HISTORY_MAX is not set for the workers, .* or Redis lost or evicted them/);
 });
 
 describe('one that was retracted', () => {
