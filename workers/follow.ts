@@ -49,7 +49,7 @@ export async function startFollowing(config: Config, log: Logger, options: Start
         current = await start(await configNow(url));
         tellWorkerIds(current.workerIds, options.env);
         log.info(
-          { metrics: current.url, workerIds: current.workerIds },
+          { shards: current.shards, metrics: current.url, workerIds: current.workerIds },
           'ready: it takes jobs of the queues that there are now',
         );
         return;
@@ -76,6 +76,9 @@ export async function startFollowing(config: Config, log: Logger, options: Start
     },
     get workerIds() {
       return current.workerIds;
+    },
+    get shards() {
+      return current.shards;
     },
     reload: (why) => current.reload(why),
     stop: async () => {

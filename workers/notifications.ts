@@ -88,9 +88,14 @@ async function work(config: Config): Promise<void> {
     starting.then((replica) => replica.reload(why)).catch(() => undefined); // a start that fails is logged below
   });
   try {
-    const { url, workerIds } = await starting;
+    const { url, workerIds, shards } = await starting;
     const platforms = Object.fromEntries(PLATFORMS.map((platform) => [platform, platform in config.providers]));
-    const names = { ...config.queue, platforms, ...(config.apps.size > 0 && { apps: config.apps.size }) };
+    const names = {
+      prefix: config.queue.prefix,
+      shards,
+      platforms,
+      ...(config.apps.size > 0 && { apps: config.apps.size }),
+    };
     const processes = isParent && { processes: config.processes };
     log.info(
       { ...names, ...processes, policy: config.policy, metrics: url, workerIds },

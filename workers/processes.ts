@@ -69,6 +69,7 @@ export async function startProcesses(
     get workerIds() {
       return workers.flatMap((worker) => worker.workerIds());
     },
+    shards: undefined,
     reload: () => workers.forEach((worker) => worker.reload()),
     stop,
   };

@@ -31,6 +31,8 @@ export interface Replica {
   readonly url: string | undefined;
   /** BullMQ's id of its own worker for each queue: the value of a job lock is `<id>:<number>`. */
   readonly workerIds: readonly string[];
+  /** How many shards there are now, whatever QUEUE_SHARDS says; undefined in the parent of several workers, which say it. */
+  readonly shards: number | undefined;
   /** Reads the files of the credentials again. @param why for the log */
   reload(why: string): void;
   /** Takes no more jobs, finishes jobs under way within the grace period, gives back the others, and closes everything. */
@@ -194,6 +196,9 @@ async function compose(
   return {
     url: pages?.url,
     workerIds: consumers.map(({ worker }) => worker.id),
+    get shards() {
+      return layout.current().prefixes.length;
+    },
     reload: (why) => rotation.reload(why),
     stop: async () => {
       const drained = Promise.all(consumers.map((consumer) => consumer.drain()));

@@ -38,13 +38,15 @@ test('a worker makes the record of a new queue, warns of another number, and fol
   expect(await readLayout(redis, prefix)).toEqual({ version: 1, phase: 'steady', prefixes: two, former: [[prefix]] });
   const other = await startWorker({ QUEUE_SHARDS: '3' });
   expect(await other.waitForLine(/QUEUE_SHARDS is not the number/)).toMatch(/"QUEUE_SHARDS":3,"shards":2/);
+  expect(await other.waitForLine(/"msg":"ready"/)).toMatch(/"shards":2,/);
   expect(worker.stdout()).not.toContain('QUEUE_SHARDS is not');
 
   const three = shardPrefixes(prefix, 3);
   await write({ version: 2, phase: 'steady', prefixes: three, former: [two] });
   for (const each of [worker, other]) {
     await each.waitForLine(/the queues have changed/);
-    await each.waitForLine(/ready: it takes jobs of the queues that there are now/, 60_000);
+    const ready = await each.waitForLine(/ready: it takes jobs of the queues that there are now/, 60_000);
+    expect(ready).toMatch(/"shards":3,/);
     expect((await fetch(`${each.url}/readyz`)).status).toBe(200); // at the same port
   }
   const home = homeOf('teacher-42', { prefixes: three });
