@@ -113,7 +113,7 @@ export function loadConfig(env: Environment): Config {
 const NO_CREDENTIALS: Fault = {
   path: '',
   expected:
-    'credentials of APNs, FCM or web push (docs/providers.md), or ALLOW_NO_CREDENTIALS=true for a worker that sends nothing',
+    'credentials of APNs, FCM or web push (docs/getting-started.md), or ALLOW_NO_CREDENTIALS=true for a worker that sends nothing',
   found: 'none',
 };
 

@@ -77,7 +77,7 @@ it('takes a number of worker processes, or auto: one for each core', () => {
 describe('credentials', () => {
   it('must be there, for one platform or one app, unless they may be missing', () => {
     const line =
-      'expected credentials of APNs, FCM or web push (docs/providers.md), or ALLOW_NO_CREDENTIALS=true for a worker that sends nothing, found none';
+      'expected credentials of APNs, FCM or web push (docs/getting-started.md), or ALLOW_NO_CREDENTIALS=true for a worker that sends nothing, found none';
     const noApp = { APPS_FILE: file('no-app.json', '{ "apps": {} }') };
     for (const env of [{}, { ALLOW_NO_CREDENTIALS: 'false' }, { FCM_QUOTA: '5/1s' }, noApp]) {
       expect(() => loadConfig(env)).toThrow(`bad environment: ${line}`);
