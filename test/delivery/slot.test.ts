@@ -11,7 +11,7 @@ import { ReplicasMissingError } from '../../src/redis/replicas.ts';
 import { confirmed } from '../../workers/limiters.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
-import { lostAfter, none, occupy, openBench, POLICY, RECIPIENT, takeDown, type Bench } from './support.ts';
+import { bringUp, lostAfter, none, occupy, openBench, POLICY, RECIPIENT, takeDown, type Bench } from './support.ts';
 
 /** The limiter in a process that stands still after each answer for so long, in turn. */
 function interrupted({ limiter, clock }: Pick<Bench, 'limiter' | 'clock'>, standstillsMs: readonly number[]) {
@@ -255,15 +255,14 @@ describe('the slot', () => {
 
   it('that was granted without an answer is remembered until it is asked for again', async () => {
     const bench = await openBench();
-    const { run, limiter, sandbox, parts } = bench;
+    const { run, limiter } = bench;
     const notification = makeNotification();
     await limiter.admit({ recipientId: RECIPIENT, id: `${notification.id}/0` });
     await takeDown(bench, 'apns');
     const { progress } = await run(notification, { ...none, unsent: true }, { isSlotUnused: true });
     expect(progress.unsent).toBe(true);
 
-    await sandbox.apns.up();
-    await parts.providers.get('apns')?.connect();
+    await bringUp(bench, 'apns');
     const again = await run(notification, progress, { isSlotUnused: true });
     expect(again.outcome).toEqual({ kind: 'delivered' });
     expect(again.progress.unsent).toBeUndefined();

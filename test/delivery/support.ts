@@ -94,6 +94,7 @@ export function lostAfter(looks: number): JobLock {
 export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const { platforms = ['apns', 'fcm'], breakerMs = 60_000, sender = {} } = options;
   const clock = useTimerClock();
+  enqueued.clear();
   const sandbox = await openSandbox(options.sandbox);
   const redis = connectRedis();
   const prefix = testPrefix();
@@ -156,9 +157,12 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
 
 const enqueued = new Map<string, number>();
 
+/** By the clock of the bench. Tests that open no bench have the real time. */
+const nowMs = (): number => Math.floor(performance.timeOrigin + performance.now());
+
 /** When a notification was enqueued: before its first pass, and after those whose first pass came earlier. */
 export function enqueuedAtOf(id: string): number {
-  const at = enqueued.get(id) ?? Math.max(Date.now(), ...enqueued.values()) + 1;
+  const at = enqueued.get(id) ?? Math.max(nowMs(), ...enqueued.values()) + 1;
   enqueued.set(id, at);
   return at;
 }
@@ -177,7 +181,7 @@ export function contextOf(data: unknown, progress: Progress = none, priority: nu
     opts: {},
     priority,
   };
-  return createContext(job, lockOf(), new AbortController().signal, place, Date.now());
+  return createContext(job, lockOf(), new AbortController().signal, place, nowMs());
 }
 
 /** Opens a breaker as an answer to somebody else would. */
@@ -250,12 +254,20 @@ export async function occupy({ parts: { providers } }: Pick<Bench, 'parts'>, pla
 }
 
 /** Takes a provider away, and waits until its client knows. */
-export async function takeDown({ sandbox, parts }: Bench, platform: Platform): Promise<void> {
-  await sandbox[platform].down();
-  await waitFor(async () => {
-    const reserved = await parts.providers.get(platform)?.reserve({});
-    if (reserved?.kind !== 'permit') return;
-    reserved.permit.release();
-    throw new Error(`expected no connection to ${platform}`);
-  });
+export async function takeDown(bench: Bench, platform: Platform): Promise<void> {
+  await bench.sandbox[platform].down();
+  await waitFor(async () => expect(await hasStream(bench, platform)).toBe(false));
+}
+
+/** Brings it back, and waits until its client knows: a try that began before may still fail. */
+export async function bringUp(bench: Bench, platform: Platform): Promise<void> {
+  await bench.sandbox[platform].up();
+  await waitFor(async () => expect(await hasStream(bench, platform)).toBe(true));
+}
+
+async function hasStream({ parts: { providers } }: Bench, platform: Platform): Promise<boolean> {
+  const reserved = await providerOf(providers, platform).reserve({});
+  if (reserved.kind !== 'permit') return false;
+  reserved.permit.release();
+  return true;
 }
