@@ -7,6 +7,7 @@ import { onTestFinished } from 'vitest';
 
 const END_WITH_PARENT = new URL('end-with-parent.ts', import.meta.url).href;
 const KILL_ITSELF = new URL('kill-itself.ts', import.meta.url).href;
+const STOP_ITSELF = new URL('stop-itself.ts', import.meta.url).href;
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** It only ends a test that fails anyway, however busy the machine is. */
@@ -48,6 +49,11 @@ export interface TestProcess {
 export function killedAfter(scriptCalls: number, signal: NodeJS.Signals = 'SIGKILL', times = 1) {
   const env = { KILL_AFTER: String(scriptCalls), KILL_SIGNAL: signal, KILL_TIMES: String(times) };
   return { flags: ['--import', KILL_ITSELF], env };
+}
+
+/** The flags of a process that stops when Redis has answered its first call that contains this text, and its environment. */
+export function stoppedAt(text: string) {
+  return { flags: ['--import', STOP_ITSELF], env: { STOP_AT: text } };
 }
 
 /** Starts a Node script. It is killed when the test ends, and ends by itself when the test's process does. */

@@ -1,13 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Queue } from 'bullmq';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { createRedisLimiter } from '../../../src/limiter/redis/redis-limiter.ts';
 import { tokenOf } from '../../../src/notification/device.ts';
 import type { DeadLetter } from '../../../src/notification/outcome.ts';
+import { createProducer } from '../../../src/producer/producer.ts';
 import { openGate } from '../../support/gate.ts';
 import { outcomesIn } from '../../support/outcomes.ts';
-import type { TestProcess } from '../../support/process.ts';
+import { stoppedAt, type TestProcess } from '../../support/process.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
-import { connectRedis, testRedisUrl } from '../../support/redis.ts';
+import { connectRedis, testRedisUrl, testTarget } from '../../support/redis.ts';
 import { openWorkerBench } from '../../support/worker.ts';
 
 const LOCK = { LOCK_DURATION: '1s', BACKOFF_BASE: '100ms' };
@@ -223,6 +225,46 @@ describe('a worker that was stopped for longer than its lock', () => {
     await stopped.waitForLine(/went to other workers/);
     expect((await queue.getJob(job.id ?? ''))?.progress).toEqual(reached?.progress);
     expect(await job.getState()).toBe('delayed');
+  });
+
+  it('gives back no slot in which the new owner of its job has sent, and writes no end over its end', async () => {
+    const { queue, prefix, sandbox, startWorker } = await openWorkerBench();
+    const WINDOW_MS = 4_000;
+    const env = { ...STOPPED, LIMIT_RULES: '1/4s', LIMIT_MIN_GAP: '0', OUTCOMES_MAX: '100' };
+    const limiter = createRedisLimiter({
+      redis: connectRedis(),
+      policy: { rules: [{ max: 1, perMs: WINDOW_MS }], minGapMs: 0 },
+      prefix,
+    });
+    const producer = createProducer({ ...testTarget(), prefix });
+    onTestFinished(() => producer.close());
+    const [recipientId, cancellationKey] = ['teacher-42', 'trip-77'];
+    const one = makeNotification({ recipientId, cancellationKey, onThrottle: 'drop' });
+    const slots = async () => (await limiter.inspect(recipientId)).sent;
+
+    const atToken = stoppedAt(':quota:{apns}:'); // it has its slot by then, and sends when it has a token too
+    const stopped = await startWorker({ ...env, ...atToken.env, APNS_QUOTA: '1000/1m' }, atToken.flags);
+    await producer.enqueue(one);
+    await vi.waitFor(async () => expect(await slots()).toHaveLength(1), SOON);
+    // Only then is the other worker given a slot under the same id.
+    await vi.waitFor(async () => expect(await slots()).toEqual([]), SOON);
+
+    const other = await startWorker(env);
+    await other.waitForLine(/"outcome":"delivered"/);
+    await limiter.block(recipientId, { until: Date.now() + 600_000, reason: 'on leave' });
+    stopped.kill('SIGCONT'); // it has missed its slot, and is given no other one now
+    await stopped.waitForLine(/went to other workers/);
+    await limiter.unblock(recipientId);
+    await producer.enqueue(makeNotification({ recipientId }));
+    await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(2), SOON);
+
+    const [first, second, ...more] = sandbox.journal.accepted;
+    expect((second?.at ?? NaN) - (first?.at ?? NaN)).toBeGreaterThan(WINDOW_MS - 50);
+    expect(more).toEqual([]);
+    expect(await producer.status(one.id)).toMatchObject({ state: 'ended', outcome: 'delivered' });
+    const outcomes = await outcomesIn(connectRedis(), prefix);
+    expect(outcomes.filter(({ id }) => id === one.id)).toMatchObject([{ outcome: 'delivered' }]);
+    expect(await producer.retract({ recipientId, cancellationKey })).toMatchObject({ retracting: 1 });
   });
 });
 
