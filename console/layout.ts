@@ -203,14 +203,3 @@ export function recipientLink(recipientId: string | undefined): Html {
 export function notificationLink(id: string): Html {
   return html`<a class="id" href="/notifications/${encodeURIComponent(id)}">${id}</a>`;
 }
-
-/** The path with some parameters of its query changed; undefined removes a parameter. */
-export function withQuery(c: Context<ConsoleEnv>, change: Readonly<Record<string, string | undefined>>): string {
-  const query = new URLSearchParams(c.req.query());
-  for (const [name, value] of Object.entries(change)) {
-    if (value === undefined) query.delete(name);
-    else query.set(name, value);
-  }
-  const text = query.toString();
-  return text === '' ? c.req.path : `${c.req.path}?${text}`;
-}

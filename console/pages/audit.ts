@@ -1,7 +1,7 @@
 import { html } from 'hono/html';
 import type { AuditEntry } from '../../src/operations/audit.ts';
 import { instant } from '../../src/terminal/text.ts';
-import { notice, page, table, when, withQuery, type Html } from '../layout.ts';
+import { notice, page, table, when, type Html } from '../layout.ts';
 import type { Page } from '../parts.ts';
 
 const PER_PAGE = 50;
@@ -15,7 +15,7 @@ export const auditPage: Page = (app, { audit }) => {
     }
     const entries = await audit.read({ before, count: PER_PAGE });
     const last = entries.at(-1);
-    const older = entries.length < PER_PAGE || last === undefined ? undefined : withQuery(c, { before: last.id });
+    const older = entries.length < PER_PAGE || last === undefined ? undefined : `/audit?before=${last.id}`;
     return page(c, {
       title: 'Audit',
       section: '/audit',

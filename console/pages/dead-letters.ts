@@ -15,7 +15,7 @@ import type { DeadLetterFilter, FoundDeadLetter } from '../../src/dead-letters/t
 import { fieldsOf } from '../../src/operations/fields.ts';
 import { FILTER, filterFields, pickText } from '../../src/operations/taking.ts';
 import type { Page } from '../parts.ts';
-import { badge, count, exact, notice, page, recipientLink, section, table, when, withQuery } from '../layout.ts';
+import { badge, count, exact, notice, page, recipientLink, section, table, when } from '../layout.ts';
 import type { Html } from '../layout.ts';
 import type { ConsoleEnv } from '../session.ts';
 import { deadLettersText, filterIn, previewPath } from './dead-letter-choice.ts';
@@ -35,8 +35,7 @@ export const deadLetterPages: Page = (app, parts) => {
   app.get('/dead-letters', async (c) => {
     const query = new URL(c.req.url).searchParams;
     // A form sends its empty fields too; without them the address is shorter.
-    const empty = [...query].flatMap(([name, value]) => (value === '' ? [[name, undefined] as const] : []));
-    if (empty.length > 0) return c.redirect(withQuery(c, Object.fromEntries(empty)), 303);
+    if ([...query].some(([, value]) => value === '')) return c.redirect(listPath(c), 303);
     const { shards, now } = await takes.open();
     const filter = filterIn(query, now);
     const number = pageNumberOf(query.get('page'));
@@ -67,6 +66,14 @@ export const deadLetterPages: Page = (app, parts) => {
     });
   });
 };
+
+/** The address of the list as it is, but for these fields. It has no other fields than the list reads, and no empty ones. */
+function listPath(c: Context<ConsoleEnv>, change: Readonly<Record<string, string>> = {}): string {
+  const fields = Object.entries({ ...c.req.query(), ...change });
+  const kept = fields.filter(([name, value]) => value !== '' && (name === 'page' || Object.hasOwn(FILTER.shape, name)));
+  const query = new URLSearchParams(kept).toString();
+  return query === '' ? '/dead-letters' : `/dead-letters?${query}`;
+}
 
 function pageNumberOf(text: string | null): number {
   const number = /^[1-9]\d{0,4}$/.test(text ?? '') ? Number(text) : 1;
@@ -120,7 +127,7 @@ function reasons(c: Context<ConsoleEnv>, { look, filter }: Shown, isOperator: bo
     const { reason } = each;
     const which = { ...filter, reason };
     return [
-      html`<a href="${withQuery(c, { reason, page: undefined })}" title="${REASONS[reason].happened}">${reason}</a>`,
+      html`<a href="${listPath(c, { reason, page: '' })}" title="${REASONS[reason].happened}">${reason}</a>`,
       count(each.count),
       spark(each, most),
       ...(isOperator
@@ -264,7 +271,7 @@ function pager(c: Context<ConsoleEnv>, { look, number }: Shown): Html {
   const pages = Math.min(MOST_PAGES, Math.ceil(look.matched / PER_PAGE));
   if (pages <= 1) return html``;
   const link = (to: number, text: string, rel: string): Html =>
-    html`<a rel="${rel}" href="${withQuery(c, { page: to === 1 ? undefined : String(to) })}">${text}</a>`;
+    html`<a rel="${rel}" href="${listPath(c, { page: to === 1 ? '' : String(to) })}">${text}</a>`;
   return html`<nav class="pager" aria-label="Pages of the list">
     ${number > 1 ? link(number - 1, '← Newer', 'prev') : ''}
     <span>Page ${number} of ${pages}</span>

@@ -24,7 +24,6 @@ import {
   section,
   table,
   when,
-  withQuery,
   type Html,
 } from '../layout.ts';
 import { actionForms, doneText, noRecipient, recipientActions, recipientIn } from './recipient-actions.ts';
@@ -103,8 +102,7 @@ function drawing(c: Context<ConsoleEnv>, { inspection }: RecipientLook): Html {
   };
   const range = rangeIn(c) ?? usualRange(drawn);
   const links = Object.entries(RANGES).map(([value, { name }]) => {
-    const to = withQuery(c, { range: value, done: undefined, count: undefined });
-    return html`<a href="${to}" ${value === range ? html`aria-current="true"` : ''}>${name}</a>`;
+    return html`<a href="${c.req.path}?range=${value}" ${value === range ? html`aria-current="true"` : ''}>${name}</a>`;
   });
   return html`<nav class="ranges" aria-label="How far the timeline reaches">${links}</nav>
     ${timeline(drawn, range)}`;
