@@ -1,24 +1,11 @@
-import { join } from 'node:path';
 import { Queue } from 'bullmq';
 import { expect, it, onTestFinished } from 'vitest';
-import { addToken } from '../../../api/tokens.ts';
 import { QUEUE } from '../../../src/queue/names.ts';
-import { runProgram, temporaryFolder } from '../../support/program.ts';
-import { startProcess } from '../../support/process.ts';
+import { startApiProcess } from '../../support/api-process.ts';
+import { runProgram } from '../../support/program.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { connectRedis, queueEnv, testPrefix } from '../../support/redis.ts';
 import { openWorkerBench } from '../../support/worker.ts';
-
-const PORT = { API_PORT: '0' };
-
-/** The API as its own process. */
-async function startApiProcess(env: Readonly<Record<string, string | undefined>>) {
-  const tokensFile = join(await temporaryFolder(), 'tokens.json');
-  const secret = await addToken(tokensFile, { name: 'school-app', scopes: ['send', 'read'] });
-  const process = startProcess({ args: ['api/api.ts'], env: { ...env, ...PORT, API_TOKENS_FILE: tokensFile } });
-  const { url } = JSON.parse(await process.waitForLine(/"msg":"the API is ready"/)) as { url: string };
-  return { process, url, secret };
-}
 
 it('killed at any moment: what was answered with 202 is in the queue, and a second try with the same keys adds the rest once', async () => {
   const prefix = testPrefix();
