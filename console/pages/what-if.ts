@@ -28,7 +28,9 @@ export const whatIfPage: Page = (app, parts) => {
     const faults: Fault[] = [];
     const asked = isAsked ? readForm(given, limiters, faults) : undefined;
     const isGood = asked !== undefined && faults.length === 0;
-    const found = isGood ? await oneAtATime(() => tryOut(asked, limiters, parts), c.req.raw.signal) : undefined;
+    const found = isGood
+      ? await oneAtATime((leaving) => tryOut(asked, limiters, parts, leaving), c.req.raw.signal)
+      : undefined;
     return page(c, {
       title: 'What if',
       section: '/what-if',
@@ -49,16 +51,20 @@ export const whatIfPage: Page = (app, parts) => {
 };
 
 /**
- * Runs one `work` after the other: trying limits on a sample takes Redis and this process a moment. Rejects, without the work, if
- * `leaving` has aborted when its turn comes, since nobody reads the answer.
+ * Runs one `work` after the other: trying limits on a sample takes Redis and this process a moment. Rejects, without the work or
+ * the rest of it, if `leaving` aborts, since nobody reads the answer.
  */
-export function createTurns(): <T>(work: () => Promise<T>, leaving: AbortSignal) => Promise<T> {
+export function createTurns(): <T>(work: (leaving: AbortSignal) => Promise<T>, leaving: AbortSignal) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (work, leaving) => {
-    const turn = last.then(() => {
-      if (leaving.aborted) throw new HTTPException(408, { message: 'the client has left' });
-      return work();
-    });
+    const turn = last
+      .then(() => {
+        leaving.throwIfAborted();
+        return work(leaving);
+      })
+      .catch((error: unknown) => {
+        throw leaving.aborted ? new HTTPException(408, { message: 'the client has left' }) : error;
+      });
     last = turn.catch(() => undefined);
     return turn;
   };
@@ -113,10 +119,11 @@ async function tryOut(
   { tried, recipientId }: Asked,
   { foresights }: OpenLimiters,
   { shards, connection }: ConsoleParts,
+  signal: AbortSignal,
 ): Promise<WhatIf | SampleWhatIf> {
   if (recipientId !== undefined) return tryOnRecipient(recipientId, tried, foresights.alert);
   const queues = (await shards.open()).map((shard) => shard.queue);
-  return tryOnSample(tried, { foresight: foresights.alert, connection, queues });
+  return tryOnSample(tried, { foresight: foresights.alert, connection, queues, signal });
 }
 
 function form(given: Given, { policy, categories }: OpenLimiters): Html {

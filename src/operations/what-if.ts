@@ -56,6 +56,8 @@ export interface SampleParts {
   readonly connection: Connection;
   /** The queue of each shard. */
   readonly queues: readonly Queue[];
+  /** Stops the look between its steps, because nobody waits for it any more. */
+  readonly signal?: AbortSignal;
 }
 
 export interface SampleWhatIf extends WhatIf {
@@ -78,14 +80,16 @@ const PAUSE_MS = 2;
  */
 export async function tryOnSample(
   tried: TriedLimits,
-  { foresight, connection, queues }: SampleParts,
+  parts: SampleParts,
   most = MOST_RECIPIENTS,
 ): Promise<SampleWhatIf> {
-  const { found, lookedAt, of } = await sampleRecipients(connection, queues, most);
+  const { foresight, signal } = parts;
+  const { found, lookedAt, of } = await sampleRecipients(parts, most);
   const { policy, categories } = tried;
   const change: Change = { kind: 'policies', policy, ...(categories && { categories }) };
   const waits: Wait[] = [];
   for (let from = 0; from < found.length; from += RECIPIENTS_AT_ONCE) {
+    signal?.throwIfAborted();
     const some = found.slice(from, from + RECIPIENTS_AT_ONCE);
     for (const ofOne of await Promise.all(some.map((id) => waitsOf(id, change, foresight)))) waits.push(...ofOne);
     await sleep(PAUSE_MS);
@@ -145,7 +149,7 @@ interface Sample {
  * Recipients with delayed alerts. Reads pages that are spread over the delayed sets of all shards, so that short and long waits
  * are both in the sample.
  */
-async function sampleRecipients(connection: Connection, queues: readonly Queue[], most: number): Promise<Sample> {
+async function sampleRecipients({ connection, queues, signal }: SampleParts, most: number): Promise<Sample> {
   const counts = await Promise.all(queues.map((queue) => queue.getDelayedCount()));
   const of = counts.reduce((sum, count) => sum + count, 0);
   const pages = queues.flatMap((queue, shard) =>
@@ -155,6 +159,7 @@ async function sampleRecipients(connection: Connection, queues: readonly Queue[]
   let lookedAt = 0;
   for (const { queue, page } of spread(pages)) {
     if (lookedAt >= MOST_LOOKED_AT || found.size >= most) break;
+    signal?.throwIfAborted();
     const from = page * JOBS_A_READ;
     const jobIds = await connection.zrange(queue.toKey('delayed'), String(from), String(from + JOBS_A_READ - 1));
     if (jobIds.length === 0) continue;

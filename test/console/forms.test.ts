@@ -135,6 +135,15 @@ it('tries no limits for a client that has left before its turn', async () => {
   expect([ends, done]).toEqual([['fulfilled', 'rejected', 'fulfilled'], ['stayed']]);
 });
 
+it('ends the work on limits for a client that leaves meanwhile, and it is no fault', async () => {
+  const leaving = new AbortController();
+  const turn = createTurns()((given) => {
+    leaving.abort('as the request of a client that left'); // a text, no error
+    return Promise.resolve().then(() => given.throwIfAborted());
+  }, leaving.signal);
+  await expect(turn).rejects.toMatchObject({ status: 408 });
+});
+
 it('is no fault of the console what names a client makes up, nor that it leaves', async () => {
   const bench = await openConsole(LOGIN, { olga: ['operate'] });
   const cookie = cookieOf(bench, 'olga');

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import type { Foresight } from '../../src/limiter/redis/foresight.ts';
 import { tryOnRecipient, tryOnSample } from '../../src/operations/what-if.ts';
 import { HOUR, openLine } from './line.ts';
 
@@ -31,6 +32,24 @@ test('tries other general limits on the recipients that wait, and writes nothing
   expect(found.longestMs.now).toBe(found.longestMs.then);
   expect(all).toMatchObject({ waiting: { then: 4 } });
   expect(few).toMatchObject({ recipients: 1 });
+});
+
+test('ends between its steps when nobody waits for it any more', async () => {
+  const { parts, wait } = await openLine(POLICY);
+  await wait('alert', ...Array.from({ length: 20 }, (_, n) => ({ id: `n${n}`, recipientId: `teacher-${n}` })));
+  const leaving = new AbortController();
+  let asked = 0;
+  const foresee: Foresight['foresee'] = (...all) => {
+    asked++;
+    leaving.abort(new Error('nobody waits'));
+    return parts.foresights.alert.foresee(...all);
+  };
+  const sample = { ...parts, foresight: { ...parts.foresights.alert, foresee }, signal: leaving.signal };
+  await expect(tryOnSample({ policy: LOOSER }, sample)).rejects.toThrow('nobody waits');
+  const askedAtOnce = asked;
+  expect(askedAtOnce).toBeLessThan(20);
+  await expect(tryOnSample({ policy: LOOSER }, sample)).rejects.toThrow('nobody waits');
+  expect(asked).toBe(askedAtOnce);
 });
 
 test('tries limits on one recipient, in place of those that are stored for it', async () => {
