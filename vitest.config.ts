@@ -19,7 +19,7 @@ const PROPERTIES = [
 /** Suites of the fast run that run on a Redis Cluster too: all that is about Redis, but for what starts servers of its own. */
 const ON_CLUSTER = [
   'test/{breaker,console,dead-letters,limiter,operations,producer,queue,quota,scripts,workers}/**/*.test.ts',
-  'test/delivery/{blocked,processor}.test.ts',
+  'test/delivery/{blocked,processor,together}.test.ts',
   'test/api/{admit,dead-letters,notifications,reading}.test.ts',
 ];
 const NOT_ON_CLUSTER = [

@@ -3,7 +3,6 @@ import type { ToDevices } from '../../src/notification/notification.ts';
 import type { DeviceState } from '../../src/notification/outcome.ts';
 import type { Incident, Thaw } from '../fleet.ts';
 import type { Leftover } from './leftovers.ts';
-import type { LineLook } from './line-looks.ts';
 
 // What a run saw from outside of the workers. Only values that JSON can hold, but for sets and maps of the shared parts. Instants are
 // epoch milliseconds.
@@ -99,6 +98,22 @@ export interface Line {
   readonly outcome?: string;
   /** What else the line says, in short. */
   readonly text: string;
+}
+
+/** A line of a recipient, as it was at one instant. All instants are on Redis's clock. */
+export interface LineLook {
+  readonly recipientId: string;
+  readonly kind: 'alert' | 'background';
+  readonly now: number;
+  /** The first of those that wait; absent if nobody does. */
+  readonly first?: { readonly entry: string; readonly at: number };
+  /** The newest sent slots, oldest first. */
+  readonly sent: readonly number[];
+  /** Max and window (ms) of each limit in force, the gap among them; undefined for the general ones. */
+  readonly limits?: readonly (readonly [max: number, perMs: number])[];
+  readonly blockedUntil?: number;
+  /** Quiet hours are stored for the recipient. In a run they hold all the time that they are stored. */
+  readonly isQuiet?: true;
 }
 
 export interface PairsFacts {

@@ -3,27 +3,11 @@ import type { Redis } from 'ioredis';
 import { limiterPrefix } from '../../src/limiter/limiter.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { LOCK_MS } from '../faults.ts';
-import { excuse, type Excused, type Fault, type PairsFacts } from './facts.ts';
+import { excuse, type Excused, type Fault, type LineLook, type PairsFacts } from './facts.ts';
 import { BACKGROUND_POLICY, POLICY } from './workload.ts';
 
 // Rule 8, work-conserving: while somebody waits, the first of the line has the earliest instant that the limits allow. The lines are
 // read again and again while the run goes on, straight from the keys of the limiters (docs/limiter.md, "Keys").
-
-/** A line of a recipient, as it was at one instant. All instants are on Redis's clock. */
-export interface LineLook {
-  readonly recipientId: string;
-  readonly kind: 'alert' | 'background';
-  readonly now: number;
-  /** The first of those that wait; absent if nobody does. */
-  readonly first?: { readonly entry: string; readonly at: number };
-  /** The newest sent slots, oldest first. */
-  readonly sent: readonly number[];
-  /** Max and window (ms) of each limit in force, the gap among them; undefined for the general ones. */
-  readonly limits?: readonly (readonly [max: number, perMs: number])[];
-  readonly blockedUntil?: number;
-  /** Quiet hours are stored for the recipient. In a run they hold all the time that they are stored. */
-  readonly isQuiet?: true;
-}
 
 const LOOK_EVERY_MS = 250;
 /** As many as the limits look at, but for the one that is never reached. */

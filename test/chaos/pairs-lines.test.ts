@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { LineLook } from '../../chaos/pairs/line-looks.ts';
+import type { LineLook } from '../../chaos/pairs/facts.ts';
 import { endOf, faultsOf, judged, livesOf, seen } from './pairs-facts.ts';
 
 /** The judge of a run with --pairs: rule 8, of the lines as they were seen. */

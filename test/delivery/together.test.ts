@@ -1,0 +1,169 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import type { Notification } from '../../src/notification/notification.ts';
+import { makeDevice, makeNotification } from '../support/push.ts';
+import { answerWell, enqueuedAtOf, none, openBench, POLICY, RECIPIENT, type Bench, type Passed } from './support.ts';
+
+const DIGEST = {
+  onThrottle: 'digest',
+  digest: { key: 'thread-77', title: 'Class 7b', body: '{{count}} new' },
+} as const;
+const LATEST = { onThrottle: 'latest', collapseId: 'score' } as const;
+
+/** The texts that arrived, in order. */
+function shown({ sandbox }: Bench): string[] {
+  return sandbox.journal.accepted.map(({ title = '', body = '' }) => `${title}: ${body}`);
+}
+
+const DEVICE = makeDevice('apns');
+const make = (more: Partial<Notification> = {}) => makeNotification({ devices: [DEVICE], ...more });
+
+const alertOf = (title: string) => ({ alert: { title, body: 'text' } });
+
+/** The next request to APNs is refused. */
+function fail({ sandbox }: Bench): void {
+  sandbox.apns.script(DEVICE.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
+}
+
+/** The next pass of a requeued one, when it is due. */
+async function again({ run }: Bench, notification: Notification, { outcome, progress }: Passed): Promise<Passed> {
+  if (outcome.kind !== 'requeued') throw new Error(`expected it to be requeued, found ${outcome.kind}`);
+  await sleep(outcome.delayMs);
+  return run(notification, progress);
+}
+
+describe('digest', () => {
+  it('the first goes at once, and one goes for all that are blocked', async () => {
+    const bench = await openBench();
+    const [first, second, third, fourth] = ['a', 'b', 'c', 'd'].map((title) =>
+      make({ ...DIGEST, ...alertOf(title) }),
+    ) as [Notification, Notification, Notification, Notification];
+    expect((await bench.run(first)).outcome).toEqual({ kind: 'delivered' });
+    const waiting = await bench.run(second);
+    const parts = [await bench.run(third), await bench.run(fourth)] as const;
+    for (const { outcome } of parts) expect(outcome).toMatchObject({ kind: 'requeued', rule: 'gap' });
+    expect((await again(bench, second, waiting)).outcome).toEqual({ kind: 'delivered' });
+    for (const [index, part] of [third, fourth].entries())
+      expect((await bench.run(part, parts[index]?.progress)).outcome).toEqual({ kind: 'merged', by: second.id });
+    expect(shown(bench)).toEqual(['a: text', 'Class 7b: 3 new']);
+  });
+
+  it('one that waited alone goes with its own text', async () => {
+    const bench = await openBench();
+    await bench.run(make());
+    const alone = make({ ...DIGEST, ...alertOf('alone') });
+    expect((await again(bench, alone, await bench.run(alone))).outcome).toEqual({ kind: 'delivered' });
+    expect(shown(bench).at(-1)).toBe('alone: text');
+  });
+
+  it('is sent again as it was when a try failed, and takes nothing more', async () => {
+    const bench = await openBench();
+    await bench.run(make());
+    const [holder, merged, late] = ['h', 'm', 'l'].map((title) => make({ ...DIGEST, ...alertOf(title) })) as [
+      Notification,
+      Notification,
+      Notification,
+    ];
+    const waiting = await bench.run(holder);
+    await bench.run(merged);
+    fail(bench);
+    const failed = await again(bench, holder, waiting);
+    expect(failed.outcome).toMatchObject({ kind: 'retried' });
+    expect(failed.progress.digest).toEqual({ count: 2, own: true });
+    expect((await bench.run(late)).outcome).toMatchObject({ kind: 'delivered' }); // the failed one gave its slot back
+    await sleep(1_000);
+    const retried = await bench.run(holder, failed.progress);
+    const ended = retried.outcome.kind === 'requeued' ? await again(bench, holder, retried) : retried;
+    expect(ended.outcome).toEqual({ kind: 'delivered' });
+    expect(shown(bench).at(-1)).toBe('Class 7b: 2 new');
+  });
+});
+
+it('a notification of which one device was alerted joins no digest', async () => {
+  const bench = await openBench();
+  answerWell(bench.breakers);
+  const devices = [DEVICE, makeDevice('fcm')];
+  bench.sandbox.apns.script(DEVICE.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
+  const first = make({ ...DIGEST, devices });
+  const failed = await bench.run(first);
+  expect(failed.outcome).toMatchObject({ kind: 'retried' });
+  const second = make({ ...DIGEST, ...alertOf('second') });
+  const waiting = await bench.run(second);
+  const retried = await bench.run(first, failed.progress);
+  expect(retried.outcome).toMatchObject({ kind: 'requeued' });
+  expect((await again(bench, second, waiting)).outcome).toEqual({ kind: 'delivered' });
+  expect(shown(bench).at(-1)).toBe('second: text');
+});
+
+describe('latest', () => {
+  it('only the newest of those that wait goes, in the slot of the oldest', async () => {
+    const bench = await openBench();
+    const [first, old, other, newest] = [
+      ...['1:0', '2:0'].map((title) => make({ ...LATEST, ...alertOf(title) })),
+      make(alertOf('other')),
+      make({ ...LATEST, ...alertOf('3:0') }),
+    ] as [Notification, Notification, Notification, Notification];
+    await bench.run(first);
+    const oldWaits = await bench.run(old);
+    const otherWaits = await bench.run(other);
+    const newestWaits = await bench.run(newest);
+    expect((await again(bench, newest, newestWaits)).outcome).toEqual({ kind: 'delivered' });
+    expect((await bench.run(old, oldWaits.progress)).outcome).toEqual({ kind: 'superseded', by: newest.id });
+    expect((await bench.run(other, otherWaits.progress)).outcome).toMatchObject({ kind: 'requeued' });
+    expect(shown(bench)).toEqual(['1:0: text', '3:0: text']);
+  });
+
+  it('one that was enqueued earlier for later is the newest from then on', async () => {
+    const bench = await openBench();
+    const sendAfter = bench.clock.now() + POLICY.minGapMs;
+    const final = make({ ...LATEST, ...alertOf('final'), sendAfter });
+    enqueuedAtOf(final.id);
+    const goal = make({ ...LATEST, ...alertOf('goal') });
+    expect((await bench.run(goal)).outcome).toEqual({ kind: 'delivered' });
+    bench.clock.advance(POLICY.minGapMs);
+    let passed = await bench.run(final);
+    if (passed.outcome.kind === 'requeued') passed = await again(bench, final, passed);
+    expect(passed.outcome).toEqual({ kind: 'delivered' });
+    expect(shown(bench)).toEqual(['goal: text', 'final: text']);
+  });
+});
+
+const cancel = (bench: Bench, { id, recipientId }: Notification, asks = 0) =>
+  bench.canceller.cancel({ recipientId, id: `${id}/${asks}`, enqueuedAt: enqueuedAtOf(id) });
+
+describe('what was canceled', () => {
+  it('is not sent, and those behind it move up', async () => {
+    const bench = await openBench();
+    const [canceled, behind] = [make(), make()];
+    await bench.run(make());
+    const waiting = await bench.run(canceled);
+    await bench.run(behind);
+    const [, slot] = (await bench.limiter.inspect(RECIPIENT)).reserved;
+    expect(await cancel(bench, canceled)).toEqual({ canceled: true });
+    expect((await bench.run(canceled, waiting.progress)).outcome).toEqual({ kind: 'canceled' });
+    const [moved] = (await bench.limiter.inspect(RECIPIENT)).reserved;
+    expect(moved?.id).toBe(`${behind.id}/0`);
+    expect(moved?.at).toBeLessThan(slot?.at ?? 0);
+    expect(bench.redelayed).toEqual([{ jobId: behind.id, at: (moved?.at ?? 0) - 25, why: { rule: 'gap' } }]);
+    expect(bench.sandbox.journal.accepted).toHaveLength(1);
+  });
+
+  it('is never what was sent', async () => {
+    const bench = await openBench();
+    const sent = make();
+    await bench.run(sent);
+    expect(await cancel(bench, sent)).toEqual({ canceled: false });
+  });
+
+  it('may be one that waits for a retry, if no device was alerted', async () => {
+    const bench = await openBench();
+    const failed = make();
+    answerWell(bench.breakers);
+    fail(bench);
+    const { outcome, progress } = await bench.run(failed);
+    expect(outcome).toMatchObject({ kind: 'retried' });
+    expect(await cancel(bench, failed, progress.asks)).toEqual({ canceled: true });
+    expect((await bench.run(failed, progress)).outcome).toEqual({ kind: 'canceled' });
+    expect((await bench.run(make(), none)).outcome).toEqual({ kind: 'delivered' });
+  });
+});
