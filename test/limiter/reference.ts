@@ -105,11 +105,15 @@ export class Reference {
       const scopes = this.scopes({ category: slot.category }, now);
       const free = (scope: Scope, from: number, ahead: readonly KeptSlot[] = []) =>
         soonest(allChecksOf([scope], [...sent, ...ahead]), from, blockedUntil, this.quietFor(slot)).at;
-      const [line, own] = scopes;
+      const [line, ofCategory] = scopes;
       const isBehind = slot.isHeldBack === true && line.isUrgent !== true;
       const ahead = isBehind ? inLine : [];
-      const last = Math.max(now, ...ahead.map(({ at }) => at), own === undefined ? now : free(own, now));
-      return { slot, earliest: free(line, last, ahead), gapMs: Math.max(...present(scopes).map(({ gapMs }) => gapMs)) };
+      const before = [...sent, ...ahead].map(({ at }) => at); // nobody overtakes what was admitted a little ahead
+      const last = Math.max(now, ...before, ofCategory === undefined ? now : free(ofCategory, now));
+      // A stored policy that has ended by itself moved nobody, so its gap may still lie between those that wait.
+      const policies = [this.options.policy, this.stored?.policy, this.#categories.get(slot.category ?? '')];
+      const gaps = policies.map((policy) => (policy === undefined ? 0 : spacingMs(policy)));
+      return { slot, earliest: free(line, last, ahead), gapMs: Math.max(...gaps) };
     });
   }
 
@@ -359,4 +363,11 @@ function boundsOf(
   if (at - after - quietBetween(quiet, after, at) > maxWaitMs)
     return { isTooLong: true, quietMs: 0, blockedUntil: -Infinity };
   return { isTooLong: at - now > expiresInMs, quietMs, blockedUntil };
+}
+
+/** The gap; a rule of one in a window is a gap, too. Without a gap, as in pace.ts, the shortest window: a missed slot costs so much. */
+function spacingMs({ rules, minGapMs }: Policy): number {
+  const windows = rules.map(({ perMs }) => perMs);
+  const gaps = rules.filter(({ max }) => max === 1).map(({ perMs }) => perMs);
+  return Math.max(minGapMs, ...gaps, minGapMs === 0 && windows.length > 0 ? Math.min(...windows) : 0);
 }

@@ -150,6 +150,7 @@ describe('docs/outcomes.md', () => {
       reason: 'stalled',
       by: 'msg-8842',
       silenced: true,
+      maybeShown: true,
       retracted: ['msg-8840'],
       platform: 'fcm',
       app: 'teacher',
