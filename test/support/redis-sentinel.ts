@@ -112,5 +112,14 @@ async function startSentinel(masterPort: number, quorum: number, downAfterMs: nu
     guardian.stdin.end();
     await ended;
   });
-  return port;
+  const client = new Redis({ host: '127.0.0.1', port, password: PASSWORDS.sentinels, enableReadyCheck: false });
+  client.on('error', () => undefined); // refused until it listens
+  const answers = client.ping().then(
+    () => true,
+    () => false,
+  );
+  const isThere = await Promise.race([answers, ended.then(() => false)]);
+  client.disconnect();
+  // Another program took the port in the meantime.
+  return isThere ? port : startSentinel(masterPort, quorum, downAfterMs);
 }
