@@ -69,7 +69,7 @@ export function createProcessor(given: ProcessorParts): DeliveryProcessor {
       const ending = ended(context, result, end);
       if (ending !== undefined) await ending;
     }
-    if (result.kind !== 'yielded' && (await lock.isValid())) await noteKey(context, result, index);
+    await noteKey(context, result, index);
     if (isKnown(context, result)) known.set(job, context);
     const notAcked = (error: unknown): void => {
       for (const notify of onNotAcked) notify(context, error);

@@ -37,16 +37,16 @@ function attemptsOf({ before, progress: { tries }, tried }: Context, { kind }: R
 const KEPT: ReadonlySet<Result['kind']> = new Set(['canceled', 'delivered', 'retracted', 'dead-letter']);
 
 /**
- * Notes under the notification's cancellation key that it waits, or has ended. Does nothing if it has no key. Never rejects: if
- * Redis does not take the note, a cancel by the key may not find the notification.
+ * Notes under the notification's cancellation key that it waits, or has ended. Does nothing if it has no key, or if another
+ * worker has the job. Never rejects: if Redis does not take the note, a cancel by the key may not find the notification.
  */
 export async function noteKey(
-  { jobId, notification, progress, stalls }: Context,
+  { jobId, notification, progress, stalls, lock }: Context,
   result: Result,
   index: CancellationIndex,
 ): Promise<void> {
   const { recipientId, cancellationKey } = notification;
-  if (cancellationKey === undefined || result.kind === 'yielded') return;
+  if (cancellationKey === undefined || result.kind === 'yielded' || !(await lock.isValid())) return;
   const place = { recipientId, cancellationKey };
   const waitMs = putBackMs(result);
   const isKept = KEPT.has(result.kind) || mayBeSeen(progress) || stalls > 0;

@@ -125,9 +125,9 @@ export async function moveLineUp(line: RecipientLine, parts: LineParts): Promise
 }
 
 /**
- * Moves up the line in which the notification waits; its reservation before others, if the notification goes first. Resolves when the reservation has
- * moved or is known to stay, or when the worker must stop; others may still be moving then. If the move fails, the reservation
- * keeps its slot, which is only later than it needs to be.
+ * Moves up the line in which the notification waits; its reservation before others, if the notification goes first. Resolves
+ * when the reservation has moved or is known to stay, or when the worker must stop; others may still be moving then. If the
+ * move fails, the reservation keeps its slot, which is only later than it needs to be.
  */
 export async function goFirst(context: Context, askId: string, parts: DeliverParts): Promise<void> {
   const { moved } = parts.moveUps;
