@@ -5,11 +5,10 @@ import { createRedisLimiter } from '../../../src/limiter/redis/redis-limiter.ts'
 import { tokenOf } from '../../../src/notification/device.ts';
 import type { DeadLetter } from '../../../src/notification/outcome.ts';
 import { createProducer } from '../../../src/producer/producer.ts';
-import { openGate } from '../../support/gate.ts';
 import { outcomesIn } from '../../support/outcomes.ts';
 import { stoppedAt, type TestProcess } from '../../support/process.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
-import { connectRedis, testRedisUrl, testTarget } from '../../support/redis.ts';
+import { connectRedis, testTarget } from '../../support/redis.ts';
 import { openWorkerBench } from '../../support/worker.ts';
 
 const LOCK = { LOCK_DURATION: '1s', BACKOFF_BASE: '100ms' };
@@ -185,15 +184,9 @@ const STOPPED = { ...LOCK, BACKOFF_BASE: '10s', LIMIT_MIN_GAP: '100ms' };
 describe('a worker that was stopped for longer than its lock', () => {
   it('does not send on the admission that it was waiting for', async () => {
     const { queue, sandbox, startWorker } = await openWorkerBench();
-    const gate = await openGate(testRedisUrl());
-    const limiterUrl = gate.url.replace('https:', 'redis:');
-    const stopped = await startWorker({ ...STOPPED, LIMITER_REDIS_URL: limiterUrl });
-    gate.pause();
-    await queue.add('push', makeNotification(), { priority: 10 });
-    await vi.waitFor(async () => expect(await queue.getActiveCount()).toBe(1), SOON);
-    await sleep(100); // its ask is on the way
-    stopped.kill('SIGSTOP');
-    gate.release();
+    const atAsk = stoppedAt(':{teacher-42}:settings'); // the ask is admitted, and its answer is not read yet
+    const stopped = await startWorker({ ...STOPPED, ...atAsk.env }, atAsk.flags);
+    await queue.add('push', makeNotification({ recipientId: 'teacher-42' }), { priority: 10 });
 
     const other = await startWorker(STOPPED);
     await other.waitForLine(/"outcome":"delivered"/);

@@ -231,7 +231,7 @@ describe.each([
     await away(() => frozen(master.pid, () => sleep(FREEZE_MS)));
     const old = connectRedis(`redis://:${PASSWORDS.servers}@127.0.0.1:${master.port}`);
     await eventually(async () => expect(await old.info('replication')).toContain('role:slave'));
-    expect(await judge()).toMatchObject({ lost: 0, twice: 0 });
+    expect(await judge()).toMatchObject({ lost: 0, twice: 0, gapViolations: 0, windowViolations: 0 });
   });
 
   it('leave a master that is killed: nothing is lost but what its replica had not heard of', async () => {
@@ -240,8 +240,10 @@ describe.each([
       process.kill(master.pid, 'SIGKILL');
       await master.ended;
     });
-    const { lost, twice } = await judge();
+    const { lost, twice, gapViolations, windowViolations } = await judge();
     expect(lost).toBeLessThanOrEqual(2);
     expect(twice).toBeLessThanOrEqual(2 * 50); // what the workers had at the kill
+    // Without a wait, a slot that only the old master knew is given again.
+    expect(gapViolations + windowViolations).toBeLessThanOrEqual(isBounded ? 0 : 2);
   });
 });

