@@ -6,29 +6,19 @@ const SLOW = 'test/slow/**/*.test.ts';
 const NOT_OURS = '**/node_modules/**';
 /** Installs those packages, on first use. */
 const SLOW_SETUP = 'test/support/slow-setup.ts';
+/** Random sequences in great number: in the slow suite alone. fast-check prints the seed of one that fails. */
+const SEARCHES = ['test/limiter/{chain,model,waiting-model}.test.ts', 'test/wire/requests.test.ts'];
+/** `npm run test:nightly`: other programs' tools and frameworks, the image, the bench. Before a release, and by who changes those. */
+const NIGHTLY = [
+  'test/slow/{bench,deploy,examples,http}/**/*.test.ts',
+  'test/slow/api/typed-client.test.ts',
+  'test/slow/console/pages.test.ts',
+  'test/slow/e2e/python-client.test.ts',
+  'test/slow/house/{getting-started,node-version,packed-pages,service-worker,snippets,your-app}.test.ts',
+];
 /** Tests that start many worker processes, judged by what arrived when: alone on the machine, after all others. */
 const PACED = ['test/e2e/**/*.test.ts'];
 const SLOW_PACED = ['test/slow/{e2e,faults}/**/*.test.ts'];
-/** Property tests run in both: a fifth of their cases in the fast suite, all in the slow one (test/support/cases.ts). */
-const PROPERTIES = [
-  'test/limiter/{chain,model,waiting-model}.test.ts',
-  'test/quota/quota.test.ts',
-  'test/wire/requests.test.ts',
-];
-
-/** Suites of the fast run that run on a Redis Cluster too: all that is about Redis, but for what starts servers of its own. */
-const ON_CLUSTER = [
-  'test/{breaker,console,dead-letters,limiter,operations,producer,queue,quota,scripts,workers}/**/*.test.ts',
-  'test/delivery/{blocked,processor,together}.test.ts',
-  'test/api/{admit,dead-letters,notifications,reading}.test.ts',
-];
-const NOT_ON_CLUSTER = [
-  'test/limiter/{chain,model,waiting-model}.test.ts', // random sequences: the other tests of the limiter use the same keys
-  'test/limiter/{clock,fallback}.test.ts',
-  'test/breaker/suspicion.test.ts',
-  'test/operations/{rates,why}.test.ts',
-  'test/scripts/{commands,dev,recipient-text,terminal}.test.ts',
-];
 
 const alone = { fileParallelism: false, sequence: { groupOrder: 1 } };
 const together = { sequence: { groupOrder: 0 } };
@@ -46,16 +36,15 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: 'parts', include: ['test/**/*.test.ts'], exclude: [SLOW, ...PACED], ...together },
+        test: { name: 'parts', include: ['test/**/*.test.ts'], exclude: [SLOW, ...PACED, ...SEARCHES], ...together },
       },
       { extends: true, test: { name: 'whole', include: PACED, ...alone } },
       {
         extends: true,
         test: {
           name: 'slow-parts',
-          include: [SLOW, ...PROPERTIES],
-          exclude: [NOT_OURS, ...SLOW_PACED],
-          env: { ALL_CASES: '1' },
+          include: [SLOW, ...SEARCHES],
+          exclude: [NOT_OURS, ...SLOW_PACED, ...NIGHTLY],
           globalSetup: SLOW_SETUP,
           ...together,
         },
@@ -63,16 +52,16 @@ export default defineConfig({
       {
         extends: true,
         test: {
-          name: 'slow-cluster',
-          include: ON_CLUSTER,
-          exclude: NOT_ON_CLUSTER,
-          globalSetup: 'test/support/cluster-setup.ts',
-          ...together,
+          name: 'slow-whole',
+          include: SLOW_PACED,
+          exclude: [NOT_OURS, ...NIGHTLY],
+          globalSetup: SLOW_SETUP,
+          ...alone,
         },
       },
       {
         extends: true,
-        test: { name: 'slow-whole', include: SLOW_PACED, exclude: [NOT_OURS], globalSetup: SLOW_SETUP, ...alone },
+        test: { name: 'nightly', include: NIGHTLY, exclude: [NOT_OURS], globalSetup: SLOW_SETUP, ...together },
       },
     ],
   },

@@ -349,7 +349,7 @@ it('takes every body that is described, and refuses others', async () => {
 
 it('admits nobody while Redis is away: 503, and the same id takes one slot when it is back', async () => {
   const redis = await startEmbeddedRedis();
-  const { admit, look, call } = await open({ REDIS_URL: redis.url, REDIS_CLUSTER: 'false' });
+  const { admit, look, call } = await open({ REDIS_URL: redis.url });
   await admit({ id: 'a' });
   await redis.close();
   for (const id of ['a', 'b']) {

@@ -357,7 +357,7 @@ describe('where many wait', () => {
 describe('where Redis is away', () => {
   it('is 503, and takes requests again when Redis is back', async () => {
     const redis = await ownRedis();
-    const api = await openApi({ REDIS_URL: redis.url, REDIS_CLUSTER: 'false' });
+    const api = await openApi({ REDIS_URL: redis.url });
     expect((await post(api, makeNotification())).status).toBe(202);
     process.kill(redis.pid, 'SIGSTOP');
     const notification = makeNotification();
@@ -373,7 +373,7 @@ describe('where Redis is away', () => {
 
   it('says that Redis is full, where it is', async () => {
     const redis = await ownRedis();
-    const api = await openApi({ REDIS_URL: redis.url, REDIS_CLUSTER: 'false' });
+    const api = await openApi({ REDIS_URL: redis.url });
     expect((await post(api, makeNotification())).status).toBe(202);
     await connectRedis(redis.url).config('SET', 'maxmemory', '1');
     const { status, body } = await post(api, makeNotification());

@@ -12,7 +12,7 @@ const waiting = (count: number, delay: number) =>
 
 it('reads one recipient without the jobs of others, however many wait', async () => {
   const { url } = await ownRedis();
-  const api = await openApi({ REDIS_URL: url, REDIS_CLUSTER: 'false' });
+  const api = await openApi({ REDIS_URL: url });
   const redis = connectRedis(url);
   const queue = new Queue(QUEUE, { connection: connectRedis(url), prefix: api.prefix });
   onTestFinished(() => queue.close());

@@ -2,7 +2,6 @@ import { readFile } from 'node:fs/promises';
 import { expect, it } from 'vitest';
 import { PLATFORMS } from '../../src/notification/notification.ts';
 import { connectCluster } from '../support/cluster.ts';
-import { ownCluster } from '../support/own-redis.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 import {
@@ -182,9 +181,9 @@ it('only the worker whose trial closed it says so', async () => {
 });
 
 it('breakers are shared, tried and closed on a cluster, also under a prefix without a hash tag', async () => {
-  const nodes = [await ownCluster()];
-  const worker = openBreakers('plain', {}, connectCluster({ nodes }));
-  const other = openBreakers('plain', {}, connectCluster({ nodes }));
+  const plain = testPrefix().slice(1, -1);
+  const worker = openBreakers(plain, {}, connectCluster());
+  const other = openBreakers(plain, {}, connectCluster());
   worker.breakers.report(refused());
   await waitFor(() => openOf(other));
   other.breakers.report(accepted(), await trialOf(other));

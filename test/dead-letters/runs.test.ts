@@ -7,7 +7,7 @@ import { connectProducer, explained, type RedisTarget } from '../../src/redis/co
 import { createShards } from '../../src/queue/shards/shards.ts';
 import { openQueues, present } from '../queue/support.ts';
 import { openRedisProxy } from '../support/redis-proxy.ts';
-import { isOnCluster, testPrefix, testRedisUrl, testTarget } from '../support/redis.ts';
+import { testPrefix, testRedisUrl, testTarget } from '../support/redis.ts';
 import { addDead, deadLetter, manyLetters } from './letters.ts';
 import { waitFor } from '../support/wait.ts';
 
@@ -156,7 +156,7 @@ test('of runs over the same ones each dead letter is taken by one', async () => 
   expect(runs.list().map(({ id }) => id)).toEqual(ids.toReversed());
 });
 
-test.skipIf(isOnCluster)('while Redis is away for moments it waits, counts each one once, and goes on', async () => {
+test('while Redis is away for moments it waits, counts each one once, and goes on', async () => {
   const proxy = await openRedisProxy(Number(new URL(testRedisUrl()).port));
   const { queues, runs } = await open(1, {}, { redisUrl: proxy.url });
   const { queue, deadQueue } = present(queues[0]);
@@ -181,7 +181,7 @@ test.skipIf(isOnCluster)('while Redis is away for moments it waits, counts each 
   expect(await replayed(queue)).toEqual(Object.keys(manyLetters(300)).map((each) => `${each}#r1`));
 });
 
-test.skipIf(isOnCluster)('if Redis stays away it says that it failed, and can be started again', async () => {
+test('if Redis stays away it says that it failed, and can be started again', async () => {
   const proxy = await openRedisProxy(Number(new URL(testRedisUrl()).port));
   const told: unknown[] = [];
   const { queues, runs } = await open(1, { patienceMs: 300, onEnd: (run) => told.push(run) }, { redisUrl: proxy.url });

@@ -6,7 +6,6 @@ import type { Follow, Moved } from '../../src/limiter/limiter.ts';
 import { createForesight } from '../../src/limiter/redis/foresight.ts';
 import type { RedisLimiterOptions } from '../../src/limiter/redis/redis-limiter.ts';
 import { atMost, gapOf, POLICY } from '../contract/trial.ts';
-import { cases } from '../support/cases.ts';
 import { createCanceller, createRedisLimiter, createWaitingLimiter } from '../support/limiters.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { readStored } from '../support/stored.ts';
@@ -137,7 +136,7 @@ it(
       },
     );
     await fc.assert(run, {
-      numRuns: cases(400),
+      numRuns: 100,
       interruptAfterTimeLimit: LONGEST_SEARCH_MS,
       markInterruptAsFailure: true,
     });

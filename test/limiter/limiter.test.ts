@@ -11,7 +11,7 @@ import { limiterContract } from '../contract/limiter.ts';
 import { quietIn } from '../contract/trial.ts';
 import { connectCluster } from '../support/cluster.ts';
 import { portOf } from '../support/listen.ts';
-import { frozen, ownCluster, ownRedis } from '../support/own-redis.ts';
+import { frozen, ownRedis } from '../support/own-redis.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onRedis, expectKept, AHEAD_MS, readRecipient, recipientId, inMemory } from './support.ts';
@@ -226,8 +226,8 @@ describe('quiet hours that are stored for a recipient', () => {
 });
 
 it('works on a cluster, with every key of a recipient on one node', async () => {
-  const cluster = connectCluster({ nodes: [await ownCluster()] });
-  const limiter = createRedisLimiter({ redis: cluster, policy: SPARSE, prefix: '{pushpacer}' });
+  const cluster = connectCluster();
+  const limiter = createRedisLimiter({ redis: cluster, policy: SPARSE, prefix: testPrefix() });
   for (const recipient of ['teacher-42', '{teacher}-43']) {
     expect(await limiter.admit({ recipientId: recipient, id: 'a' })).toMatchObject({ kind: 'admitted' });
     expect(await limiter.admit({ recipientId: recipient, id: 'b' })).toMatchObject({ kind: 'reserved' });

@@ -5,7 +5,6 @@ import { withoutExempt } from '../../src/domain/limits.ts';
 import type { Ask, Follow, SlotId, Limiter, Moved, Admission } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { cases } from '../support/cases.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { hoursOf, LONGEST_MS, scenarios, steps, windowsOf, type Scenario, type Step } from './model-steps.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
@@ -43,7 +42,7 @@ describe.each(['in memory', 'on Redis'])(
         );
         // A failure is reported within the test's time, however long the shortest example would take to find.
         const ends = { interruptAfterTimeLimit: LONGEST_SEARCH_MS, markInterruptAsFailure: true };
-        await fc.assert(run, { ...ends, numRuns: cases(redis === undefined ? 1_500 : 500) });
+        await fc.assert(run, { ...ends, numRuns: redis === undefined ? 1_500 : 500 });
       },
       LONGEST_SEARCH_MS + 30_000,
     );

@@ -8,7 +8,7 @@ import { main as why } from '../../scripts/why.ts';
 import { historyKeys } from '../../src/queue/names.ts';
 import { outputOf, runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { connectRedis, isOnCluster, queueEnv, testRedisUrl } from '../support/redis.ts';
+import { connectRedis, queueEnv, testRedisUrl } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
 import { storyOf } from '../support/story.ts';
 
@@ -164,7 +164,7 @@ async function monitor(): Promise<readonly string[]> {
   return lines;
 }
 
-it.skipIf(isOnCluster)(
+it(
   'records nothing where HISTORY_MAX is 0, and adds one command for each end where it is not',
   async () => {
     const runWith = async (env: Readonly<Record<string, string>>) => {

@@ -18,7 +18,7 @@ import { newLayout } from '../../src/queue/shards/layout.ts';
 import { freePort } from '../../sandbox/redis/embedded-redis.ts';
 import { portOf } from '../support/listen.ts';
 import { ownRedis } from '../support/own-redis.ts';
-import { connectRedis, isOnCluster, testPrefix, testRedisUrl, testTarget } from '../support/redis.ts';
+import { connectRedis, testPrefix, testRedisUrl, testTarget } from '../support/redis.ts';
 import { consume, notification, openQueues, present } from '../queue/support.ts';
 import { waitFor } from '../support/wait.ts';
 
@@ -185,7 +185,7 @@ test('fails fast where somebody listens and never answers', async () => {
   await expect(producer.enqueue(notification())).rejects.toThrow(/^Redis is away: 127\.0\.0\.1:\d+ /);
 });
 
-test.skipIf(isOnCluster)(
+test(
   'a request at the very instant at which Redis goes away rejects with RedisAwayError too',
   async () => {
     const connection = connectProducer({ redisUrl: testRedisUrl() }) as Redis;

@@ -113,7 +113,7 @@ it('a token that was never valid is reported as such, and not while all tokens l
 it('several consumers share what comes, and each token is handled', async () => {
   const server = await ownRedis();
   const [redis, prefix] = [connectRedis(server.url), testPrefix()];
-  const env = { REDIS_URL: server.url, REDIS_CLUSTER: 'false' };
+  const env = { REDIS_URL: server.url };
   const consumers = [startConsumer(prefix, env), startConsumer(prefix, env)];
   const tokens = Array.from({ length: 60 }, (_, index) => `token-${index}`);
   await expect.poll(() => redis.info('clients'), { timeout: 10_000 }).toContain('blocked_clients:2'); // both listen
@@ -149,7 +149,7 @@ it('what a consumer took and did not live to acknowledge is handled by another',
 it('a consumer outlives a restart of Redis, also one that lost its data', { timeout: 40_000 }, async () => {
   const prefix = testPrefix();
   const first = await ownRedis();
-  const consumer = startConsumer(prefix, { REDIS_URL: first.url, REDIS_CLUSTER: 'false' });
+  const consumer = startConsumer(prefix, { REDIS_URL: first.url });
   const before = connectRedis(first.url).on('error', () => undefined);
   await reportInvalidToken(before, prefix, goneToken('before'));
   await consumer.waitForLine(/before/);

@@ -6,7 +6,6 @@ import { checkTerms, type Over, type Quota, type QuotaAnswer } from '../../src/q
 import { createRedisQuota } from '../../src/quota/redis-quota.ts';
 import { seededRandom } from '../../sandbox/loopback/timing.ts';
 import { AHEAD_MS, expectKept } from '../limiter/support.ts';
-import { cases } from '../support/cases.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
@@ -194,7 +193,7 @@ describe('the promise of a quota', () => {
       expectKept({ rules, minGapMs: 0 }, result.taken);
       expect(result.mostAsks).toBeLessThanOrEqual(2);
     });
-    await fc.assert(runs, { numRuns: cases(60) });
+    await fc.assert(runs, { numRuns: 30 });
   });
 
   it('pays for each that comes back later than `leaseMs` with one ask more, its own or another’s', async () => {
@@ -250,7 +249,7 @@ describe('the promise of a quota', () => {
         expectKept({ rules, minGapMs: 0 }, taken);
         await Promise.all(clients.map((client) => client.close()));
       }),
-      { numRuns: cases(150) },
+      { numRuns: 50 },
     );
   });
 

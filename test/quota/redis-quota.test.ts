@@ -13,7 +13,7 @@ import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { readScript } from '../../src/redis/scripts.ts';
 import { AHEAD_MS, expectKept } from '../limiter/support.ts';
 import { connectCluster } from '../support/cluster.ts';
-import { frozen, ownCluster, ownRedis } from '../support/own-redis.ts';
+import { frozen, ownRedis } from '../support/own-redis.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
@@ -213,9 +213,9 @@ describe('Redis misbehaving', () => {
 });
 
 it('works on a cluster', async () => {
-  const cluster = connectCluster({ nodes: [await ownCluster()] });
+  const cluster = connectCluster();
   const rules = [...MINUTELY, { max: 1, perMs: 3_600_000 }];
-  const quota = createRedisQuota({ redis: cluster, name: 'fcm', rules, prefix: '{pushpacer}' });
+  const quota = createRedisQuota({ redis: cluster, name: 'fcm', rules, prefix: testPrefix() });
   expect(await quota.take()).toMatchObject({ kind: 'taken' });
   expect(await quota.take()).toMatchObject({ kind: 'over', rule: '1/1h' });
   await quota.close();

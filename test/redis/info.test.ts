@@ -1,7 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { connectProducer, type RedisTarget } from '../../src/redis/connection.ts';
 import { readInfo } from '../../src/redis/info.ts';
-import { ownCluster, ownRedis } from '../support/own-redis.ts';
+import { ownRedis } from '../support/own-redis.ts';
+import { testRedisUrl } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 
 function connect(target: RedisTarget) {
@@ -25,7 +26,7 @@ test('what a server says of itself', async () => {
 });
 
 test('of a cluster each master, by its address', async () => {
-  const { url } = await ownCluster();
+  const url = testRedisUrl();
   const connection = connect({ redisUrl: url, cluster: true });
   const found = await waitFor(async () => {
     const each = await readInfo(connection);

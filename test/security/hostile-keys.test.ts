@@ -1,11 +1,9 @@
 import fc from 'fast-check';
-import type { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
 import { categoryKeys, recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { crc16, SLOTS } from '../../src/queue/names.ts';
 import { createRedisLimiter } from '../support/limiters.ts';
-import { ownRedis } from '../support/own-redis.ts';
-import { connectRedis } from '../support/redis.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
 import { hostileText } from './hostile.ts';
 
 const POLICY = { rules: [{ max: 1, perMs: 60_000 }], minGapMs: 1_000 };
@@ -52,27 +50,18 @@ it('a recipient has one slot of a cluster, and keys that are plain and short', (
   );
 });
 
-/** One node that has every hash slot: it refuses a script whose keys are in two. */
-async function openCluster(): Promise<Redis> {
-  const { url } = await ownRedis({ extraArgs: ['--cluster-enabled', 'yes', '--save', ''] });
-  const redis = connectRedis(url);
-  await redis.call('CLUSTER', 'ADDSLOTSRANGE', 0, SLOTS - 1);
-  await expect.poll(() => redis.call('CLUSTER', 'INFO'), { timeout: 10_000 }).toContain('cluster_state:ok');
-  return redis;
-}
-
 it('a Redis Cluster agrees: each recipient has limits of its own, in one slot, and leaves nothing elsewhere', async () => {
-  const redis = await openCluster();
-  const limiter = createRedisLimiter({ redis, policy: POLICY, categories: CATEGORIES, prefix: '{pushpacer}' });
+  const redis = connectRedis(); // a cluster of one node
   await fc.assert(
     fc.asyncProperty(recipients, hostileText, async ([one, other], id) => {
-      await redis.flushall();
+      const prefix = testPrefix();
+      const limiter = createRedisLimiter({ redis, policy: POLICY, categories: CATEGORIES, prefix });
       const ask = { recipientId: one, id, category: 'messages' };
       const first = await limiter.admit(ask);
       expect(first).toMatchObject({ kind: 'admitted', repeated: false });
       expect(await limiter.admit({ ...ask, id: `${id}2` })).toMatchObject({ kind: 'reserved' });
       await limiter.block(one, { reason: 'a test', until: Date.now() + 60_000 });
-      const keys = await redis.keys('*');
+      const keys = await redis.keys(`${prefix.slice(1, -1)}*`);
       const slots = await Promise.all(keys.map((key) => redis.call('CLUSTER', 'KEYSLOT', key)));
       expect(keys.length).toBeGreaterThan(2);
       expect(new Set(slots).size).toBe(1);

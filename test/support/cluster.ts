@@ -6,6 +6,7 @@ import {
   type EmbeddedCluster,
   type EmbeddedClusterOptions,
 } from '../../sandbox/redis/embedded-cluster.ts';
+import { testRedisUrl } from './redis.ts';
 
 /** The cluster of a test file, for use within its tests. */
 export type TestCluster = Pick<EmbeddedCluster, 'url' | 'nodes'>;
@@ -36,9 +37,12 @@ export function testCluster(options: EmbeddedClusterOptions = {}): TestCluster {
   };
 }
 
-/** A connection to all of a cluster, which is closed when the test ends. Commands wait while a master is replaced. */
-export function connectCluster({ nodes }: { readonly nodes: readonly Pick<ClusterNode, 'port'>[] }): Cluster {
-  const startup = nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
+/**
+ * A connection to all of a cluster (default: the Redis of the test run, which is one), closed when the test ends. Commands wait
+ * while a master is replaced.
+ */
+export function connectCluster({ nodes }: { readonly nodes?: readonly Pick<ClusterNode, 'port'>[] } = {}): Cluster {
+  const startup = nodes?.map(({ port }) => ({ host: '127.0.0.1', port })) ?? [testRedisUrl()];
   const connection = new Cluster(startup, {
     redisOptions: { maxRetriesPerRequest: null },
     clusterRetryStrategy: () => 100,

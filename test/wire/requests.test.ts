@@ -16,7 +16,6 @@ import type { Encoded, Provider, Push } from '../../src/providers/provider.ts';
 import { webpushMessage } from '../../src/notification/devices/webpush/payload.ts';
 import { decryptPush, browserKeys, ENDPOINT_PATH } from '../../sandbox/webpush/subscription.ts';
 import { ca, openServer } from '../providers/h2-server.ts';
-import { cases } from '../support/cases.ts';
 import { openApns, openFcm, openSandbox, openWebpush, sendPush } from '../support/providers.ts';
 import { notifications, NOW_MS } from './notifications.ts';
 import { apnsFaults, apnsLoudFaults } from './apns-rules.ts';
@@ -25,7 +24,7 @@ import type { WireRequest } from './table.ts';
 import { webpushFaults, webpushLoudFaults } from './webpush-rules.ts';
 
 const SEED = 8_030;
-const RUNS = cases(5_000);
+const RUNS = 5_000;
 const SENT = 100;
 
 test(`${RUNS} notifications become requests that the providers take, loud, silent and as digests`, async () => {

@@ -11,7 +11,7 @@ import { RedisAwayError } from '../../src/redis/connection.ts';
 import { consume, present } from '../queue/support.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { liveActivity, makeDevice, makeNotification } from '../support/push.ts';
-import { connectRedis, isOnCluster, queueEnv } from '../support/redis.ts';
+import { connectRedis, queueEnv } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { SLOW, blocked, deliver, ends, enqueueWaiting, openRunning, reset, waits } from '../support/waiting.ts';
 import { main as recipient } from '../../scripts/recipient.ts';
@@ -70,7 +70,7 @@ describe('by id', () => {
     expect(bench.sandbox.journal.all).toEqual([]);
   });
 
-  test.skipIf(isOnCluster)('where the limiter has a Redis of its own, that one decides', async () => {
+  test('where the limiter has a Redis of its own, that one decides', async () => {
     const redis = await startEmbeddedRedis();
     onTestFinished(() => redis.close());
     const bench = await openReplicaBench(undefined, { limiterRedisUrl: redis.url });

@@ -4,7 +4,7 @@ import { main as status } from '../../scripts/status.ts';
 import { runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { openRedisProxy } from '../support/redis-proxy.ts';
-import { isOnCluster, queueEnv, testRedisUrl } from '../support/redis.ts';
+import { queueEnv, testRedisUrl } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { waitFor } from '../support/wait.ts';
 import { SLOW, deliver, ends, openRunning } from '../support/waiting.ts';
@@ -64,7 +64,7 @@ test('devices that no worker has all credentials for are alerted by one worker e
   expect(bench.sandbox.journal.accepted.map(({ platform }) => platform).toSorted()).toEqual(['apns', 'fcm']);
 });
 
-test.skipIf(isOnCluster)('the only worker that has them gets the jobs although it is farther from Redis', async () => {
+test('the only worker that has them gets the jobs although it is farther from Redis', async () => {
   const bench = await openRunning({ ...FAST, ...WITHOUT_FCM });
   const proxy = await openRedisProxy(Number(new URL(testRedisUrl()).port));
   proxy.delay({ leastMs: 4, mostMs: 6 });

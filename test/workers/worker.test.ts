@@ -193,7 +193,7 @@ describe('pages', () => {
     const { env } = await openWorkerBench();
     const redis = await startEmbeddedRedis();
     try {
-      const own = { REDIS_URL: redis.url, REDIS_CLUSTER: 'false' };
+      const own = { REDIS_URL: redis.url };
       const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, ...own } });
       const { metrics: url } = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
       await redis.close();
@@ -298,7 +298,7 @@ describe('bad input', () => {
     const redis = await startEmbeddedRedis();
     const { port } = new URL(redis.url);
     await redis.close();
-    const own = { REDIS_URL: redis.url, REDIS_CLUSTER: 'false' };
+    const own = { REDIS_URL: redis.url };
     const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, ...own } });
     await worker.waitForLine(/no connection to Redis/);
     const later = await startEmbeddedRedis({ port: Number(port) });

@@ -15,7 +15,7 @@ it.each([
   await redis.close();
   const tokensFile = join(await temporaryFolder(), 'tokens.json');
   await addToken(tokensFile, { name: 'all', scopes: ['send', 'read', 'operate'] });
-  const env = { ...queueEnv('{ready}'), REDIS_URL: redis.url, REDIS_CLUSTER: 'false', API_TOKENS_FILE: tokensFile };
+  const env = { ...queueEnv('{ready}'), REDIS_URL: redis.url, API_TOKENS_FILE: tokensFile };
   const served = startProcess({ args: [program], env: { ...env, API_PORT: '0', CONSOLE_PORT: '0' } });
   await served.waitForLine(/has no connection to Redis: what needs it is refused \(503\)/);
   const again = await startEmbeddedRedis({ port: redis.port });

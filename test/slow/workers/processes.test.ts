@@ -252,7 +252,7 @@ describe('stopping', () => {
 
   it('SIGTERM while the first worker starts ends all with 0', async () => {
     const { env } = await openWorkerBench();
-    const nowhere = { REDIS_URL: 'redis://127.0.0.1:1', REDIS_CLUSTER: 'false' };
+    const nowhere = { REDIS_URL: 'redis://127.0.0.1:1' };
     const parent = start('2', { ...env, ...nowhere });
     await parent.line({ worker: 1, level: 'warn' }); // it waits for Redis
     parent.signal('SIGTERM');
