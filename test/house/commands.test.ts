@@ -171,7 +171,7 @@ describe('the JSON of each command is that of the page', () => {
     const { prefix } = openQueues();
     await expectDocumented(
       'doctor',
-      await answerOf('doctor', [], { ...queueEnv(prefix), ALLOW_NO_CREDENTIALS: 'true' }),
+      await answerOf('doctor', [], { ...queueEnv(prefix), REDIS_CLUSTER: 'true', ALLOW_NO_CREDENTIALS: 'true' }),
     );
   });
 
