@@ -34,9 +34,17 @@ function whatText(loss: NotedLoss, now: number, when: string): string {
   }
 }
 
-/** One text for each Redis and policy that may lose keys. */
-export function mayEvictTexts(workers: readonly SeenWorker[]): string[] {
-  const found = workers.flatMap(({ alive, evicting = [] }) => (alive ? evicting : []));
+/**
+ * One text for each Redis and policy that may lose keys. Workers know the limiter's Redis too, but what they wrote may be 25 s old.
+ *
+ * @param ofQueue the policies of the queue's Redis, as it says itself; empty if it does not say them
+ */
+export function mayEvictTexts(workers: readonly SeenWorker[], ofQueue: readonly string[]): string[] {
+  const ofWorkers = workers.flatMap(({ alive, evicting = [] }) => (alive ? evicting : []));
+  const own = ofQueue
+    .filter((policy) => policy !== 'noeviction')
+    .map((policy) => ({ redis: 'queue' as const, policy }));
+  const found = ofQueue.length === 0 ? ofWorkers : [...own, ...ofWorkers.filter(({ redis }) => redis !== 'queue')];
   const texts = found.map(
     ({ redis, policy }) =>
       `${NAMES[redis]} may evict keys when it is full, and so lose notifications and lift limits: its maxmemory-policy is ` +

@@ -19,7 +19,7 @@ import {
   type WorkerPolicy,
 } from '../queue/workers.ts';
 import type { Connection } from '../redis/connection.ts';
-import { readWriteRefusal } from '../redis/info.ts';
+import { readEvictionPolicies, readWriteRefusal } from '../redis/info.ts';
 import { callOf } from '../terminal/command.ts';
 import { breakdown, deadLetters as deadLettersText, fromNow, span } from '../terminal/text.ts';
 import { lossText, mayEvictTexts } from './losses.ts';
@@ -171,6 +171,7 @@ export async function readStatus(
   const [deadLetters, ends] = await readDead(shards, connection, overview.now);
   const alive = seen.workers.filter((worker) => worker.alive);
   const ofShards = await readShards(shards, connection, layout);
+  const mayEvict = mayEvictTexts(seen.workers, await readEvictionPolicies(connection));
   const prefixes = new Set([prefix, ...queues.map((queue) => queue.opts.prefix ?? prefix)]);
   // Asked last, since a client closes a connection on which a replica refused to write.
   const noWrites = await readWriteRefusal(connection, [...prefixes].map(writeProbeKey));
@@ -186,7 +187,7 @@ export async function readStatus(
     breakers: breakersOf(alive),
     unreachable: unreachableOf(alive),
   };
-  const wrong = wrongsOf(facts, ends);
+  const wrong = wrongsOf(facts, ends, mayEvict);
   return { ...facts, ok: wrong.length === 0, wrong };
 }
 
@@ -304,14 +305,14 @@ export function callWorker(): string {
 }
 
 /** What is wrong, the worst first. */
-function wrongsOf(facts: Facts, ends: Ends): Wrong[] {
+function wrongsOf(facts: Facts, ends: Ends, mayEvict: readonly string[]): Wrong[] {
   const { now, workers, due, untaken, paused, breakers, unreachable, policies } = facts;
   const whatNow = `docs/runbook.md says what to do; when that is done: ${callOther('status')} --acknowledge`;
   const faults: (readonly [Wrong['kind'], string | undefined | false])[] = [
     ['no-writes', noWritesText(facts)],
     ['no-worker', noWorker(facts)],
     ...facts.losses.map((loss) => ['lost', `${lossText(loss, now)}; ${whatNow}`] as const),
-    ...mayEvictTexts(workers).map((text) => ['may-evict', text] as const),
+    ...mayEvict.map((text) => ['may-evict', text] as const),
     ...withoutSlotTexts(facts).map((text) => ['no-slot', text] as const),
     ['paused', paused && 'the queue is paused: workers take nothing; somebody paused it with another program'],
     ['due-late', due.oldestAt !== undefined && now - due.oldestAt >= DUE_LATE_MS && dueText(facts)],

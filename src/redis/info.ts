@@ -59,6 +59,14 @@ export async function readWriteRefusal(connection: Connection, keys: readonly st
   return (refusals.find(isNotNow) as Error | undefined)?.message;
 }
 
+/** The `maxmemory-policy` of each server that says it; in a cluster, of each master that answers. Never rejects. */
+export async function readEvictionPolicies(connection: Connection): Promise<string[]> {
+  const answers = await Promise.allSettled(mastersOf(connection).map((node) => node.info('memory')));
+  return answers.flatMap((each) =>
+    each.status === 'fulfilled' ? (parseInfo(each.value).get('maxmemory_policy') ?? []) : [],
+  );
+}
+
 /** The masters of a cluster; otherwise the only server. */
 export function mastersOf(connection: Connection): Redis[] {
   return connection instanceof Cluster ? connection.nodes('master') : [connection];

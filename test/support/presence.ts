@@ -16,9 +16,10 @@ export async function enterWorker(
   prefix: string,
   facts: Partial<WorkerFacts> = {},
   policy: Partial<WorkerPolicy> = {},
+  redis = connectRedis(),
 ): Promise<void> {
   const presence = startPresence({
-    ...{ redis: connectRedis(), prefix, facts: () => workerFacts(facts) },
+    ...{ redis, prefix, facts: () => workerFacts(facts) },
     policy: {
       ...{ policy: { rules: [], minGapMs: 0 }, categories: {}, apartRules: { background: [], liveactivity: [] } },
       ...policy,
