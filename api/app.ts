@@ -168,7 +168,8 @@ export function createApp(parts: AppParts): Hono<ApiEnv> {
   app.get('/v1/notifications/:id', needs('read'), async (c) => {
     const id = c.req.param('id');
     const { status, story } = await tell(id);
-    return status.state === 'unknown' ? problemResponse(UNKNOWN_ID) : json(200, { id, ...status, story });
+    if (status.state === 'unknown') return problemResponse({ ...UNKNOWN_ID, detail: story.why.join(' ') });
+    return json(200, { id, ...status, story });
   });
 
   addCancelRoutes(app, { producer, log, needs });

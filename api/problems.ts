@@ -53,7 +53,8 @@ export function invalid(faults: readonly Fault[], what = 'the notification'): Pr
 
 export const UNKNOWN_ID: Problem = {
   ...{ status: 404, code: 'not-found' },
-  detail: 'no notification has this id; or it ended more than an hour ago; or it was a dead letter that was removed',
+  detail:
+    'no notification has this id; or it ended more than an hour ago; or it was a dead letter that was removed; or Redis lost it',
 };
 
 /** After this many seconds a producer may try again. */

@@ -4,11 +4,13 @@ import { readProgress } from '../../src/delivery/progress.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { instantOf } from '../../src/domain/time.ts';
 import { isObject } from '../../src/domain/json.ts';
+import { lossText, readLossesOfQueue } from '../../src/operations/losses.ts';
 import { findRetractions, takenBackText, type RetractionSeen } from '../../src/operations/retractions.ts';
 import { findHolder, findPlace, isTakenId } from '../../src/operations/story.ts';
 import { RETRACTED_BEFORE } from '../../src/operations/why.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
 import type { NotificationStatus } from '../../src/producer/producer.ts';
+import type { NotedLoss } from '../../src/queue/losses.ts';
 import { findJob } from '../../src/queue/readable.ts';
 import { readWorkers, type SeenWorker } from '../../src/queue/workers.ts';
 import type { Connection } from '../../src/redis/connection.ts';
@@ -40,6 +42,8 @@ interface JobFacts extends Partial<Omit<NotificationFacts, 'id' | 'sizes' | 'dev
   readonly worker?: Pick<SeenWorker, 'id' | 'host' | 'pid' | 'version' | 'silentMs' | 'alive'>;
   /** The retractions that take the notification from its devices. Absent if none is known. */
   readonly retractions?: readonly RetractionSeen[];
+  /** Of an unknown id: what the queue's Redis has lost. Absent if nothing. */
+  readonly losses?: readonly NotedLoss[];
   /** A retract took the id before the notification was enqueued. */
   readonly retractedBefore?: true;
 }
@@ -52,7 +56,10 @@ export async function showNotification(id: string, json: boolean): Promise<void>
       throw unfitId(error);
     });
     const { now, workers } = await readWorkers(connection, prefix); // `now` is on Redis's clock
-    if (status.state === 'unknown') return { now, status, facts: {} };
+    if (status.state === 'unknown') {
+      const losses = await readLossesOfQueue(connection, prefix, now);
+      return { now, status, facts: losses.length === 0 ? {} : { losses } };
+    }
     const holder = await findHolder(id, status.state, await shards.open());
     const found =
       holder === undefined
@@ -147,10 +154,15 @@ function jobText(id: string, jobId: string): string {
   return jobId === id ? '' : `, job ${printable(jobId)}`;
 }
 
-function stateText(id: string, status: NotificationStatus, { ahead, worker }: JobFacts, now: number): string {
+function stateText(
+  id: string,
+  status: NotificationStatus,
+  { ahead, worker, losses = [] }: JobFacts,
+  now: number,
+): string {
   switch (status.state) {
     case 'unknown':
-      return UNKNOWN;
+      return [UNKNOWN, ...losses.map((loss) => `${lossText(loss, now)}.`)].join(' ');
     case 'waiting': {
       if (status.until !== undefined && status.until > now)
         return `waits until ${instantFrom(now, status.until)}${status.rule === undefined ? '' : `, by ${printable(status.rule)}`}`;

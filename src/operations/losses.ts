@@ -1,9 +1,10 @@
-import type { NotedLoss, RedisName } from '../queue/losses.ts';
+import { readLosses, type NotedLoss, type RedisName } from '../queue/losses.ts';
 import type { SeenWorker } from '../queue/workers.ts';
 import { printable } from '../domain/faults.ts';
+import type { Connection } from '../redis/connection.ts';
 import { fromNow, span } from '../terminal/text.ts';
 
-// The texts with which the commands `status` and `doctor` say what a Redis has lost, and whether it may lose keys.
+// The texts with which the commands `status`, `why` and `doctor` say what a Redis has lost, and whether it may lose keys.
 
 const NAMES: Readonly<Record<RedisName, string>> = { queue: 'Redis', limiter: "the limiter's Redis" };
 
@@ -15,6 +16,11 @@ const GONE: Readonly<Record<RedisName, string>> = {
 /** `Redis was emptied (its keys were deleted), 2m ago: what waited, dead letters and slots are lost` */
 export function lossText(loss: NotedLoss, now: number): string {
   return `${NAMES[loss.redis]} ${whatText(loss, now, fromNow(now, Math.min(now, loss.at)))}`;
+}
+
+/** The losses that may be the reason why the queue does not know an id, the latest first. `now`: Redis's clock. */
+export async function readLossesOfQueue(redis: Connection, prefix: string, now: number): Promise<NotedLoss[]> {
+  return (await readLosses(redis, prefix, now)).filter((loss) => loss.redis === 'queue');
 }
 
 function whatText(loss: NotedLoss, now: number, when: string): string {

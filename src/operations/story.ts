@@ -24,6 +24,7 @@ import type { NotificationStatus } from '../queue/status.ts';
 import { readWorkers, sharedPolicy, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
 import type { Connection } from '../redis/connection.ts';
 import { findRetractions, type RetractionParts, type RetractionSeen } from './retractions.ts';
+import { readLossesOfQueue } from './losses.ts';
 import { whySentences, type Facts, type NamedReason } from './why.ts';
 
 /** The story of one notification. Instants are epoch milliseconds. No token, no text of an alert. */
@@ -89,6 +90,7 @@ export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
   const facts = {
     ...{ now, status, passes, passesLeftOut, workersAlive, breakers: [], retractions, ...found.facts },
     ...defined({ mostOvertaken: sharedPolicy(workers)?.mostOvertaken }),
+    losses: status.state === 'unknown' ? await readLossesOfQueue(connection, prefix, now) : [],
     hasHistory: passes.length > 0 || (await hasHistory(connection, prefixes)),
   };
   return {

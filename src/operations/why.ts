@@ -7,8 +7,10 @@ import { CREDENTIALS, MAYBE_SHOWN } from '../notification/outcome.ts';
 import { formatDuration, SEND_AFTER } from '../domain/time.ts';
 import type { SlotReason, EndReason, LimitReason } from '../limiter/slot-reason.ts';
 import type { NotificationStatus } from '../queue/status.ts';
+import type { NotedLoss } from '../queue/losses.ts';
 import type { SeenWorker } from '../queue/workers.ts';
 import { counted, fromNow, span, timeNear } from '../terminal/text.ts';
+import { lossText } from './losses.ts';
 import { namesText, takenBackText, type RetractionSeen } from './retractions.ts';
 
 /** The reason for a slot, with the ids of the notifications that it names. */
@@ -38,6 +40,8 @@ export interface Facts {
   /** The open breakers of its devices, as living workers report them. */
   readonly breakers: readonly SeenWorker['breakers'][number][];
   readonly hasHistory: boolean;
+  /** What the queue's Redis has lost, if no notification has this id. */
+  readonly losses: readonly NotedLoss[];
   /** The retractions that take the notification from its devices. */
   readonly retractions: readonly RetractionSeen[];
   /** If the notification is a retraction: the ids of the notifications that it takes back. */
@@ -100,12 +104,12 @@ function stateWhy(facts: Facts): string[] {
 export const NO_STORIES =
   'Redis has no stories: HISTORY_MAX is not set for the workers, or nothing has ended since it was, or Redis lost or evicted them.';
 
-function unknownWhy({ hasHistory }: Facts): string[] {
+function unknownWhy({ now, hasHistory, losses }: Facts): string[] {
   const ended = hasHistory
     ? 'it ended, and its story is not kept any more (HISTORY_MAX, HISTORY_MAX_AGE, or Redis lost or evicted it)'
     : 'it ended more than an hour ago';
   const text = `No notification has this id, or ${ended}; or it was a dead letter that was removed.`;
-  return hasHistory ? [text] : [text, NO_STORIES];
+  return [text, ...losses.map((loss) => `${lossText(loss, now)}.`), ...(hasHistory ? [] : [NO_STORIES])];
 }
 
 function waitingWhy(status: Waiting, facts: Facts): string[] {

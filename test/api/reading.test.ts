@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { openApiDocument } from '../../api/openapi.ts';
 import { outcomeFields } from '../../src/notification/outcome.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
+import { noteLoss } from '../../src/queue/losses.ts';
 import { layoutKey, outcomesKey, shardPrefixes } from '../../src/queue/names.ts';
 import { openApi, type ApiBench } from '../support/api.ts';
 import { documentOf } from '../support/openapi.ts';
@@ -25,6 +26,12 @@ describe('a notification', () => {
       });
       expect((await api.call(method, '/v1/notifications/a%20b')).body).toMatchObject({ status: 422 });
     }
+    const server = { runId: 'a', isSame: true };
+    await noteLoss(connectRedis(), api.prefix, { kind: 'emptied', redis: 'queue', at: Date.now() - 120_000, server });
+    const { body } = await api.call('GET', '/v1/notifications/nobody');
+    expect(body).toMatchObject({
+      detail: expect.stringContaining('Redis was emptied (its keys were deleted), ') as string,
+    });
   });
 
   it.each([

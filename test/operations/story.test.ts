@@ -5,10 +5,11 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { main as recipient } from '../../scripts/recipient.ts';
 import { main as status } from '../../scripts/status.ts';
 import { main as why } from '../../scripts/why.ts';
+import { noteLoss } from '../../src/queue/losses.ts';
 import { historyKeys } from '../../src/queue/names.ts';
 import { outputOf, runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { connectRedis, queueEnv, testRedisUrl } from '../support/redis.ts';
+import { connectRedis, queueEnv, testPrefix, testRedisUrl } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
 import { storyOf } from '../support/story.ts';
 
@@ -82,6 +83,21 @@ it('tells of one that ended hours ago only by the history, and without one what 
   expect(gone).toMatchObject({ state: 'unknown', story: { recorded: false, passes: [] } });
   expect(gone.story.why.join(' ')).toContain('or it ended more than an hour ago');
   expect(gone.story.why.at(-1)).toMatch(/HISTORY_MAX is not set for the workers, .* or Redis lost or evicted them/);
+});
+
+it('says of an id that is not known what the Redis of the queue has lost', async () => {
+  const prefix = testPrefix();
+  const server = { runId: 'a', isSame: true };
+  for (const name of ['limiter', 'queue'] as const)
+    await noteLoss(connectRedis(), prefix, { kind: 'emptied', redis: name, at: Date.now() - 120_000, server });
+  const lost = /Redis was emptied \(its keys were deleted\), 2m.* ago: what waited, dead letters and slots are lost\./;
+  expect((await storyOf(prefix, 'gone')).story.why.filter((each) => each.includes('emptied'))).toEqual([
+    expect.stringMatching(lost),
+  ]);
+  const said = await outputOf(runMain(status, ['gone'], queueEnv(prefix)));
+  expect(said.replaceAll(/\s+/g, ' ')).toMatch(lost);
+  const json = await outputOf(runMain(status, ['gone', '--json'], queueEnv(prefix)));
+  expect(JSON.parse(json)).toMatchObject({ state: 'unknown', losses: [{ kind: 'emptied', redis: 'queue' }] });
 });
 
 describe('one that was retracted', () => {

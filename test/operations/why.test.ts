@@ -10,7 +10,15 @@ const NOW = Date.parse('2026-11-23T09:14:00Z');
 const progress = readProgress(0);
 
 function why(status: NotificationStatus, facts: Partial<Facts> = {}): string {
-  const known = { passes: [], passesLeftOut: 0, workersAlive: 1, breakers: [], hasHistory: true, retractions: [] };
+  const known = {
+    passes: [],
+    passesLeftOut: 0,
+    workersAlive: 1,
+    breakers: [],
+    hasHistory: true,
+    retractions: [],
+    losses: [],
+  };
   return whySentences({ now: NOW, status, ...known, ...facts }).join(' ');
 }
 
