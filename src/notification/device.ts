@@ -58,6 +58,12 @@ export function targetOf(data: unknown): Target {
   return { platform: platformsOf(devices), ...(app !== undefined && { app }) };
 }
 
+/** The accounts of the devices of any job's data, each once, even if it is not a valid notification. */
+export function accountsIn(data: unknown): Account[] {
+  const devices = (devicesIn(data) ?? []).slice(0, MOST_DEVICES).filter(isOfPlatform);
+  return [...new Set(devices.map((device) => accountOf({ platform: device.platform, app: appOf(device) })))];
+}
+
 /** `apns,fcm` */
 function platformsOf(devices: readonly { readonly platform: string }[]): string {
   const platforms = devices.map(({ platform }) => platform);
@@ -65,7 +71,7 @@ function platformsOf(devices: readonly { readonly platform: string }[]): string 
   return [...new Set(platforms)].toSorted().join();
 }
 
-function isOfPlatform(device: unknown): device is { readonly platform: string; readonly app?: unknown } {
+function isOfPlatform(device: unknown): device is { readonly platform: Platform; readonly app?: unknown } {
   return isObject(device) && typeof device['platform'] === 'string' && READERS.has(device['platform']);
 }
 

@@ -1,27 +1,29 @@
 import { lookAtNewest } from '../dead-letters/look.ts';
 import { createDeadLetters } from '../dead-letters/store.ts';
-import { namesOf, type Service } from '../notification/device.ts';
+import { accountsIn, namesOf, type Account, type Service } from '../notification/device.ts';
 import { printable } from '../domain/faults.ts';
 import { policyText } from '../domain/limits.ts';
-import { CREDENTIALS, type DeadLetterReason } from '../notification/outcome.ts';
+import type { DeadLetterReason } from '../notification/outcome.ts';
 import type { WithoutSlotCode } from '../observe/without-slot.ts';
 import type { Layout } from '../queue/shards/layout.ts';
 import { readLosses, type NotedLoss } from '../queue/losses.ts';
 import { moveKeys, writeProbeKey } from '../queue/names.ts';
 import { readOverview, type Overview } from '../queue/overview.ts';
 import type { ShardQueues } from '../queue/shards/shards.ts';
-import {
-  accountsOf,
-  hasAccount,
-  readWorkers,
-  type SeenWorker,
-  type SeenWorkers,
-  type WorkerPolicy,
-} from '../queue/workers.ts';
+import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
 import type { Connection } from '../redis/connection.ts';
 import { readEvictionPolicies, readWriteRefusal } from '../redis/info.ts';
 import { callOf } from '../terminal/command.ts';
-import { breakdown, deadLetters as deadLettersText, fromNow, span } from '../terminal/text.ts';
+import {
+  breakdown,
+  deadLetters as deadLettersText,
+  fromNow,
+  named,
+  NAMED,
+  span,
+  workerName,
+} from '../terminal/text.ts';
+import { credentialsText, lackedText } from './credentials.ts';
 import { lossText, mayEvictTexts } from './losses.ts';
 import type { Rates } from './rates.ts';
 
@@ -88,6 +90,8 @@ interface Ends {
   /** How many notifications ended, with those that became dead letters. */
   readonly ended: number;
   readonly deadByReason: DeadOverview['byReason'];
+  /** The accounts of those that are `provider-not-configured`. */
+  readonly accounts: readonly Account[];
 }
 
 interface PolicyOfWorkers extends WorkerPolicy {
@@ -237,7 +241,14 @@ async function readDead(
       lastHour: recent.length,
       lastHourByReason: byReason(recent),
     },
-    { since, ended: completed.reduce((sum, count) => sum + count, dead.length), deadByReason: byReason(dead) },
+    {
+      since,
+      ended: completed.reduce((sum, count) => sum + count, dead.length),
+      deadByReason: byReason(dead),
+      accounts: dead.flatMap((each) =>
+        each.reason === 'provider-not-configured' ? accountsIn(each.notification) : [],
+      ),
+    },
   ];
 }
 
@@ -317,7 +328,7 @@ function wrongsOf(facts: Facts, ends: Ends, mayEvict: readonly string[]): Wrong[
     ['paused', paused && 'the queue is paused: workers take nothing; somebody paused it with another program'],
     ['due-late', due.oldestAt !== undefined && now - due.oldestAt >= DUE_LATE_MS && dueText(facts)],
     ['untaken-late', untaken.oldestAt !== undefined && now - untaken.oldestAt >= UNTAKEN_LATE_MS && untakenText(facts)],
-    ['credentials', credentialsText(facts)],
+    ['credentials', credentialsText(workers, facts.waiting)],
     ...some(breakers).map((breaker) => ['breaker', `nothing is sent to ${breakerText(breaker, facts)}`] as const),
     ['breaker', breakers.length > NAMED && `${breakers.length - NAMED} more circuit breakers are not closed`],
     ...some(unreachable).map((each) => ['unreachable', `nothing reaches ${unreachableText(each, facts)}`] as const),
@@ -326,21 +337,13 @@ function wrongsOf(facts: Facts, ends: Ends, mayEvict: readonly string[]): Wrong[
     ['newer', facts.waiting.newer > 0 && newerText(facts)],
     ['clock', clockText(workers)],
     ['policies', policies.length > 1 && policiesText(policies)],
-    ...TOO_MANY_DEAD.map((bound) => [bound.kind, deadText(ends, bound, now)] as const),
+    ...TOO_MANY_DEAD.map((bound) => [bound.kind, deadText(ends, bound, facts)] as const),
   ];
   return faults.flatMap(([kind, text]) => (typeof text === 'string' ? { kind, text } : []));
 }
 
-/** At most this many of the same kind are named. If a machine is lost, all of its workers are. */
-const NAMED = 3;
-
 function some<T>(all: readonly T[]): readonly T[] {
   return all.slice(0, NAMED);
-}
-
-/** `a; b; c; and 97 more` */
-function named(all: readonly string[]): string {
-  return [...some(all), ...(all.length > NAMED ? [`and ${all.length - NAMED} more`] : [])].join('; ');
 }
 
 /** Names silent workers whose jobs others may not have taken yet; silent workers whose jobs are taken are only listed. */
@@ -375,25 +378,6 @@ const NO_SLOT: Readonly<Record<string, string>> = {
   'limiter-unavailable': "the limiter's Redis does not answer",
 } satisfies Record<WithoutSlotCode, string>;
 
-/** Says how many jobs wait for credentials that no living worker has, and which workers lack credentials that others have. */
-function credentialsText({ workers, waiting: { byRule } }: Facts): string | undefined {
-  const alive = workers.filter((worker) => worker.alive);
-  const all = [...new Set(alive.flatMap(accountsOf))].toSorted();
-  const lacking = all.flatMap((account) => {
-    const without = alive.filter((worker) => !hasAccount(worker, account));
-    if (without.length === 0) return [];
-    return [`${without.length} of ${alive.length} workers: ${printable(account)} (${named(without.map(workerName))})`];
-  });
-  const count = byRule[CREDENTIALS] ?? 0;
-  const wait =
-    count === 0
-      ? ''
-      : `${count === 1 ? '1 notification waits' : `${count} notifications wait`} for a worker with credentials for them`;
-  const lack =
-    lacking.length === 0 ? '' : `credentials are missing at ${named(lacking)}, which put such jobs back for the others`;
-  return [wait, lack].filter((text) => text !== '').join('; ') || undefined;
-}
-
 /** Says that workers get no slots: one text for each cause. */
 function withoutSlotTexts({ workers, workersAlive, now }: Facts): string[] {
   const lasting = workers.flatMap(({ alive, withoutSlot }) =>
@@ -404,11 +388,6 @@ function withoutSlotTexts({ workers, workersAlive, now }: Facts): string[] {
     const why = NO_SLOT[code] ?? printable(code);
     return `${all.length} of ${workersAlive} workers got no slot for ${forText}, so alerts wait: ${why}`;
   });
-}
-
-/** `web-1 (process 7)` */
-function workerName({ host, pid }: Pick<SeenWorker, 'host' | 'pid'>): string {
-  return `${printable(host)} (process ${pid})`;
 }
 
 function dueText({ now, due }: Facts): string {
@@ -468,16 +447,18 @@ function policiesText(policies: readonly PolicyOfWorkers[]): string {
 }
 
 function deadText(
-  { since, ended, deadByReason }: Ends,
+  { since, ended, deadByReason, accounts }: Ends,
   { isGone, share, count }: (typeof TOO_MANY_DEAD)[number],
-  now: number,
+  { now, workers }: Facts,
 ): string | undefined {
   const reasons = Object.entries(deadByReason).filter(([reason]) => (reason === 'unregistered') === isGone);
   const dead = reasons.reduce((sum, [, each]) => sum + each, 0);
   if (dead <= count || dead / ended <= share) return undefined;
   const many = `${deadLettersText(dead)} in the last ${span(now - since)}${breakdown(Object.fromEntries(reasons))}`;
   const look = `look: ${callOther('dead-letters')} --since ${span(ENDS_MS)}`;
-  return `${many}, ${Math.round((dead / ended) * 100)} % of what ended; ${look}`;
+  const lacked = isGone ? '' : lackedText(workers, accounts);
+  const lack = lacked === '' ? '' : `no living worker has credentials for ${lacked}; `;
+  return `${many}, ${Math.round((dead / ended) * 100)} % of what ended; ${lack}${look}`;
 }
 
 /** What to write before `lastHour`: there may be more of the last hour among the dead letters that were not looked at. */

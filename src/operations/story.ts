@@ -4,12 +4,13 @@ import { findDeadLetter } from '../dead-letters/store.ts';
 import { openDevices } from '../delivery/context.ts';
 import { jobIdOfAsk } from '../delivery/lines.ts';
 import { readProgress, type Progress } from '../delivery/progress.ts';
-import { serviceOfDevice } from '../notification/device.ts';
+import { accountOf, serviceOfDevice } from '../notification/device.ts';
 import { newerThanKnown } from '../domain/format.ts';
 import { defined, isObject, objectOr, valueAt } from '../domain/json.ts';
 import { countedAs } from '../domain/limits.ts';
 import { parseNotification } from '../notification/notification.ts';
 import { retractionOf } from '../notification/retraction.ts';
+import type { Device } from '../notification/types.ts';
 import { originOf, readPasses, type StoryPass } from '../notification/story.ts';
 import { instantOf, waitsFrom } from '../domain/time.ts';
 import type { SlotBefore } from '../limiter/slot-reason.ts';
@@ -21,7 +22,14 @@ import { deadIdsOf, historyKeys, jobIdOf, notificationIdOf, replayIdsOf, RETRACT
 import { findJob } from '../queue/readable.ts';
 import type { ShardQueues } from '../queue/shards/shards.ts';
 import type { NotificationStatus } from '../queue/status.ts';
-import { readWorkers, sharedPolicy, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
+import {
+  lackedByAll,
+  readWorkers,
+  sharedPolicy,
+  type SeenWorker,
+  type SeenWorkers,
+  type WorkerPolicy,
+} from '../queue/workers.ts';
 import type { Connection } from '../redis/connection.ts';
 import { findRetractions, type RetractionParts, type RetractionSeen } from './retractions.ts';
 import { readLossesOfQueue } from './losses.ts';
@@ -88,7 +96,7 @@ export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
   const retractions = recipientId === undefined ? [] : await findRetractions(id, recipientId, parts);
   const workersAlive = workers.workers.filter(({ alive }) => alive).length;
   const facts = {
-    ...{ now, status, passes, passesLeftOut, workersAlive, breakers: [], retractions, ...found.facts },
+    ...{ now, status, passes, passesLeftOut, workersAlive, breakers: [], lacked: [], retractions, ...found.facts },
     ...defined({ mostOvertaken: sharedPolicy(workers)?.mostOvertaken }),
     losses: status.state === 'unknown' ? await readLossesOfQueue(connection, prefix, now) : [],
     hasHistory: passes.length > 0 || (await hasHistory(connection, prefixes)),
@@ -111,7 +119,7 @@ interface Source {
   readonly names: Pick<Story, 'recipientId' | 'category' | 'enqueuedAt' | 'enqueuedBy' | 'replayedAt'>;
   readonly passes: ReturnType<typeof readPasses>;
   readonly facts: Partial<
-    Pick<Facts, 'job' | 'slotReason' | 'sentAfter' | 'from' | 'breakers' | 'retracts' | 'idTaken'>
+    Pick<Facts, 'job' | 'slotReason' | 'sentAfter' | 'from' | 'breakers' | 'lacked' | 'retracts' | 'idTaken'>
   >;
 }
 
@@ -235,6 +243,7 @@ async function sourceOfJob(
   const { isLocked, ...place } = await findPlace(queue, jobId, parts.connection, workers.workers);
   const [sendAfter, expiresAt] = isObject(data) ? [instantOf(data['sendAfter']), instantOf(data['expiresAt'])] : [];
   const reading = { queue, parts, ...readerOf(data, workers, parts) };
+  const devices = devicesLeft(data, jobId, progress);
   const unknown = (): undefined => undefined; // the limiter may not answer
   const askId = `${jobId}/${progress.asks}`;
   const slotReason = kept === undefined ? await findReason(askId, reading).catch(unknown) : undefined;
@@ -245,7 +254,8 @@ async function sourceOfJob(
     facts: {
       from: waitsFrom(timestamp, data),
       ...defined({ slotReason, sentAfter, retracts: retractionOf(data)?.retract }),
-      breakers: breakersOf(data, jobId, progress, workers),
+      breakers: breakersOf(devices, workers),
+      lacked: lackedByAll(workers.workers, devices.map(accountOf)),
       job: defined({
         ...{ progress, newer, sendAfter, expiresAt, ...place },
         takenAt: isLocked ? job.processedOn : undefined,
@@ -254,13 +264,16 @@ async function sourceOfJob(
   };
 }
 
-/** The open breakers, as living workers report them, of the devices that the notification still has to be sent to. */
-function breakersOf(data: unknown, jobId: string, progress: Progress, { workers }: SeenWorkers): Facts['breakers'] {
+/** The devices that the notification still has to be sent to; none if it is not valid. */
+function devicesLeft(data: unknown, jobId: string, progress: Progress): Device[] {
   const parsed = parseNotification(isObject(data) ? { id: notificationIdOf(jobId), ...data } : data);
   if (!parsed.ok) return [];
-  const services = new Set<string>(
-    openDevices({ notification: parsed.notification, progress }).map(({ device }) => serviceOfDevice(device)),
-  );
+  return openDevices({ notification: parsed.notification, progress }).map(({ device }) => device);
+}
+
+/** The open breakers of these devices, as living workers report them. */
+function breakersOf(devices: readonly Device[], { workers }: SeenWorkers): Facts['breakers'] {
+  const services = new Set<string>(devices.map(serviceOfDevice));
   const open = workers.filter(({ alive }) => alive).flatMap(({ breakers }) => breakers);
   const own = open.filter(({ service }) => services.has(service)).toSorted((a, b) => a.since - b.since);
   return [...new Map(own.map((breaker) => [breaker.service, breaker])).values()];

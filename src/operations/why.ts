@@ -1,5 +1,5 @@
 import type { Progress } from '../delivery/progress.ts';
-import { namesOf } from '../notification/device.ts';
+import { namesOf, type Account } from '../notification/device.ts';
 import { printable } from '../domain/faults.ts';
 import { newerText, type Newer } from '../domain/format.ts';
 import type { StoryPass } from '../notification/story.ts';
@@ -39,6 +39,8 @@ export interface Facts {
   readonly workersAlive: number;
   /** The open breakers of its devices, as living workers report them. */
   readonly breakers: readonly SeenWorker['breakers'][number][];
+  /** The accounts of its devices that no living worker has credentials for. */
+  readonly lacked: readonly Account[];
   readonly hasHistory: boolean;
   /** What the queue's Redis has lost, if no notification has this id. */
   readonly losses: readonly NotedLoss[];
@@ -198,7 +200,7 @@ function reasonText(block: SlotReason['block']): string {
 /** Why a notification without a slot ahead waits. */
 function otherCause(
   { rule, ruleUntil }: Waiting,
-  { now, passes, job, breakers }: Facts,
+  { now, passes, job, breakers, lacked }: Facts,
 ): { readonly text: string; readonly more: string[] } {
   const last = passes.at(-1);
   if (job?.newer !== undefined) {
@@ -207,8 +209,10 @@ function otherCause(
   }
   const { heldSince, limited, quotaAt, unreached = 0, tries = 0, attempts = [] } = job?.progress ?? {};
   if (heldSince !== undefined && rule === CREDENTIALS) {
-    const text = ', for a worker with credentials for its platform and app';
-    return { text, more: [`The workers that took it lack them; it is put back since ${when(now, heldSince)}.`] };
+    const which = lacked.length === 0 ? 'its platform and app' : lacked.map(serviceText).join(', ');
+    const who = lacked.length === 0 ? 'The workers that took it lack them' : 'No living worker has them';
+    const text = `, for a worker with credentials for ${which}`;
+    return { text, more: [`${who}; it is put back since ${when(now, heldSince)}.`] };
   }
   if (heldSince !== undefined) {
     const open = breakers.map(

@@ -3,6 +3,8 @@ import { countedAs } from '../domain/limits.ts';
 import { newerThanKnown } from '../domain/format.ts';
 import { parseObject } from '../domain/json.ts';
 import { SEND_AFTER, waitsFrom } from '../domain/time.ts';
+import { accountsIn, type Account } from '../notification/device.ts';
+import { CREDENTIALS } from '../notification/outcome.ts';
 import type { Connection } from '../redis/connection.ts';
 import { dueAtOfScore, scoreOfDue, scoresOfPriority, whyOf } from './bullmq-internals.ts';
 import { redisNow } from './clock-offset.ts';
@@ -43,6 +45,8 @@ interface Waiting {
    * and no worker has looked at it), or `newer` (a worker that can read the job).
    */
   readonly byRule: Readonly<Record<string, number>>;
+  /** Of the jobs that wait for `credentials`: the accounts of their devices (`apns`, `fcm~teacher`), and how many have them. */
+  readonly credentials: Readonly<Record<string, number>>;
   /** How many of the jobs that were looked at were written by a newer version. */
   readonly newer: number;
   /** Since when the oldest alert waits, among the jobs that were looked at. Absent if no alert waits. */
@@ -146,6 +150,8 @@ interface Seen {
    */
   readonly readyAt: number;
   readonly waitsFor: string;
+  /** If the job waits for credentials: the accounts of its devices. */
+  readonly accounts: readonly Account[];
   /** A newer version wrote the job. */
   readonly isNewer: boolean;
   /** The due time, if the job is delayed. */
@@ -253,13 +259,15 @@ function seen([, data, timestamp, name, opts, progress, why]: RawJob, dueAt: num
   const enqueuedAt = Number(timestamp);
   const isNewer = (newerThanKnown('job data', fields) ?? newerThanKnown('job progress', noted)) !== undefined;
   const delay = typeof options['delay'] === 'number' ? options['delay'] : 0;
+  const waitsFor = isNewer ? 'newer' : reasonOf((dueAt !== undefined && whyOf(why, dueAt)) || noted, fields);
   return {
     isAlert: countedAs(fields) === 'alert',
     recipientId: typeof recipientId === 'string' && recipientId.length <= MAX_ID ? recipientId : undefined,
     since: waitsFrom(enqueuedAt, fields),
     readyAt: typeof noted['dueAt'] === 'number' ? noted['dueAt'] : enqueuedAt + delay,
     isNewer,
-    waitsFor: isNewer ? 'newer' : reasonOf((dueAt !== undefined && whyOf(why, dueAt)) || noted, fields),
+    waitsFor,
+    accounts: waitsFor === CREDENTIALS ? accountsIn(fields) : [],
     ...(dueAt !== undefined && { dueAt }),
   };
 }
@@ -278,8 +286,11 @@ type JsonFields = Readonly<Record<string, unknown>>;
 function waitingIn(looks: readonly Look[], now: number): Waiting {
   const delayed = looks.flatMap((look) => look.delayed);
   const byRule: Record<string, number> = {};
-  for (const { waitsFor, dueAt = now } of delayed) {
-    if (dueAt > now) byRule[waitsFor] = (byRule[waitsFor] ?? 0) + 1;
+  const credentials: Record<string, number> = {};
+  for (const { waitsFor, accounts, dueAt = now } of delayed) {
+    if (dueAt <= now) continue;
+    byRule[waitsFor] = (byRule[waitsFor] ?? 0) + 1;
+    for (const account of accounts) credentials[account] = (credentials[account] ?? 0) + 1;
   }
   const alerts = [...delayed, ...looks.flatMap(({ others }) => others)].filter(
     ({ isAlert, since }) => isAlert && since <= now,
@@ -289,6 +300,7 @@ function waitingIn(looks: readonly Look[], now: number): Waiting {
     lookedAt: delayed.length,
     of: looks.reduce((sum, { jobs }) => sum + (jobs['delayed'] ?? 0), 0),
     byRule,
+    credentials,
     newer: looks.flatMap(({ delayed: some, others }) => [...some, ...others]).filter((each) => each.isNewer).length,
     ...(oldestAt !== undefined && { oldestAt }),
     recipients: longest(alerts),

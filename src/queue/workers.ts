@@ -236,6 +236,13 @@ export function accountsOf({ accounts, platforms }: WorkerFacts): readonly Accou
   return (accounts ?? platforms) as Account[];
 }
 
+/** Those of the accounts that no living worker has credentials for. */
+export function lackedByAll(workers: readonly SeenWorker[], accounts: Iterable<Account>): Account[] {
+  const alive = workers.filter((worker) => worker.alive);
+  const lacked = [...accounts].filter((account) => !alive.some((worker) => hasAccount(worker, account)));
+  return [...new Set(lacked)].toSorted();
+}
+
 /** What a worker asks about the credentials of the other living workers if it lacks some itself. */
 export interface OtherWorkers {
   /** Whether one living worker has credentials for all these accounts; also true if Redis does not answer. Never rejects. */

@@ -1,5 +1,6 @@
 import { styleText } from 'node:util';
 import measure from 'fast-string-truncated-width';
+import { printable } from '../domain/faults.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -46,6 +47,19 @@ export function fromNow(now: number, at: number): string {
 export function breakdown(byReason: Readonly<Record<string, number>>): string {
   const counts = Object.entries(byReason).sort(([, a], [, b]) => b - a);
   return counts.length === 0 ? '' : ` (${counts.map(([reason, count]) => `${count} ${reason}`).join(', ')})`;
+}
+
+/** At most this many of the same kind are named. If a machine is lost, all of its workers are. */
+export const NAMED = 3;
+
+/** `a; b; c; and 97 more` */
+export function named(all: readonly string[]): string {
+  return [...all.slice(0, NAMED), ...(all.length > NAMED ? [`and ${all.length - NAMED} more`] : [])].join('; ');
+}
+
+/** `web-1 (process 7)` */
+export function workerName({ host, pid }: { readonly host: string; readonly pid: number }): string {
+  return `${printable(host)} (process ${pid})`;
 }
 
 /** `1 worker`, `12 workers` */

@@ -15,6 +15,7 @@ function why(status: NotificationStatus, facts: Partial<Facts> = {}): string {
     passesLeftOut: 0,
     workersAlive: 1,
     breakers: [],
+    lacked: [],
     hasHistory: true,
     retractions: [],
     losses: [],

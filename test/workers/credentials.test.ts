@@ -1,11 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { main as doctor } from '../../scripts/doctor.ts';
 import { main as status } from '../../scripts/status.ts';
-import { runMain } from '../support/command.ts';
+import type { StatusResult } from '../../src/operations/status.ts';
+import { jsonOf, runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { openRedisProxy } from '../support/redis-proxy.ts';
 import { queueEnv, testRedisUrl } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
+import { storyOf } from '../support/story.ts';
 import { waitFor } from '../support/wait.ts';
 import { SLOW, deliver, ends, openRunning } from '../support/waiting.ts';
 
@@ -15,6 +17,7 @@ const FAST = { LIMIT_RULES: '1000/1m', LIMIT_MIN_GAP: '0' };
 const WITHOUT_FCM = { FCM_ENDPOINT: '', FCM_PROJECT_ID: '', GOOGLE_APPLICATION_CREDENTIALS: '' };
 const WITHOUT_APNS = { APNS_KEY_FILE: '', APNS_KEY: '', APNS_KEY_ID: '', APNS_TEAM_ID: '', APNS_TOPIC: '' };
 
+const statusOf = (bench: ReplicaBench) => jsonOf<StatusResult>(runMain(status, ['--json'], queueEnv(bench.prefix)));
 const outcomeOf = async (bench: ReplicaBench, id: string) => {
   const status = await bench.producer.status(id);
   return status.state === 'ended' ? status.outcome : status.state;
@@ -37,11 +40,7 @@ test('a worker without a platform puts its jobs back for one that has it: none b
 test('status and doctor say which worker lacks what', async () => {
   const bench = await openRunning({ ...FAST, ...WITHOUT_FCM });
   await bench.startHere(FAST);
-  const wrong = async () => {
-    const { stdout: out } = await runMain(status, ['--json'], queueEnv(bench.prefix));
-    return (JSON.parse(out.trim().split('\n').at(-1) ?? '') as { wrong: { kind: string; text: string }[] }).wrong;
-  };
-  expect(await wrong()).toMatchObject([
+  expect((await statusOf(bench)).wrong).toMatchObject([
     {
       kind: 'credentials',
       text: expect.stringMatching(/^credentials are missing at 1 of 2 workers: fcm \(/) as string,
@@ -73,6 +72,44 @@ test('the only worker that has them gets the jobs although it is farther from Re
 });
 
 describe('where no living worker has them', () => {
+  test('status and why name the platform', async () => {
+    const bench = await openRunning({ ...FAST, ...WITHOUT_FCM });
+    await bench.startHere({ ...FAST, ...WITHOUT_FCM });
+    const devices = [makeDevice('apns'), makeDevice('fcm')];
+    const one = makeNotification({ devices });
+    await bench.producer.enqueue(one);
+    await waitFor(async () => {
+      const { wrong, waiting } = await statusOf(bench);
+      expect(wrong).toEqual([
+        { kind: 'credentials', text: '1 notification waits for credentials that no living worker has: fcm' },
+      ]);
+      expect(waiting.credentials).toMatchObject({ fcm: 1 });
+    });
+    await waitFor(async () => {
+      const { story } = await storyOf(bench.prefix, one.id);
+      expect(story.why.join(' ')).toMatch(
+        /^It waits until .*, for a worker with credentials for fcm\. No living worker has them; it is put back since /,
+      );
+    });
+  });
+
+  test('status names the platform of many dead letters', async () => {
+    const bench = await openRunning({ ...FAST, ...WITHOUT_FCM, CREDENTIALS_WAIT: '0' });
+    const all = Array.from({ length: 21 }, (_, index) =>
+      makeNotification({ recipientId: `r-${index}`, devices: [makeDevice('fcm')] }),
+    );
+    await bench.producer.enqueueMany(all);
+    await waitFor(async () => expect((await statusOf(bench)).deadLetters.total).toBe(all.length));
+    expect((await statusOf(bench)).wrong).toMatchObject([
+      {
+        kind: 'dead-letters',
+        text: expect.stringMatching(
+          /^21 dead letters .* \(21 provider-not-configured\), 100 % of what ended; no living worker has credentials for fcm; /,
+        ) as string,
+      },
+    ]);
+  });
+
   test('it becomes a dead letter after CREDENTIALS_WAIT, with no slot taken', async () => {
     const bench = await openRunning({ ...SLOW, ...WITHOUT_FCM, CREDENTIALS_WAIT: '1s' });
     const [lacks, has] = [makeNotification({ devices: [makeDevice('fcm')] }), makeNotification()];
