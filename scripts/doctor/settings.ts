@@ -6,6 +6,7 @@ import { policyText } from '../../src/domain/limits.ts';
 import { formatDuration } from '../../src/domain/time.ts';
 import type { Environment } from '../../src/environment/values.ts';
 import { lossText } from '../../src/operations/losses.ts';
+import { missingCredentials } from '../../src/operations/credentials.ts';
 import { packageVersion } from '../../src/observe/metrics.ts';
 import { readLosses } from '../../src/queue/losses.ts';
 import { accountsOf, policyIdOf, readWorkers } from '../../src/queue/workers.ts';
@@ -56,7 +57,7 @@ export function stopFinding({ shutdownGraceMs, lockMs }: Pick<Config, 'shutdownG
 
 type Policy = Pick<Config, 'policy' | 'categories' | 'quietHours' | 'apartRules'>;
 
-/** Whether the living workers have the same limits, and the same version. */
+/** Whether the living workers have the same limits, the same version and the same credentials. */
 export async function workersFindings(
   connection: Connection,
   prefix: string,
@@ -87,6 +88,12 @@ export async function workersFindings(
     const text = `some have credentials for ${lacking.map(printable).join(', ')}, and this environment has none`;
     findings.push(
       warning(text, 'give all of them the same credentials: a worker puts back the jobs that it has none for'),
+    );
+  }
+  const missing = missingCredentials(alive, accounts);
+  if (missing !== undefined) {
+    findings.push(
+      warning(missing, 'give these workers the same credentials as the others, unless you are changing them now'),
     );
   }
   if (findings.length > 0) return findings;
