@@ -237,4 +237,23 @@ describe("the README's table of measurements", () => {
     const first = lines.indexOf(table[0] ?? '');
     expect(lines.slice(first, first + table.length + 1).map(shapeOf)).toEqual([...table.map(shapeOf), '']);
   });
+
+  it('has the throughput of the page of benchmarks, which no other page repeats', () => {
+    const page = textOf('docs/benchmarks.md').replaceAll(/\s+/g, ' ');
+    const found = (text: RegExp): number[] => (text.exec(page) ?? []).slice(1).map(Number);
+    const median = (ms: number, name: string): number =>
+      found(new RegExp(String.raw`\| ${ms} ms \| ${name} \| ([\d.]+) \| [\d.]+ times`))[0] ?? NaN;
+    const spread = /were ([\d.]+) to ([\d.]+) with answers after 0 ms, and ([\d.]+) to ([\d.]+) after 40 ms/;
+    const [least0 = NaN, most0 = NaN, least40 = NaN, most40 = NaN] = found(spread);
+    const [line = ''] = readmeTable({
+      ...spreads,
+      ...{ at40ms: [least40, most40], at0ms: [least0, most0] },
+      medians: {
+        ...{ apns40ms: median(40, 'APNs'), fcm40ms: median(40, 'FCM') },
+        ...{ apns: median(0, 'APNs'), fcm: median(0, 'FCM') },
+      },
+    }).slice(4);
+    expect(textOf('README.md')).toContain(line);
+    expect(textOf('docs/comparison.md')).not.toMatch(/\d of a plain worker at|\d times as many asks/);
+  });
 });
