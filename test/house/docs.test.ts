@@ -1,4 +1,4 @@
-import { globSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import { commandsUsed } from '../../scripts/doctor/permissions.ts';
@@ -214,6 +214,22 @@ it('the README names no npm script that is missing', async () => {
 function withoutFences(text: string): string {
   return text.replace(/^ *```[^\n]*\n[^]*?^ *```$/gm, '');
 }
+
+it('CONTRIBUTING says how much there is to read of the core', () => {
+  const [, section = ''] = /\n## Read the core\n([^]*?)\n## /.exec(textOf('CONTRIBUTING.md')) ?? [];
+  const linesOf = (files: readonly string[]) =>
+    files.reduce((sum, file) => sum + readFileSync(file, 'utf8').split('\n').length, 0);
+  const said = (text: RegExp) => Number((text.exec(section.replaceAll(/\s+/g, ' '))?.[1] ?? '').replace(',', ''));
+  const all = [...section.matchAll(/^\| `([^`]+)` +\|/gm)].map(([, file = '']) => file);
+  const first = ['deliver', 'slot', 'decide'].map((name) => `src/delivery/${name}.ts`);
+  for (const [files, lines] of [
+    [all, said(/these files have about ([\d,]+) lines/i)],
+    [first, said(/are about ([\d,]+) lines/)],
+  ] as const) {
+    expect(lines).toBeGreaterThan(linesOf(files) * 0.9);
+    expect(lines).toBeLessThan(linesOf(files) * 1.1);
+  }
+});
 
 describe("the README's table of measurements", () => {
   const numbers = { demoRuns: 2, makespanRatio: [1, 1.01], requeuesPerBlocked: [1], minGapMs: [232, 245] };
