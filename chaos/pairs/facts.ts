@@ -60,7 +60,13 @@ export type Done = Asked &
     | { readonly kind: 'forget'; readonly life: string }
     | { readonly kind: 'again'; readonly id: string; readonly added: boolean }
     | { readonly kind: 'reshard'; readonly to: number; readonly code: number }
-    | { readonly kind: 'failed'; readonly act: string; readonly error: string }
+    /** It may have been done all the same: only its answer may have been lost. `on`: what was to be canceled or retracted. */
+    | {
+        readonly kind: 'failed';
+        readonly act: string;
+        readonly error: string;
+        readonly on?: { readonly id: string } | { readonly recipientId: string; readonly key: string };
+      }
   );
 
 /** One end of a notification, from the stream of outcomes or from a completed job. */

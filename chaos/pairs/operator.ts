@@ -90,7 +90,11 @@ export function openOperator({ redis, redisUrl, prefix, marker }: OperatorOption
     return [...latest.values()].filter(fits).slice(-RECENT);
   };
   const wasCanceled = (id: string): boolean =>
-    done.some((one) => (one.kind === 'cancel-id' || one.kind === 'retract') && one.id === id && isStopped(one));
+    done.some((one) =>
+      one.kind === 'failed'
+        ? one.on !== undefined && 'id' in one.on && one.on.id === id
+        : (one.kind === 'cancel-id' || one.kind === 'retract') && one.id === id && isStopped(one),
+    );
   const deadNow = async (): Promise<{ letters: DeadLetters; stored: StoredDeadLetter }[]> => {
     const found = (await shards.open()).map(async (shard) => {
       const letters = createDeadLetters(shard);
@@ -111,12 +115,12 @@ export function openOperator({ redis, redisUrl, prefix, marker }: OperatorOption
 
   /** Does something to one of the candidates, by its id. */
   async function onOne(
-    of: Parameters<typeof candidates>[0],
-    pick: number,
+    { kind: act, of, pick }: Extract<Act, { kind: 'cancel-id' | 'retract-id' }>,
     work: (id: string) => Promise<Done>,
   ): Promise<void> {
     const life = pickOf(await candidates(of), pick);
-    if (life !== undefined) await inTurn(life.id, async () => done.push(await work(life.id)));
+    if (life === undefined) return;
+    await inTurn(life.id, async () => done.push(await work(life.id).catch(failed(act, { id: life.id }))));
   }
 
   async function cancel(id: string): Promise<Done> {
@@ -137,8 +141,10 @@ export function openOperator({ redis, redisUrl, prefix, marker }: OperatorOption
     );
     const { recipientId, cancellationKey: key } = life?.input ?? {};
     if (recipientId === undefined || key === undefined) return;
-    const { answer, ...asked } = await timed(() => producer.cancel({ recipientId, cancellationKey: key }));
-    done.push({ kind: 'cancel-key', recipientId, key, ...answer, ...asked });
+    const canceled = timed(() => producer.cancel({ recipientId, cancellationKey: key })).then(
+      ({ answer, ...asked }): Done => ({ kind: 'cancel-key', recipientId, key, ...answer, ...asked }),
+    );
+    done.push(await canceled.catch(failed('cancel-key', { recipientId, key })));
   }
 
   async function onRecipient(recipientId: string, action: Action): Promise<void> {
@@ -265,11 +271,11 @@ export function openOperator({ redis, redisUrl, prefix, marker }: OperatorOption
   function perform(one: Act): Promise<void> {
     switch (one.kind) {
       case 'cancel-id':
-        return onOne(one.of, one.pick, cancel);
+        return onOne(one, cancel);
       case 'cancel-key':
         return cancelKey(one.pick);
       case 'retract-id':
-        return onOne(one.of, one.pick, retract);
+        return onOne(one, retract);
       case 'block':
         return onRecipient(one.recipientId, { kind: 'block', until: Date.now() + one.forMs, reason: 'the run' });
       case 'limit':
@@ -305,10 +311,8 @@ export function openOperator({ redis, redisUrl, prefix, marker }: OperatorOption
     replayAll,
     enqueue: (items) => enqueueAll(items, add),
     async perform(one) {
-      const from = arrivalInstant();
-      await perform(one).catch((error: unknown) => {
-        done.push({ kind: 'failed', act: one.kind, error: String(error), from, until: arrivalInstant() });
-      });
+      const ofFailure = failed(one.kind);
+      await perform(one).catch((error: unknown) => done.push(ofFailure(error)));
     },
     async lift(recipientIds) {
       for (const kind of ['unblock', 'unlimit', 'unquiet'] as const) {
@@ -319,6 +323,14 @@ export function openOperator({ redis, redisUrl, prefix, marker }: OperatorOption
       await closeAll(producer, shards);
     },
   };
+}
+
+type Failed = Extract<Done, { kind: 'failed' }>;
+
+/** Call it before the act. */
+function failed(act: Act['kind'], on?: Failed['on']): (error: unknown) => Failed {
+  const from = arrivalInstant();
+  return (error) => ({ kind: 'failed', act, error: String(error), ...(on && { on }), from, until: arrivalInstant() });
 }
 
 /** The limiter has it as canceled, or it may have. */

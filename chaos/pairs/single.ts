@@ -107,13 +107,11 @@ function mayBeCanceled({ life }: Fate, { facts }: Parts): boolean {
   return facts.done.some((done) => {
     if (done.kind === 'cancel-id') return done.id === life.id && done.canceled > 0;
     if (done.kind === 'retract') return done.id === life.id;
+    const by = done.kind === 'failed' ? done.on : done.kind === 'cancel-key' && done.canceled > 0 ? done : undefined;
+    if (by === undefined) return false;
+    if ('id' in by) return by.id === life.id;
     const { recipientId, cancellationKey } = life.input;
-    return (
-      done.kind === 'cancel-key' &&
-      done.canceled > 0 &&
-      done.recipientId === recipientId &&
-      done.key === cancellationKey
-    );
+    return by.recipientId === recipientId && by.key === cancellationKey;
   });
 }
 

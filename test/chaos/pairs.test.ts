@@ -208,4 +208,17 @@ describe('rule 3, what is canceled is not seen', () => {
     const done: Done[] = [{ kind: 'cancel-key', recipientId: 'r', key: 'c', canceled: 1, tooLate: 1, ...act(5_000) }];
     expect(faultsOf({ lives, ends: [endOf('a', 'delivered')], done, entries: [seen('a', 6_000)] })).toEqual([]);
   });
+
+  it('lets a cancel that failed have canceled, and no other notification', () => {
+    const lives = livesOf({ name: 'a', cancellationKey: 'c' });
+    const failed = (on: Extract<Done, { kind: 'failed' }>['on']): Done[] => [
+      { kind: 'failed', act: 'cancel-id', error: 'RedisAwayError', ...(on && { on }), ...act(5_000) },
+    ];
+    const judge = (done: Done[]) => faultsOf({ lives, ends: [endOf('a', 'canceled')], done });
+    expect(judge(failed({ id: 'a' }))).toEqual([]);
+    expect(judge(failed({ recipientId: 'r', key: 'c' }))).toEqual([]);
+    for (const other of [undefined, { id: 'b' }, { recipientId: 'r', key: 'd' }]) {
+      expect(judge(failed(other))).toEqual(['1: a: was canceled, and no cancel says so']);
+    }
+  });
 });
