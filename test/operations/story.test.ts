@@ -180,36 +180,33 @@ async function monitor(): Promise<readonly string[]> {
   return lines;
 }
 
-it(
-  'records nothing where HISTORY_MAX is 0, and adds one command for each end where it is not',
-  async () => {
-    const runWith = async (env: Readonly<Record<string, string>>) => {
-      const { queue, prefix, producer, startHere } = await openReplicaBench();
-      const redis = connectRedis();
-      await startHere({ LIMIT_MIN_GAP: '200ms', ...env });
-      const lines = await monitor();
-      await producer.enqueueMany([0, 1, 2].map((n) => makeNotification({ id: `m-${n}`, recipientId: 'm' })));
-      await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(3), SOON);
-      await redis.get(`${prefix}:last`); // MONITOR shows commands in their order
-      await vi.waitFor(() => expect(lines.some((line) => line.includes(`${prefix}:last`))).toBe(true), SOON);
-      const ofHistory = lines.filter((line) => line.includes(`${prefix}:history`) && !line.includes(' lua] '));
-      return {
-        commands: ofHistory.map((line) => / "(\w+)"/.exec(line)?.[1]?.toLowerCase()),
-        keys: await redis.keys(`${prefix}:history*`),
-        progress: JSON.stringify((await queue.getJobs(['completed'])).map((job) => job.progress)),
-      };
+it('records nothing where HISTORY_MAX is 0, and adds one command for each end where it is not', async () => {
+  const runWith = async (env: Readonly<Record<string, string>>) => {
+    const { queue, prefix, producer, startHere } = await openReplicaBench();
+    const redis = connectRedis();
+    await startHere({ LIMIT_MIN_GAP: '200ms', ...env });
+    const lines = await monitor();
+    await producer.enqueueMany([0, 1, 2].map((n) => makeNotification({ id: `m-${n}`, recipientId: 'm' })));
+    await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(3), SOON);
+    await redis.get(`${prefix}:last`); // MONITOR shows commands in their order
+    await vi.waitFor(() => expect(lines.some((line) => line.includes(`${prefix}:last`))).toBe(true), SOON);
+    const ofHistory = lines.filter((line) => line.includes(`${prefix}:history`) && !line.includes(' lua] '));
+    return {
+      commands: ofHistory.map((line) => / "(\w+)"/.exec(line)?.[1]?.toLowerCase()),
+      keys: await redis.keys(`${prefix}:history*`),
+      progress: JSON.stringify((await queue.getJobs(['completed'])).map((job) => job.progress)),
     };
-    const off = await runWith({});
-    expect(off).toMatchObject({ commands: [], keys: [] });
-    expect(off.progress).toContain('requeues');
-    expect(off.progress).not.toContain('passes');
-    const on = await runWith(HISTORY);
-    expect(on.commands.slice(-2)).toEqual(['evalsha', 'evalsha']);
-    expect(on.commands.length).toBeLessThanOrEqual(4); // a script that Redis does not know yet is sent twice
-    expect(on.keys).toHaveLength(2);
-    expect(on.progress).toContain('passes');
-  },
-);
+  };
+  const off = await runWith({});
+  expect(off).toMatchObject({ commands: [], keys: [] });
+  expect(off.progress).toContain('requeues');
+  expect(off.progress).not.toContain('passes');
+  const on = await runWith(HISTORY);
+  expect(on.commands.slice(-2)).toEqual(['evalsha', 'evalsha']);
+  expect(on.commands.length).toBeLessThanOrEqual(4); // a script that Redis does not know yet is sent twice
+  expect(on.keys).toHaveLength(2);
+  expect(on.progress).toContain('passes');
+});
 
 it('refuses an id that none can have, and shows no control character', async () => {
   const { prefix, queue } = await openReplicaBench();

@@ -9,7 +9,7 @@ import { openQueues } from '../queue/support.ts';
 import { outputOf, runMain } from '../support/command.ts';
 import { ownRedis } from '../support/own-redis.ts';
 import { enterWorker } from '../support/presence.ts';
-import { connectRedis, isOnCluster, queueEnv, testPrefix } from '../support/redis.ts';
+import { connectRedis, queueEnv, testPrefix } from '../support/redis.ts';
 
 const [SHARDS, MINUTE, HOUR] = [4, 60_000, 3_600_000];
 
@@ -103,24 +103,21 @@ test('of very many dead letters the newest are compared with what ended in the s
   expect(texts[0]).toMatch(/^1000 dead letters in the last 1m.* \(1000 rejected\), 100 % of what ended; look: /);
 });
 
-test.skipIf(isOnCluster)(
-  'whether a full Redis may evict is what it says itself, and not what a worker saw before',
-  async () => {
-    const { url } = await ownRedis({ extraArgs: ['--maxmemory-policy', 'volatile-ttl'] });
-    const [prefix, redis] = [testPrefix(), connectRedis(url)];
-    await enterWorker(prefix, { evicting: [{ redis: 'queue', policy: 'allkeys-lru' }] }, {}, redis);
-    const wrong = async () => {
-      const { stdout } = await runMain(main, ['--json'], { ...queueEnv(prefix), REDIS_URL: url });
-      return (JSON.parse(stdout) as StatusResult).wrong;
-    };
-    expect(await wrong()).toMatchObject([
-      { kind: 'may-evict', text: expect.stringContaining('its maxmemory-policy is volatile-ttl; ') as string },
-    ]);
-    await redis.config('SET', 'maxmemory-policy', 'noeviction');
-    await redis.config('SET', 'maxmemory', '1');
-    expect(await wrong()).toMatchObject([{ kind: 'no-writes', text: expect.stringContaining('OOM') as string }]);
-  },
-);
+test('whether a full Redis may evict is what it says itself, and not what a worker saw before', async () => {
+  const { url } = await ownRedis({ extraArgs: ['--maxmemory-policy', 'volatile-ttl'] });
+  const [prefix, redis] = [testPrefix(), connectRedis(url)];
+  await enterWorker(prefix, { evicting: [{ redis: 'queue', policy: 'allkeys-lru' }] }, {}, redis);
+  const wrong = async () => {
+    const { stdout } = await runMain(main, ['--json'], { ...queueEnv(prefix), REDIS_URL: url });
+    return (JSON.parse(stdout) as StatusResult).wrong;
+  };
+  expect(await wrong()).toMatchObject([
+    { kind: 'may-evict', text: expect.stringContaining('its maxmemory-policy is volatile-ttl; ') as string },
+  ]);
+  await redis.config('SET', 'maxmemory-policy', 'noeviction');
+  await redis.config('SET', 'maxmemory', '1');
+  expect(await wrong()).toMatchObject([{ kind: 'no-writes', text: expect.stringContaining('OOM') as string }]);
+});
 
 test("whether the limiter's Redis may evict is what a worker saw: `status` does not ask it", async () => {
   const prefix = testPrefix();
