@@ -111,12 +111,15 @@ function gapOf(value: unknown, path: string, faults: Fault[]): number {
   return 0;
 }
 
+/** Names that newcomers give to fields of the file. */
+const MEANT = { category: 'categories', max: 'rules', per: 'rules', limit: 'rules', limits: 'rules' };
+
 /** An object's fields; fields that are not `known` are reported. Undefined, with a report, if the value is not an object. */
 function fieldsOf(value: unknown, path: string, known: readonly string[] | undefined, faults: Fault[]) {
   if (!isObject(value)) {
     faults.push(faultOf(path, 'an object', value));
     return undefined;
   }
-  faults.push(...(known === undefined ? [] : unknownFields(value, known, path)));
+  faults.push(...(known === undefined ? [] : unknownFields(value, known, path, MEANT)));
   return value;
 }

@@ -70,15 +70,23 @@ export function isUnknownField({ expected }: Fault): boolean {
   return expected.startsWith(NO_SUCH_FIELD);
 }
 
+/** Names that fields have elsewhere, with their names here: `{ uri: 'redisUrl' }` */
+export type MeantNames = Readonly<Record<string, string>>;
+
 /**
  * A fault for each field that is not `known`, with the known field that was probably meant.
  *
  * @param path where the object is
  */
-export function unknownFields(value: object, known: readonly string[], path: string): Fault[] {
+export function unknownFields(value: object, known: readonly string[], path: string, meant: MeantNames = {}): Fault[] {
   return Object.keys(value)
     .filter((name) => !known.includes(name))
-    .map((name) => noSuchField(path === '' ? name : `${path}.${name}`, nearest(name, known)));
+    .map((name) => noSuchField(path === '' ? name : `${path}.${name}`, meantName(name, known, meant)));
+}
+
+/** The known name that `meant` has for this one, otherwise one that is alike. */
+function meantName(name: string, known: readonly string[], meant: MeantNames): string | undefined {
+  return Object.hasOwn(meant, name) ? meant[name] : meantOption(name, known);
 }
 
 function noSuchField(path: string, meant: string | undefined): Fault {
@@ -98,13 +106,12 @@ export type OptionNames<Options> = Readonly<Record<keyof Options, true>>;
  * wrong names, but callers may be plain JavaScript. Throws InputError if `options` is not an object.
  *
  * @param place where these options are, if they are within others: `sentinel`
- * @param meant names that options have elsewhere, with their names here: `{ uri: 'redisUrl' }`
  */
 export function optionFaults(
   options: object,
   names: Readonly<Record<string, true>>,
   place = '',
-  meant: Readonly<Record<string, string>> = {},
+  meant: MeantNames = {},
 ): Fault[] {
   if (!isObject(options)) {
     // A text may be a URL with a password, so it is not shown.
@@ -115,7 +122,7 @@ export function optionFaults(
     .filter((name) => !Object.hasOwn(names, name))
     .map((name) => {
       const path = `${place === '' ? '' : `${place}.`}${formatPath([name])}`;
-      return noSuchField(path, Object.hasOwn(meant, name) ? meant[name] : meantOption(name, known));
+      return noSuchField(path, meantName(name, known, meant));
     });
 }
 

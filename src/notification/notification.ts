@@ -8,10 +8,12 @@ import {
   faultOf,
   firstFaults,
   formatPath,
+  meantOption,
   MOST_FAULTS,
   nearest,
   zodFaults,
   type Fault,
+  type MeantNames,
 } from '../domain/faults.ts';
 import { isObject, isOversized, MAX_CHARACTERS, MAX_VALUES, valueAt } from '../domain/json.ts';
 import { LARGE_FIELDS } from './redact.ts';
@@ -127,11 +129,27 @@ const FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
 function meantField(place: readonly PropertyKey[], name: string): string | undefined {
   const here = place.filter((part) => typeof part !== 'number').join('.');
   // The place `devices` has the fields of all platforms, so `name` may be a field of another platform.
-  const others = (FIELDS.get(here) ?? []).filter((field) => field !== name);
+  const fields = FIELDS.get(here) ?? [];
+  const others = fields.filter((field) => field !== name);
   const near = nearest(name, others);
-  if (near?.toLowerCase() === name.toLowerCase()) return near;
-  return elsewhere(name, here) ?? near; // `channelId` → `android.channelId`, although `channel` is near
+  if (near?.toLowerCase() === name.toLowerCase() || others.length < fields.length) return near;
+  const meant = MEANT.get(here) ?? {};
+  // `channelId` → `android.channelId`, although `channel` is near
+  return Object.hasOwn(meant, name) ? meant[name] : (elsewhere(name, here) ?? meantOption(name, fields));
 }
+
+/** Names that other push libraries give to fields, by the place of the unknown field. */
+const MEANT: ReadonlyMap<string, MeantNames> = new Map([
+  [
+    '',
+    {
+      ...{ notification: 'alert', message: 'alert.body', text: 'alert.body', image: 'imageUrl' },
+      ...{ to: 'recipientId', user: 'recipientId', userId: 'recipientId', tokens: 'devices' },
+      ...{ collapseKey: 'collapseId', ttl: 'expiresAt', delay: 'sendAfter', sendAt: 'sendAfter' },
+    },
+  ],
+  ['alert', { message: 'body', text: 'body' }],
+]);
 
 function elsewhere(name: string, here: string): string | undefined {
   for (const [place, fields] of FIELDS) {

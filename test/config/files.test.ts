@@ -245,18 +245,20 @@ describe('faults of a file of limits', () => {
     const categories = {
       messages: { rules: '5/1m,x,0/1h', minGap: '10' },
       homework: { rule: '3/1h' },
-      digests: { rules: ['1/1d'], minGap: 0 },
+      digests: { rules: ['1/1d'], minGap: 0, gap: '3s' },
       'two words': { rules: '1/1d' },
       empty: {},
       text: '1/1d',
     };
-    expect(limitsFaults({ categories, version: 1 })).toEqual([
+    expect(limitsFaults({ categories, version: 1, category: {} })).toEqual([
       'LIMITS_FILE: version: expected no such field, found one',
+      'LIMITS_FILE: category: expected no such field (did you mean categories?), found one',
       'LIMITS_FILE: categories.messages.rules[1]: expected max/per, such as 10/1m, found "x"',
       'LIMITS_FILE: categories.messages.rules[2].max: expected an integer from 1 to 100000, found 0',
       'LIMITS_FILE: categories.messages.minGap: expected "0" or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 31d, found "10"',
       'LIMITS_FILE: categories.homework.rule: expected no such field (did you mean rules?), found one',
       'LIMITS_FILE: categories.homework: expected rules, minGap or both, found neither',
+      'LIMITS_FILE: categories.digests.gap: expected no such field (did you mean minGap?), found one',
       'LIMITS_FILE: categories.digests.rules: expected a string of rules, such as "10/1m,200/1h", found an array of 1',
       'LIMITS_FILE: categories.digests.minGap: expected "0" or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 31d, found 0',
       'LIMITS_FILE: categories: expected names of 1 to 64 of A-Z a-z 0-9 . _ -, found "two words"',

@@ -127,6 +127,11 @@ describe('what does not fit', () => {
 it.each([
   [{ apns: { treadId: 'a' } }, 'apns.treadId', 'threadId'],
   [{ threadId: 'a' }, 'threadId', 'apns.threadId'],
+  [{ ttl: 60 }, 'ttl', 'expiresAt'],
+  [{ recipient: 'a' }, 'recipient', 'recipientId'],
+
+  [{ alert: { text: 'a' } }, 'alert.text', 'body'],
+  [{ alert: { bodyText: 'a' } }, 'alert.bodyText', 'body'],
   [{ channelID: 'a' }, 'channelID', 'android.channelId'],
   [{ alert: { titel: 'a' } }, 'alert.titel', 'title'],
   [{ android: { tagg: 'a' } }, 'android.tagg', 'tag'],
