@@ -10,13 +10,13 @@ has ended. If the command fails half-way, start it again.
 REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, LIMITER_REDIS_URL, LIMITER_REDIS_SENTINEL_NAME and QUEUE_PREFIX must be the same
 as the workers'. How many shards there are is read from Redis.`;
 
-/** `npm run cancel -- --id ID | --recipient ID --key KEY`: cancels notifications that wait. */
+/** `npm run cancel -- ID | --recipient ID --key KEY`: cancels notifications that wait. */
 export async function main(argv: readonly string[]): Promise<void> {
   const does = 'Cancels notifications that wait: one by its id, or all under a key.';
   const command = targetCommand('cancel', does, 'canceled, tooLate')
     .addHelpText('after', HELP)
-    .action((flags: TargetFlags) =>
-      runOnTarget(flags, {
+    .action((id: string | undefined, flags: TargetFlags) =>
+      runOnTarget(id, flags, {
         ...{ verb: 'cancel', parse: parseCancelTarget, textOf },
         async work(producer, target) {
           const { canceled, tooLate } = await producer.cancel(target);

@@ -12,14 +12,14 @@ a notification that is enqueued with it meanwhile is not sent. If the command fa
 REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, LIMITER_REDIS_URL, LIMITER_REDIS_SENTINEL_NAME and QUEUE_PREFIX must be the same
 as the workers'. How many shards there are is read from Redis.`;
 
-/** `npm run retract -- --id ID | --recipient ID --key KEY`: cancels what waits, and takes back what was sent. */
+/** `npm run retract -- ID | --recipient ID --key KEY`: cancels what waits, and takes back what was sent. */
 export async function main(argv: readonly string[]): Promise<void> {
   const does = 'Takes notifications back: cancels those that wait, and takes those that were sent from the devices.';
   const command = targetCommand('retract', does, 'canceled, retracting, ended, unknown')
     .option('--badge <number>', "the number that the app's icon gets; without it, it stays", numberOr)
     .addHelpText('after', HELP)
-    .action((flags: TargetFlags) =>
-      runOnTarget(flags, {
+    .action((id: string | undefined, flags: TargetFlags) =>
+      runOnTarget(id, flags, {
         ...{ verb: 'retract', parse: parseRetractTarget, textOf },
         async work(producer, target) {
           const { canceled, retracting, ended, unknown } = await producer.retract(target);

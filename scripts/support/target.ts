@@ -18,7 +18,8 @@ export interface TargetFlags {
 
 export function targetCommand(name: string, does: string, jsonFields: string) {
   return createCommand(name, does)
-    .option('--id <id>', "the notification's id")
+    .argument('[id]', "the notification's id")
+    .option('--id <id>', 'the same, as a flag')
     .option('--recipient <id>', 'with --key: whose notifications')
     .option('--key <key>', 'with --recipient: the cancellationKey that they have in common')
     .option('--json', `one JSON object as the last line: ${jsonFields}`);
@@ -34,12 +35,18 @@ interface Run<Target, Result> {
   readonly textOf: (result: Result, target: Target) => string;
 }
 
-/** Runs `work` on the target that the flags name, writes the audit, and prints the result. */
+/** Runs `work` on the target that the argument or the flags name, writes the audit, and prints the result. */
 export async function runOnTarget<
   Target extends CancelTarget & { readonly badge?: number | undefined },
   Result extends object,
->({ json, ...flags }: TargetFlags, { verb, parse, work, textOf }: Run<Target, Result>): Promise<void> {
-  const target = targetOf(flags, verb, parse);
+>(
+  argument: string | undefined,
+  { json, ...flags }: TargetFlags,
+  { verb, parse, work, textOf }: Run<Target, Result>,
+): Promise<void> {
+  if (argument !== undefined && flags.id !== undefined) throw new UsageError('expected one id, found two');
+  const id = argument ?? flags.id;
+  const target = targetOf({ ...flags, ...(id !== undefined && { id }) }, verb, parse);
   const { badge } = target;
   const more = badge === undefined ? {} : { badge };
   const about =
@@ -68,8 +75,8 @@ function targetOf<Target>(
   const isKey = id === undefined && recipient !== undefined && key !== undefined;
   if (!isOne && !isKey) {
     throw new UsageError(
-      'expected --id, or --recipient and --key together\n' +
-        `Examples: ${callOf(verb)} --id msg-8841\n          ${callOf(verb)} --recipient teacher-42 --key trip-77`,
+      'expected an id, or --recipient and --key together\n' +
+        `Examples: ${callOf(verb)} msg-8841\n          ${callOf(verb)} --recipient teacher-42 --key trip-77`,
     );
   }
   const named = isOne ? { id } : { recipientId: recipient, cancellationKey: key };

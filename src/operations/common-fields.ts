@@ -29,17 +29,21 @@ export function forField(description: string) {
   });
 }
 
-/** An instant, as epoch milliseconds. */
-export function instantField(look: FieldLook & { readonly description: string }) {
+/** An instant, as epoch milliseconds. @param ofDuration what a fault says in addition if a duration is there */
+export function instantField(look: FieldLook & { readonly description: string }, ofDuration = '') {
   return written(z.union([z.string(), z.number()], { error: INSTANT_FORMAT }), look, (input): Read<number> => {
     const at = parseInstant(String(input));
-    return at === undefined ? unfit(INSTANT_FORMAT, input) : { value: at };
+    if (at !== undefined) return { value: at };
+    const isDuration = typeof input === 'string' && parseDuration(input) !== undefined;
+    return unfit(`${INSTANT_FORMAT}${isDuration ? ofDuration : ''}`, input);
   });
 }
 
-export const untilField = instantField({
-  ...{ label: 'Until', value: 'time', kind: 'none', description: 'RFC 3339 or epoch milliseconds' },
-});
+/** Stands beside `forField`, which takes durations: other commands have an age under the name `until`. */
+export const untilField = instantField(
+  { label: 'Until', value: 'time', kind: 'none', description: 'RFC 3339 or epoch milliseconds' },
+  ' (a duration from now goes into "for")',
+);
 
 export function endFaults(given: Readonly<Record<string, unknown>>, { of }: Names): readonly Fault[] {
   if (given['for'] === undefined || given['until'] === undefined) return [];

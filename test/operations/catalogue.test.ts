@@ -179,6 +179,7 @@ describe('faults', () => {
       { for: '1h', until: 1, reason: 'a' },
       ['until: an RFC 3339 date-time or epoch milliseconds, 1', 'until: until or for, both'],
     ],
+    ['block', { until: '24h', reason: 'a' }, ['milliseconds (a duration from now goes into "for"), "24h"']],
     ['block', { until: '2026-02-30T00:00:00Z', reason: 'a' }, ['until: an RFC 3339 date-time or epoch milliseconds, ']],
     ['limit', {}, ['rules: rules or minGap, neither']],
     ['limit', { rules: 5 }, ['rules: ']],

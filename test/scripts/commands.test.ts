@@ -179,7 +179,7 @@ describe('cancel', () => {
     const input = notification({ cancellationKey: 'trip-77' });
     await producer.enqueueMany([notification({ id: 'msg-1' }), input, input]);
     const canceled = { code: 0, stdout: 'canceled 1\n', stderr: '' };
-    for (let time = 0; time < 2; time++) expect(await cancel('--id', 'msg-1')).toEqual(canceled);
+    for (const id of [['--id', 'msg-1'], ['msg-1']]) expect(await cancel(...id)).toEqual(canceled);
     const args = ['--recipient', input.recipientId, '--key', 'trip-77', '--json'];
     expect(await cancel(...args)).toEqual({ code: 0, stdout: '{"canceled":2,"tooLate":0}\n', stderr: '' });
     const who = expect.stringMatching(/^.+ \(terminal\)$/) as string;
@@ -204,9 +204,9 @@ describe('cancel', () => {
   });
 
   test.each([
-    [[], 'expected --id, or --recipient and --key together'],
-    [['--id', 'msg-1', '--key', 'trip-77'], 'expected --id, or --recipient and --key together'],
-    [['--recipient', 'teacher-42'], 'expected --id, or --recipient and --key together'],
+    [[], 'expected an id, or --recipient and --key together'],
+    [['--id', 'msg-1', '--key', 'trip-77'], 'expected an id, or --recipient and --key together'],
+    [['--recipient', 'teacher-42'], 'expected an id, or --recipient and --key together'],
     [['--id', 'a b'], '--id: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"'],
     [['--recipient', 'teacher-42', '--key', ''], '--key: expected 1 to 128 printable characters, found ""'],
   ])('%j is bad usage', async (args, message) => {
@@ -234,7 +234,7 @@ describe('retract', () => {
     const job = (await queue.getJob('sent')) as Job;
     await job.updateProgress({ devices: { 'apns#0': 'delivered' } });
     const sent = { code: 0, stdout: 'retracting 1: sent, and to be taken from the devices\n', stderr: '' };
-    for (let time = 0; time < 2; time++) expect(await retract('--id', 'sent', '--badge', '3')).toEqual(sent);
+    for (const id of [['--id', 'sent'], ['sent']]) expect(await retract(...id, '--badge', '3')).toEqual(sent);
     const who = expect.stringMatching(/^.+ \(terminal\)$/) as string;
     const counts = { canceled: 0, retracting: 0, ended: 0, unknown: 0 };
     expect(await audit.read({ count: 1 })).toMatchObject([
@@ -259,7 +259,7 @@ describe('retract', () => {
   });
 
   test.each([
-    [['--badge', '3'], 'expected --id, or --recipient and --key together'],
+    [['--badge', '3'], 'expected an id, or --recipient and --key together'],
     [['--id', 'msg-1', '--badge', 'many'], '--badge: expected a number, found "many"'],
     [['--id', 'a b', '--badge', '-1'], '--id: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"; --badge: '],
   ])('%j is bad usage', async (args, message) => {
