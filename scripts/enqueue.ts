@@ -3,8 +3,8 @@ import { access, constants, stat } from 'node:fs/promises';
 import { addAbortSignal, type Readable } from 'node:stream';
 import { loadQueueConfig } from '../src/config/config.ts';
 import { formatFault, type Fault } from '../src/domain/faults.ts';
-import { ID, ID_FORMAT } from '../src/domain/json.ts';
-import { parseDuration } from '../src/domain/time.ts';
+import { ID, ID_FORMAT, valueAt } from '../src/domain/json.ts';
+import { instantOf, parseDuration } from '../src/domain/time.ts';
 import { MAX_SPREAD_MS } from '../src/producer/broadcast.ts';
 import { startTracing } from '../src/observe/tracing-sdk.ts';
 import {
@@ -124,8 +124,9 @@ async function addAll(
     }
   }
   let lastId: string | undefined;
+  let expired = 0;
   const onResult = (result: Enqueued): void => {
-    const { where = '', faults } = places.shift() ?? {};
+    const { where = '', faults, input } = places.shift() ?? {};
     if (result.kind === 'invalid') {
       counts.invalid++;
       progress.say(complaint(where, faults ?? result.faults));
@@ -133,6 +134,7 @@ async function addAll(
     }
     lastId = result.id;
     counts[result.kind === 'added' ? 'added' : 'duplicates']++;
+    if (result.kind === 'added' && (instantOf(valueAt(input, 'expiresAt')) ?? Infinity) <= Date.now()) expired++;
   };
   const onSkipped = (): void => {
     counts.skipped++;
@@ -143,6 +145,7 @@ async function addAll(
     const { spread: spreadOverMs, broadcast: broadcastId } = flags;
     await producer.as(ENQUEUED_BY).enqueueMany(inputs(), { spreadOverMs, broadcastId, onResult, onSkipped, signal });
   }
+  if (expired > 0) progress.say(`warning: ${expired} will not be sent, because expiresAt has passed`);
   progress.stop();
   // If the flags are one notification, bad flags are bad usage, and its id is printed because users search the log for it.
   const isOne = hasNotification(flags);

@@ -3,7 +3,7 @@ import type { Fault } from '../../src/domain/faults.ts';
 import { isObject } from '../../src/domain/json.ts';
 import { linesOf, notUtf8, type Line } from '../../src/domain/ndjson.ts';
 import { parseDuration } from '../../src/domain/time.ts';
-import { UsageError, parseInstant } from '../../src/terminal/command.ts';
+import { CommandError, UsageError, parseInstant } from '../../src/terminal/command.ts';
 import { numberOr } from '../support/flags.ts';
 
 const TIME_FORMAT = 'RFC 3339, epoch milliseconds, or a duration from now such as 1h';
@@ -183,7 +183,13 @@ export type Item = { readonly where: string } & (
   { readonly input: unknown; readonly faults?: never } | { readonly input?: never; readonly faults: readonly Fault[] }
 );
 
-/** The lines of an NDJSON stream, without empty lines. `onRead` is called with the number of bytes read so far. */
+/** JSON over several lines begins like this. As NDJSON, each of its lines would be a fault. */
+const IS_BEGIN_OF_JSON = /^\s*[[{]\s*$/;
+
+/**
+ * The lines of an NDJSON stream, without empty lines. `onRead` is called with the number of bytes read so far. Throws CommandError
+ * if the first line is the beginning of JSON over several lines.
+ */
 export async function* itemsOfLines(
   chunks: AsyncIterable<Uint8Array>,
   onRead: (bytes: number) => void,
@@ -193,6 +199,12 @@ export async function* itemsOfLines(
     for (const line of lines) {
       number++;
       onRead(line.bytes);
+      if (number === 1 && IS_BEGIN_OF_JSON.test(line.text)) {
+        throw new CommandError(
+          'line 1: expected NDJSON, a whole notification on each line, found JSON over several lines; ' +
+            "jq -c '.[]' makes lines of an array, and jq -c . one line of an object",
+        );
+      }
       if (line.text.trim() !== '') yield itemOfLine(`line ${number}`, line);
     }
   }

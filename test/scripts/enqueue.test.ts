@@ -207,7 +207,7 @@ test.each([
   [
     'one notification',
     '--apns abab --apns cdcd --fcm tok:en --title Room --body Forms --data a=b=c --data d= --category messages ' +
-      '--priority high --collapse-id k --expires-at 1784000000000 --on-throttle drop --sound default --badge 3',
+      '--priority high --collapse-id k --expires-at 1700000000000 --on-throttle drop --sound default --badge 3',
     {
       devices: [ABAB, { platform: 'apns', token: 'cdcd' }, TOKEN],
       alert: { title: 'Room', body: 'Forms' },
@@ -215,7 +215,7 @@ test.each([
       category: 'messages',
       priority: 'high',
       collapseId: 'k',
-      expiresAt: 1_784_000_000_000,
+      expiresAt: 1_700_000_000_000,
       onThrottle: 'drop',
       sound: 'default',
       badge: 3,
@@ -260,7 +260,8 @@ test.each([
   ],
 ])('flags make %s', async (_, flags, fields) => {
   const { prefix, queue } = openQueues();
-  expect(await enqueue({ args: [...TO_TEACHER, ...flags.split(' ')], prefix })).toMatchObject({ code: 0, stderr: '' });
+  const stderr = 'expiresAt' in fields ? 'warning: 1 will not be sent, because expiresAt has passed\n' : '';
+  expect(await enqueue({ args: [...TO_TEACHER, ...flags.split(' ')], prefix })).toMatchObject({ code: 0, stderr });
   expect((await queue.getJob('f'))?.data).toEqual({ id: 'f', recipientId: 'teacher-42', ...fields });
 });
 
@@ -285,6 +286,12 @@ test('--channel takes the place of devices and of the recipient', async () => {
       stderr: expect.stringContaining('channel.id: expected') as string,
     },
   );
+});
+
+test('JSON over several lines is one fault', async () => {
+  const { code, stderr } = await enqueue({ args: ['--file', 'package.json'] });
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/^error: line 1: expected NDJSON, .*\n$/);
 });
 
 test('--send-after and --expires-at take a duration from now, and instants', async () => {
