@@ -153,7 +153,9 @@ function evictionFinding(info: Info): Finding {
   const evicted = numberIn(info, 'evicted_keys');
   if (policy === 'noeviction' && evicted > 0) {
     const text = `maxmemory-policy noeviction, but it evicted ${evicted} keys since its start, under another policy`;
-    return warning(text, 'enqueue again what producers know to be missing (docs/runbook.md)');
+    const advice =
+      'enqueue again what producers know to be missing (docs/runbook.md); CONFIG RESETSTAT ends this warning';
+    return warning(text, advice);
   }
   if (policy === 'noeviction') return ok('maxmemory-policy noeviction');
   const advice = 'set maxmemory-policy noeviction: CONFIG SET maxmemory-policy noeviction, and in redis.conf';
