@@ -165,6 +165,8 @@ interface Look {
   readonly untaken: Backlog;
   /** Delayed jobs, the next due first. */
   readonly delayed: readonly Seen[];
+  /** Whether all delayed jobs were read. */
+  readonly isWhole: boolean;
   /** Other jobs that wait: some that are due and some that are new. */
   readonly others: readonly Seen[];
 }
@@ -207,7 +209,7 @@ async function lookAt(
     connection.lrange(queue.toKey('wait'), -FEW, -1),
   ]);
   const promoted = Object.values(inDue).reduce((sum, count) => sum + count, 0);
-  const delayed = await readDelayed(queue, connection, mostDelayed, signal);
+  const { delayed, isWhole } = await readDelayed(queue, connection, mostDelayed, signal);
   const due = await read(queue, dueIds);
   const fresh = await read(queue, [...new Set([...oldestOfNew, ...plain, ...newIds])]);
   // For delayed jobs the score counts: after a move to another slot, the job's progress still has the old due time. Due jobs
@@ -222,29 +224,34 @@ async function lookAt(
     due: backlog(overdue + promoted, oldestDue && Math.min(now, oldestDue)),
     untaken: backlog(Math.max(0, news), oldestUntaken && Math.min(now, oldestUntaken)),
     delayed,
+    isWhole,
     others: [...due, ...fresh],
   };
 }
 
-async function readDelayed(queue: Queue, connection: Connection, most: number, signal?: AbortSignal): Promise<Seen[]> {
-  const key = queue.toKey('delayed');
-  const found: Seen[] = [];
-  for (let from = 0; from < most; from += PAGE) {
-    signal?.throwIfAborted();
-    const last = Math.min(from + PAGE, most) - 1;
-    const page = await connection.zrange(key, String(from), String(last), 'WITHSCORES');
-    const ids = page.filter((_, index) => index % 2 === 0);
-    const dueAt = new Map(ids.map((id, index) => [id, dueAtOfScore(Number(page[2 * index + 1]))]));
-    found.push(...(await read(queue, ids, dueAt)));
-    if (ids.length < PAGE) break;
-  }
-  return found;
+/** The ids are read at once: between two pages of ids some jobs become due, and as many others would be skipped. */
+async function readDelayed(
+  queue: Queue,
+  connection: Connection,
+  most: number,
+  signal?: AbortSignal,
+): Promise<Pick<Look, 'delayed' | 'isWhole'>> {
+  const page = await connection.zrange(queue.toKey('delayed'), '0', String(most - 1), 'WITHSCORES');
+  const ids = page.filter((_, index) => index % 2 === 0);
+  const dueAt = new Map(ids.map((id, index) => [id, dueAtOfScore(Number(page[2 * index + 1]))]));
+  return { delayed: await read(queue, ids, dueAt, signal), isWhole: ids.length < most };
 }
 
 /** The jobs with these ids, without jobs that are gone, and without jobs that are not notifications. */
-async function read(queue: Queue, ids: readonly string[], dueAt?: ReadonlyMap<string, number>): Promise<Seen[]> {
+async function read(
+  queue: Queue,
+  ids: readonly string[],
+  dueAt?: ReadonlyMap<string, number>,
+  signal?: AbortSignal,
+): Promise<Seen[]> {
   const found: Seen[] = [];
   for (let from = 0; from < ids.length; from += PAGE) {
+    signal?.throwIfAborted();
     const page = ids.slice(from, from + PAGE);
     const jobs = await readJobs(queue, page, 0);
     found.push(...jobs.flatMap((job, index) => seen(job, dueAt?.get(page[index] ?? '')) ?? []));
@@ -298,7 +305,11 @@ function waitingIn(looks: readonly Look[], now: number): Waiting {
   const oldestAt = least(alerts.map(({ since }) => since));
   return {
     lookedAt: delayed.length,
-    of: looks.reduce((sum, { jobs }) => sum + (jobs['delayed'] ?? 0), 0),
+    // Jobs may have come and gone since they were counted, so the count is of use only where not all were read.
+    of: looks.reduce(
+      (sum, { jobs, delayed: read, isWhole }) => sum + (isWhole ? read.length : (jobs['delayed'] ?? 0)),
+      0,
+    ),
     byRule,
     credentials,
     newer: looks.flatMap(({ delayed: some, others }) => [...some, ...others]).filter((each) => each.isNewer).length,

@@ -66,7 +66,7 @@ it('what waits, by what it waits for; scheduled ones do not wait yet', async () 
   await queue.add(CANCEL, { id: 'x' }, { jobId: 'cancel', ...delayed });
   const { waiting, due } = await read();
   expect(waiting).toMatchObject({
-    ...{ lookedAt: 7, of: 8, byRule: { gap: 2, quiet: 1, provider: 1, retry: 1, sendAfter: 1, delay: 1 } },
+    ...{ lookedAt: 7, of: 7, byRule: { gap: 2, quiet: 1, provider: 1, retry: 1, sendAfter: 1, delay: 1 } },
     oldestAt: 1_000,
   });
   expect(waiting.recipients.map(({ recipientId }) => recipientId)).toEqual(['asleep', 'teacher-42']);
@@ -150,7 +150,7 @@ it('jobs that are no notifications do not stop it', async () => {
     await redis.zadd(queue.toKey('delayed'), (Date.now() + MINUTE) * 0x1000, id);
   }
   await redis.zadd(queue.toKey('delayed'), (Date.now() + MINUTE) * 0x1000, 'gone');
-  expect((await read()).waiting).toMatchObject({ lookedAt: 4, of: 5, byRule: { delay: 4 }, recipients: [] });
+  expect((await read()).waiting).toMatchObject({ lookedAt: 4, of: 4, byRule: { delay: 4 }, recipients: [] });
 });
 
 it('it looks at a bounded part, and says so', async () => {
