@@ -71,7 +71,8 @@ export function openBackend(
   const isOwn = hasOwnLimiter(config);
   const limiterConnection = isOwn ? connectProducer(limiterRedis) : connection;
   const connections = [...new Set([connection, limiterConnection])];
-  logOutages(connections, name, log);
+  let isClosed = false;
+  logOutages(connections, name, log, () => isClosed);
   const limiter = { limiterRedisUrl: limiterRedis.redisUrl, limiterSentinelName: limiterRedis.sentinel?.name };
   const producer = createProducer({ connection, ...queue, ...(isOwn && limiter) });
   const shards = createShards(connection, queue);
@@ -132,6 +133,7 @@ export function openBackend(
       }),
     reached: untilReached(connections),
     async close() {
+      isClosed = true;
       await takes.close();
       await producer.close();
       await shards.close();
@@ -143,10 +145,12 @@ export function openBackend(
 /** The same trouble is logged at most once in this time. */
 const TROUBLE_EVERY_MS = 5_000;
 
-function logOutages(connections: readonly Connection[], name: string, log: Log): void {
+/** @param isClosed whether the program has closed the connections: one that was just being opened then reports an error */
+function logOutages(connections: readonly Connection[], name: string, log: Log, isClosed: () => boolean): void {
   watchOutages(connections, {
     sparing: createSparing(TROUBLE_EVERY_MS),
     lost({ redis, trouble, reason, message, repeats }) {
+      if (isClosed()) return false;
       if (isLasting(trouble))
         log.error({ redis, reason: message, repeats }, `the ${name} cannot use Redis: ${MEANWHILE}`);
       else log.warn({ redis, reason, repeats }, `the ${name} has no connection to Redis: ${MEANWHILE}`);

@@ -311,7 +311,10 @@ export interface LiveActivity extends Omit<LiveActivityFields, 'timestamp' | 'st
   dismissalDate?: number | undefined;
 }
 
-/** A checked notification: defaults filled in, `sendAfter`, `expiresAt` and other instants in epoch milliseconds. */
+/**
+ * A checked notification: defaults filled in, `sendAfter`, `expiresAt` and other instants in epoch milliseconds. What an app
+ * enqueues is an `EnqueueInput`, which needs none of the defaults.
+ */
 export interface Notification extends Omit<
   NotificationInput,
   'devices' | 'pushType' | 'liveActivity' | 'priority' | 'sendAfter' | 'expiresAt' | 'onThrottle' | 'onQuiet'

@@ -131,6 +131,8 @@ export function reasonOf(cause: unknown): string {
   if (!(cause instanceof Error) || cause.name === 'MaxRetriesPerRequestError') return 'the connection was closed';
   const { lastNodeError } = cause as { readonly lastNodeError?: unknown };
   if (lastNodeError instanceof Error) return `${cause.message.replace(/\.$/, '')}: ${reasonOf(lastNodeError)}`;
+  if (cause.message.includes('DB index is out of range'))
+    return `${cause.message}: it has no database of this number; correct the number at the end of the URL, or leave it out`;
   return cause.message;
 }
 

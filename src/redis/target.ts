@@ -211,7 +211,7 @@ function urlsOf(redisUrl: string): URL[] {
 /** A worker's `REDIS_URL` and a producer's `redisUrl`. */
 export const DEFAULT_REDIS_URL = 'redis://127.0.0.1:6379';
 export const REDIS_URLS_FORMAT =
-  'redis:// or rediss:// URLs, comma-separated, each with the number of a database or without a path';
+  'redis:// or rediss:// URLs such as redis://127.0.0.1:6379, comma-separated, each with the number of a database or without a path';
 
 /** `"redis://one, redis://two"` → both URLs; `undefined` if one of them is no Redis URL. */
 export function parseRedisUrls(text: string): string[] | undefined {

@@ -201,7 +201,7 @@ describe('faults', () => {
   });
 
   const REDIS_URLS =
-    'expected redis:// or rediss:// URLs, comma-separated, each with the number of a database or without a path';
+    'expected redis:// or rediss:// URLs such as redis://127.0.0.1:6379, comma-separated, each with the number of a database or without a path';
   const WITHOUT_SENTINEL = 'expected none without REDIS_SENTINEL_NAME, found one';
   const DURATION = 'a duration such as 250ms, 3s, 1m, 2h or 1d';
 

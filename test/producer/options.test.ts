@@ -5,7 +5,8 @@ import { limiterTarget } from '../../src/producer/options.ts';
 import { addressOf, openConnection } from '../../src/redis/target.ts';
 import { connectRedis } from '../support/redis.ts';
 
-const REDIS_URL = 'redis:// or rediss:// URLs, comma-separated, each with the number of a database or without a path';
+const REDIS_URL =
+  'redis:// or rediss:// URLs such as redis://127.0.0.1:6379, comma-separated, each with the number of a database or without a path';
 
 function faultsOf(options: unknown): readonly Fault[] {
   try {
