@@ -12,6 +12,7 @@ import {
   type Layout,
   type LayoutLease,
 } from '../src/queue/shards/layout.ts';
+import { createAudit } from '../src/operations/audit.ts';
 import { createMover, LeaseLostError, moveAll, type Mover } from '../src/queue/shards/reshard.ts';
 import { createShards, type Shards } from '../src/queue/shards/shards.ts';
 import { readWorkers, type SeenWorker } from '../src/queue/workers.ts';
@@ -27,7 +28,7 @@ import {
   UsageError,
 } from '../src/terminal/command.ts';
 import { createProgress, say } from '../src/terminal/progress.ts';
-import { atQueueRedis, readEnvironment } from './support/queue.ts';
+import { atQueueRedis, readEnvironment, whoAmI } from './support/queue.ts';
 
 interface Flags {
   readonly to?: number;
@@ -109,6 +110,10 @@ async function reshard(connection: Connection, queue: Config['queue'], to: numbe
     const mover = await run({ connection, prefix: queue.prefix, shards, lease, signal }, known, to);
     const { moved, dropped, byPrefix } = mover?.counts ?? { moved: 0, dropped: 0, byPrefix: new Map<string, number>() };
     const left = (await mover?.left())?.jobs ?? 0;
+    await createAudit(connection, queue.prefix).write({
+      ...{ who: whoAmI(), action: 'reshard', on: queue.prefix },
+      facts: { from, to, moved, dropped },
+    });
     const seconds = Math.round((performance.now() - began) / 100) / 10;
     return { ...{ from, to, moved, dropped, left }, queues: Object.fromEntries(byPrefix), seconds };
   } catch (error) {

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { main as reshard } from '../../scripts/reshard.ts';
 import { main as status } from '../../scripts/status.ts';
+import { createAudit } from '../../src/operations/audit.ts';
 import { hasQueue, readLayout, takeLease, type Layout } from '../../src/queue/shards/layout.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
 import { openQueues } from '../queue/support.ts';
@@ -82,6 +83,9 @@ test('with the present number there is nothing to do, or what is left in former 
     /^shards +2 \(1 in former queues, which workers move\)$/m,
   );
   expect(await run(2)).toMatchObject({ code: 0, stdout: '2 shards already: moved 1 from former queues\n' });
+  expect((await createAudit(redis, prefix).read({ count: 1 }))[0]).toMatchObject({
+    ...{ action: 'reshard', on: prefix, facts: { from: 2, to: 2, moved: 1, dropped: 0 } },
+  });
   expect(await redis.exists(queue.toKey('events'))).toBe(0);
   expect(await readLayout(redis, prefix)).toMatchObject({ version: 1 });
 });
