@@ -180,6 +180,16 @@ it('only the worker whose trial closed it says so', async () => {
   expect([one, other, third].map(({ changes }) => changes.at(-1)?.byTrial)).toEqual([undefined, true, undefined]);
 });
 
+it('of two workers only one gets the trial', async () => {
+  const prefix = testPrefix();
+  const [one, other] = [openBreakers(prefix), openBreakers(prefix)];
+  one.breakers.report(refused());
+  await waitFor(() => openOf(other));
+  await trialOf(one);
+  await waitFor(() => expect(Date.now()).toBeGreaterThan(openOf(other).until));
+  expect((await other.breakers.enter('apns', 'somebody-else')).kind).toBe('open');
+});
+
 it('breakers are shared, tried and closed on a cluster, also under a prefix without a hash tag', async () => {
   const plain = testPrefix().slice(1, -1);
   const worker = openBreakers(plain, {}, connectCluster());

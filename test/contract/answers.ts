@@ -55,7 +55,9 @@ export function answersContract(create: LimiterFactory): void {
       trial.goTo(4_000);
       await trial.ask('b');
       trial.goTo(10_000);
-      expect(await trial.ask('c')).toEqual(admittedWith(10_000, '3/10s', 1, 4_000));
+      const answer = admittedWith(10_000, '3/10s', 1, 4_000);
+      expect(await trial.peek('c')).toEqual(answer); // on Redis, only an ask may take the fast path
+      expect(await trial.ask('c')).toEqual(answer);
     });
 
     it('is the rule that makes the next one wait longest, the first of equals', async () => {

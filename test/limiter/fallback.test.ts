@@ -168,7 +168,9 @@ describe('memory', () => {
     await limiter.admit({ recipientId, id: 'a' });
     await redis.start();
     await back();
-    expect(await limiter.admit({ recipientId, id: 'a', renew: true })).toMatchObject({ repeated: false });
+    const renewed = admitted(await limiter.admit({ recipientId, id: 'a', renew: true }));
+    expect(renewed.repeated).toBe(false);
+    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ at: renewed.at, repeated: true });
     expect((await limiter.inspect(recipientId)).sent).toHaveLength(1);
     expect(await limiter.refund({ recipientId, id: 'a' })).toBe(true);
     expect(await limiter.refund({ recipientId, id: 'a' })).toBe(false);

@@ -5,7 +5,7 @@ import { Redis } from 'ioredis';
 import { describe, expect, it, vi } from 'vitest';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { createRedisLimiter, createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { limiterContract } from '../contract/limiter.ts';
 import { quietIn } from '../contract/trial.ts';
@@ -103,6 +103,20 @@ describe('what stays in Redis', () => {
     const third = await limiter.admit({ recipientId, id: 'c', policy: hourly });
     expect(third).toMatchObject({ kind: 'reserved', at: (first as { at: number }).at + 3_600_000 });
   });
+});
+
+it('forgets at a renewal the admission that was not used, and no later one, which another worker may have used', async () => {
+  const start = Date.now() + AHEAD_MS;
+  let now = start;
+  const redis = onClock(connectRedis(), () => now);
+  const limiter = createWaitingLimiter({ redis, policy: POLICY, prefix: testPrefix() });
+  await limiter.admit({ recipientId, id: 'a' });
+  now += 5_000;
+  const ofAnother = { kind: 'admitted', at: now, repeated: false };
+  expect(await limiter.admit({ recipientId, id: 'a', renew: true, unusedAt: start })).toMatchObject(ofAnother);
+  now += 5_000;
+  const same = { ...ofAnother, repeated: true };
+  expect(await limiter.admit({ recipientId, id: 'a', renew: true, unusedAt: start })).toMatchObject(same);
 });
 
 describe('Redis misbehaving', () => {

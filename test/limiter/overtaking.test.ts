@@ -135,6 +135,19 @@ it('does not take the slot of one that is sent while the line is read, but the n
   expect((reserved[0]?.at ?? 0) - now).toBe(2_000);
 });
 
+it('gives no slot to one that is canceled just before the line moves', async () => {
+  const { limiter } = onRedis();
+  for (const id of idsOf(4)) await limiter.admit({ recipientId, id });
+  await limiter.refund({ recipientId, id: 'msg-0/0' });
+  const canceled: boolean[] = [];
+  await limiter.moveUp(recipientId, {
+    onMoving: async () => void canceled.push(await limiter.cancel({ recipientId, id: 'msg-2/0' })),
+  });
+  expect(canceled[0]).toBe(true);
+  const { reserved } = await limiter.inspect(recipientId);
+  expect(reserved.map(({ id }) => id)).toEqual(['msg-1/0', 'msg-3/0']);
+});
+
 it('keeps its place, and gets no other one, by the commands of an operator', async () => {
   const { redis, prefix, limiter, line } = onRedis();
   const operator = createWaitingLimiter({

@@ -31,11 +31,11 @@ it('with several shards each recipient has one stream', async () => {
   const redis = connectRedis();
   const { prefix, outcomes } = openOutcomes(redis, { shards: 3 });
   const recipients = Array.from({ length: 12 }, (_, index) => `teacher-${index}`);
-  await Promise.all(recipients.map((recipientId) => outcomes.write(outcome(recipientId, { recipientId }))));
+  await Promise.all(recipients.map((recipientId) => outcomes.write(outcome(`to-${recipientId}`, { recipientId }))));
   const streams = shardPrefixes(prefix, 3);
   onTestFinished(() => void Promise.all(streams.map((stream) => redis.del(outcomesKey(stream)))));
   for (const [shard, own] of streams.entries()) {
-    const found = (await outcomesIn(redis, own)).map(({ id }) => id);
+    const found = (await outcomesIn(redis, own)).map(({ recipientId }) => recipientId);
     expect(found.length).toBeGreaterThan(0);
     expect(found).toEqual(recipients.filter((recipientId) => shardOf(recipientId, 3) === shard));
   }
