@@ -37,13 +37,11 @@ export interface ApnsApp {
 export interface ApnsServerOptions extends LoopbackOptions, ApnsApp {
   /** Streams a connection may have at once, once a token was accepted on it. */
   readonly maxStreams?: number | undefined;
-  /** If a connection changes its token sooner, the answer is `TooManyProviderTokenUpdates`. Milliseconds. */
-  readonly tokenUpdateMs?: number | undefined;
   /** How many channels an app may have. Default: 10,000. */
   readonly maxChannels?: number | undefined;
 }
 
-/** APNs lets a connection change its token once in 20 minutes. */
+/** APNs lets a connection change its token once in 20 minutes; sooner, the answer is `TooManyProviderTokenUpdates`. */
 const TOKEN_UPDATE_MS = 20 * 60_000;
 const MAX_STREAMS = 1_000;
 
@@ -53,7 +51,6 @@ const MAX_STREAMS = 1_000;
  */
 export class ApnsServer extends LoopbackServer<ApnsSession> {
   override readonly platform = 'apns';
-  protected override readonly overQuota = apnsRefusal('TooManyRequests');
   protected override readonly idleDebugData = debugDataOf('IdleTimeout');
   protected override readonly debugData = debugDataOf('Shutdown');
   readonly #judge: TokenJudge;
@@ -66,7 +63,7 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
   readonly #maxChannels: number;
 
   constructor(options: ApnsServerOptions) {
-    const { maxStreams = MAX_STREAMS, tokenUpdateMs = TOKEN_UPDATE_MS } = options;
+    const { maxStreams = MAX_STREAMS } = options;
     // Before a token was accepted, a connection has one stream.
     const server = createSecureServer({
       ...options.certificate,
@@ -74,7 +71,7 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
       settings: { maxConcurrentStreams: 1 },
     });
     super(server, options);
-    this.#sessionOptions = { maxStreams, tokenUpdateMs };
+    this.#sessionOptions = { maxStreams };
     this.#judge = new TokenJudge(options.now);
     this.#maxChannels = options.maxChannels ?? MOST_CHANNELS;
     this.#management = new ManagementServer({
@@ -192,7 +189,6 @@ function debugDataOf(reason: ApnsReason): string {
 
 export interface ApnsSessionOptions {
   readonly maxStreams: number;
-  readonly tokenUpdateMs: number;
 }
 
 /** One connection to the APNs server, with the provider token that it uses. */
@@ -210,7 +206,7 @@ export class ApnsSession extends Http2Session {
   useToken(jwt: string, now: number): ApnsReason | undefined {
     const token = this.#token;
     const isUpdate = token !== undefined && token.jwt !== jwt;
-    if (isUpdate && !token.isExpired && now - token.since < this.#options.tokenUpdateMs) {
+    if (isUpdate && !token.isExpired && now - token.since < TOKEN_UPDATE_MS) {
       return 'TooManyProviderTokenUpdates';
     }
     if (token?.jwt !== jwt) this.#token = { jwt, since: now, isExpired: false };
@@ -285,12 +281,11 @@ const IDENTITY = { keyId: 'SANDBOXKEY', teamId: 'SANDBOXTM1', topic: 'dev.pushpa
 export const APNS_SERVER: ServerKind<ApnsServer> = {
   host: 'api.push.apple.com',
   key: { file: 'apns-key.p8', make: makeSigningKey },
-  create: ({ apnsTokenUpdateMs: tokenUpdateMs, apnsMaxChannels: maxChannels, ...options }, key) =>
+  create: ({ apnsMaxChannels: maxChannels, ...options }, key) =>
     new ApnsServer({
       ...options,
       signer: { publicKey: createPublicKey(key), ...IDENTITY },
       topic: IDENTITY.topic,
-      tokenUpdateMs,
       maxChannels,
     }),
   urlVariable: 'APNS_ENDPOINT',

@@ -55,12 +55,6 @@ export interface FcmHead {
 /** FCM for the loopback: HTTP/2 and HTTP/1.1 on one port, `POST /v1/projects/<id>/messages:send`. */
 export class FcmServer extends LoopbackServer {
   override readonly platform = 'fcm';
-  protected override readonly overQuota: Refuse = {
-    kind: 'refuse',
-    status: 429,
-    reason: 'QUOTA_EXCEEDED',
-    quota: 'device',
-  };
   /** In the words of Google's front end, as users of its gRPC services report them. */
   protected override readonly idleDebugData = 'session_timed_out';
   protected override readonly debugData = 'server_shutting_down';

@@ -129,8 +129,8 @@ export class AnswerQueue {
   }
 }
 
-/** A provider's own limit of alerts per device, or per sender; rolling windows. */
-export class DeviceQuota {
+/** A push service's own limit of a website's pushes; a rolling window. */
+export class SiteQuota {
   readonly #rule: Rule;
   readonly #taken = new Map<string, number[]>();
 

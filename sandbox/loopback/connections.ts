@@ -5,16 +5,9 @@ import type { Server, Socket } from 'node:net';
 /** The client's address and port, which TCP, TLS and HTTP/2 all know: they identify a connection on each level. */
 export type Peer = Pick<Socket, 'remoteAddress' | 'remotePort'>;
 
-/** Node's internal handle of a socket. Stopping it stops reading even if TLS runs on the socket. */
-interface Handle {
-  readStop(): void;
-  readStart(): void;
-}
-
-/** The TCP connections of a server, below TLS: counts, freezes, resets and closes them at any time. */
+/** The TCP connections of a server, below TLS: counts, resets and closes them at any time. */
 export class Connections {
   readonly #sockets = new Map<string, Socket>();
-  readonly #frozen = new Map<Socket, PromiseWithResolvers<void>>();
   #opened = 0;
   #handshakeDelayMs = 0;
 
@@ -31,7 +24,6 @@ export class Connections {
       this.#sockets.set(peer, socket);
       socket.once('close', () => {
         if (this.#sockets.get(peer) === socket) this.#sockets.delete(peer);
-        this.#release(socket);
       });
       if (this.#handshakeDelayMs === 0) begin(socket);
       else this.#beginLater(socket, begin);
@@ -51,29 +43,6 @@ export class Connections {
   /** How long a new connection waits until its handshake is answered; milliseconds. */
   set handshakeDelayMs(waitMs: number) {
     this.#handshakeDelayMs = waitMs;
-  }
-
-  /** Stops reading from all open connections; `thawed` waits for them. */
-  freezeAll(): void {
-    for (const socket of this.#sockets.values()) {
-      if (this.#frozen.has(socket)) continue;
-      this.#frozen.set(socket, Promise.withResolvers());
-      handleOf(socket)?.readStop();
-    }
-  }
-
-  thawAll(): void {
-    for (const socket of [...this.#frozen.keys()]) {
-      handleOf(socket)?.readStart();
-      this.#release(socket);
-    }
-  }
-
-  /** Resolves when answers to that peer may be sent; `undefined` if they may be sent now. */
-  thawed(peer: Peer): Promise<void> | undefined {
-    if (this.#frozen.size === 0) return undefined;
-    const socket = this.#sockets.get(keyOf(peer));
-    return socket && this.#frozen.get(socket)?.promise;
   }
 
   /** Resets the connection from that peer; its requests get no answer. */
@@ -100,20 +69,10 @@ export class Connections {
       clearTimeout(timer);
     });
   }
-
-  #release(socket: Socket): void {
-    this.#frozen.get(socket)?.resolve();
-    this.#frozen.delete(socket);
-  }
 }
 
 function keyOf({ remoteAddress, remotePort }: Peer): string {
   return `${remoteAddress ?? ''}:${remotePort ?? ''}`;
-}
-
-/** Needed because `socket.pause()` does nothing for a socket with TLS: TLS reads from the handle. */
-function handleOf(socket: Socket): Handle | null | undefined {
-  return (socket as unknown as { _handle?: Handle | null })._handle;
 }
 
 /** The connections of an HTTP/1.1 server between their requests. */

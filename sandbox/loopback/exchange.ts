@@ -28,7 +28,6 @@ export function parseJsonObject(body: Buffer): Record<string, unknown> | undefin
 
 /** One request, and the three ways to end it. */
 export interface Exchange {
-  readonly peer: Peer;
   accept(answer: Accept): void;
   refuse(answer: Refuse): void;
   reset(scope: NonNullable<Reset['scope']>): void;
@@ -73,7 +72,6 @@ export function http2Exchange(stream: ServerHttp2Stream, peer: Peer, wording: Wo
     stream.end(text);
   };
   return {
-    peer,
     ...answersBy(respond, wording),
     reset: (scope) => {
       if (stream.destroyed) return; // the connection has ended, and its port may belong to another one by now
@@ -91,7 +89,6 @@ export function http1Exchange(response: ServerResponse, peer: Peer, wording: Wor
     response.end(text);
   };
   return {
-    peer,
     ...answersBy(respond, wording),
     reset: () => {
       if (!response.destroyed) cut(peer);

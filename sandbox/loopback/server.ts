@@ -1,10 +1,9 @@
 import type { Http2SecureServer, IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import { isIPv6 } from 'node:net';
 import type { Server } from 'node:tls';
-import type { Rule } from '../../src/domain/limits.ts';
 import type { AnswerRules } from '../answers.ts';
 import { arrivalInstant, type Journal, type JournalEntry } from '../journal.ts';
-import { AnswerQueue, DeviceQuota, isAccepted, type Answer, type Rate, type Refuse } from './answers.ts';
+import { AnswerQueue, isAccepted, type Answer, type Rate, type Refuse } from './answers.ts';
 import type { Certificate } from './certificates.ts';
 import { Connections, type Peer, type Http2Session } from './connections.ts';
 import type { Exchange } from './exchange.ts';
@@ -14,8 +13,6 @@ import { LateAnswers, type Timing } from './timing.ts';
 export interface ServerOptions {
   /** Streams that an HTTP/2 connection may have at once. Default: as the real provider, 100 or 1,000. */
   readonly maxStreams?: number;
-  /** Least time between two provider tokens of one APNs connection, in milliseconds. Default: 20 minutes. */
-  readonly apnsTokenUpdateMs?: number;
   /** How many channels an app may have at APNs. Default: 10,000. */
   readonly apnsMaxChannels?: number;
 }
@@ -107,16 +104,6 @@ class LoopbackListener {
     if (!this.#server.listening) await this.#listen(this.#port, this.#host);
   }
 
-  /** The open connections fall silent in both directions but stay open; new connections are served. */
-  freeze(): void {
-    this.connections.freezeAll();
-  }
-
-  /** Ends `freeze`: what was sent meanwhile arrives now. */
-  thaw(): void {
-    this.connections.thawAll();
-  }
-
   /** How long new connections wait for the answer to their handshake, in milliseconds. Default: the server's usual wait. */
   slowHandshakes(waitMs: number = this.#handshakeMs): void {
     this.connections.handshakeDelayMs = waitMs;
@@ -189,8 +176,6 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
   abstract readonly platform: JournalEntry['platform'];
   /** The HTTP status of an acceptance. */
   protected readonly acceptedStatus: number = 200;
-  /** What it answers to a device over its quota. */
-  protected abstract readonly overQuota: Refuse;
   /** GOAWAY's debug data to an idle connection. */
   protected abstract readonly idleDebugData: string;
   /** GOAWAY's debug data where no reason is given. */
@@ -202,7 +187,6 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
   readonly #answers: AnswerQueue;
   readonly #sessions = new Set<Session>();
   readonly #late = new LateAnswers();
-  #quota: DeviceQuota | undefined;
   #goAwayEvery: number | undefined;
   #requests = 0;
   #accepted = 0;
@@ -238,11 +222,6 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
   /** Answers for shares of the requests that no script decides; an empty list ends it. Rejects a sum over 1. */
   setRates(rates: readonly Rate[]): void {
     this.#answers.setRates(rates);
-  }
-
-  /** At most this many alerts a device in any such window, the rest is refused; undefined ends it. */
-  limitDevices(rule: Rule | undefined): void {
-    this.#quota = rule && new DeviceQuota(rule);
   }
 
   /** Resets the connections of the next `count` requests as soon as their headers have arrived. */
@@ -307,10 +286,9 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     this.#sendLater(exchange, { kind: 'accept' });
   }
 
-  /** Chooses the answer to a valid request, by the quota, the token's own list, the script, the rates or the default. */
+  /** Chooses the answer to a valid request, by the token's own list, the script, the rates or the default. */
   protected answer(received: Received, exchange: Exchange): Answer {
-    const hasRoom = this.#quota?.take(received.token, received.at) ?? true;
-    const answer = hasRoom ? this.#answers.next(received.token) : this.overQuota;
+    const answer = this.#answers.next(received.token);
     this.#record(received, answer);
     this.#sendLater(exchange, answer);
     return answer;
@@ -352,9 +330,7 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
   }
 
   #send(exchange: Exchange, answer: Exclude<Answer, { kind: 'hang' }>): void {
-    const thawed = this.connections.thawed(exchange.peer);
-    if (thawed) void thawed.then(() => this.#send(exchange, answer));
-    else if (answer.kind === 'accept') exchange.accept(answer);
+    if (answer.kind === 'accept') exchange.accept(answer);
     else if (answer.kind === 'refuse') exchange.refuse(answer);
     else exchange.reset(answer.scope ?? 'connection');
   }

@@ -4,7 +4,7 @@ import { type KeyObject, createPublicKey } from 'node:crypto';
 import { createSecureServer, type IncomingHttpHeaders, type ServerHttp2Session } from 'node:http2';
 import { jwtVerify } from 'jose';
 import type { JournalEntry } from '../journal.ts';
-import { DeviceQuota, type Refuse } from '../loopback/answers.ts';
+import { SiteQuota, type Refuse } from '../loopback/answers.ts';
 import { makeSigningKey } from '../loopback/certificates.ts';
 import { Http2Session } from '../loopback/connections.ts';
 import { http2Exchange, parseJsonObject, readBody } from '../loopback/exchange.ts';
@@ -37,12 +37,11 @@ const MAX_STREAMS = 100;
 export class WebpushServer extends LoopbackServer {
   override readonly platform = 'webpush';
   protected override readonly acceptedStatus = 201;
-  protected override readonly overQuota = webpushRefusal('TooManyPushes');
   protected override readonly idleDebugData = 'session_timed_out';
   protected override readonly debugData = 'server_shutting_down';
   readonly #judge: VapidJudge;
   #messages = 0;
-  #site: DeviceQuota | undefined;
+  #site: SiteQuota | undefined;
 
   constructor(options: WebpushServerOptions) {
     const server = createSecureServer({
@@ -73,7 +72,7 @@ export class WebpushServer extends LoopbackServer {
    * find disruptive; the rest is 429 with a `Retry-After`. Undefined ends it.
    */
   limitSite(rule: Limit | undefined): void {
-    this.#site = rule && new DeviceQuota(rule);
+    this.#site = rule && new SiteQuota(rule);
   }
 
   protected override openSession(session: ServerHttp2Session): Http2Session {

@@ -32,39 +32,7 @@ async function open(options: SandboxOptions = {}): Promise<{ sandbox: Sandbox; a
   };
 }
 
-async function create(ask: Ask, policy: 0 | 1 = 0): Promise<string> {
-  const { status, headers, body: text } = await ask({ body: body(policy) });
-  expect({ status, text }).toEqual({ status: 201, text: '' });
-  return String(headers['apns-channel-id']);
-}
-
 describe('the management of channels', () => {
-  it('creates, reads, lists and deletes', async () => {
-    const { ask } = await open();
-    const ids = [await create(ask, 0), await create(ask, 1)];
-    expect(new Set(ids).size).toBe(2);
-    for (const id of ids) expect(id).toMatch(/^[A-Za-z0-9+/]{22}==$/);
-    const [first = '', second = ''] = ids;
-    const headers = { 'apns-channel-id': second };
-    const read = await ask({ method: 'GET', headers });
-    expect(read.status).toBe(200);
-    expect(JSON.parse(read.body)).toEqual({ 'message-storage-policy': 1, 'push-type': 'LiveActivity' });
-    const list = async () => JSON.parse((await ask({ path: ALL, method: 'GET' })).body) as unknown;
-    expect(await list()).toEqual({ channels: ids });
-    expect(await ask({ method: 'DELETE', headers })).toMatchObject({ status: 204, body: '' });
-    expect(await list()).toEqual({ channels: [first] });
-    expect(verdict(await ask({ method: 'GET', headers }))).toEqual({ status: 400, reason: 'ChannelNotRegistered' });
-    expect(verdict(await ask({ method: 'DELETE', headers }))).toEqual({ status: 404, reason: 'BadPath' });
-  });
-
-  it('answers with the id of the request, or one of its own', async () => {
-    const { ask } = await open();
-    const id = '2288cf3f-70d8-46a6-97d7-dd5d00867127';
-    const asked = await ask({ body: body(), headers: { 'apns-request-id': id } });
-    expect(asked.headers['apns-request-id']).toBe(id);
-    expect((await ask({ body: body() })).headers['apns-request-id']).toMatch(/^[0-9a-f-]{36}$/);
-  });
-
   it.each<[keyof typeof CHANNEL_REASONS, string, ApnsRequest]>([
     ['BadPath', 'another path', { path: '/1/apps/dev.pushpacer.sandbox/channel' }],
     ['MethodNotAllowed', 'another method', { method: 'PUT' }],
@@ -84,15 +52,6 @@ describe('the management of channels', () => {
   ])('refuses with %s: %s', async (reason, _what, request) => {
     const { ask } = await open();
     expect(verdict(await ask(request))).toEqual({ status: CHANNEL_REASONS[reason], reason });
-  });
-
-  it('makes as many channels as an app may have, and one more when one was deleted', async () => {
-    const { ask } = await open({ apnsMaxChannels: 2 });
-    const id = await create(ask);
-    await create(ask);
-    expect(verdict(await ask({ body: body() }))).toEqual({ status: 400, reason: 'CannotCreateChannelConfig' });
-    await ask({ method: 'DELETE', headers: { 'apns-channel-id': id } });
-    expect((await ask({ body: body() })).status).toBe(201);
   });
 
   it('knows 10,000 as Apple’s limit', async () => {
@@ -122,15 +81,6 @@ describe('a push to a channel', () => {
     return { sandbox, id, send };
   }
 
-  it('is answered with 200 and apns-request-id, and is in the journal', async () => {
-    const { sandbox, id, send } = await broadcast();
-    const given = '2288cf3f-70d8-46a6-97d7-dd5d00867127';
-    const reply = await send({ headers: { 'apns-request-id': given } });
-    expect(reply).toMatchObject({ status: 200, body: '', headers: { 'apns-request-id': given } });
-    expect(reply.headers['apns-id']).toBeUndefined();
-    expect(sandbox.journal.accepted).toMatchObject([{ channel: id, apnsId: given, topic: 'dev.pushpacer.sandbox' }]);
-  });
-
   it.each<[keyof typeof CHANNEL_REASONS, string, ApnsRequest]>([
     ['BadPath', 'another path', { path: '/4/broadcasts/dev.pushpacer.sandbox' }],
     ['MethodNotAllowed', 'another method', { method: 'PUT' }],
@@ -156,25 +106,6 @@ describe('a push to a channel', () => {
     const { sandbox, id, send } = await broadcast();
     sandbox.apns.channels().delete(id);
     expect(verdict(await send())).toEqual({ status: 400, reason: 'ChannelNotRegistered' });
-  });
-
-  it('is shown by all phones that subscribed, the newest state last, and nothing after the end', async () => {
-    const { sandbox, id, send } = await broadcast();
-    const phones = [sandbox.apns.subscribe(id), sandbox.apns.subscribe(id)];
-    const goals = (count: number) => ({ 'content-state': { goals: count } });
-    await send({ body: ACTIVITY({ timestamp: 10, ...goals(1), alert: { title: 'Goal' } }) });
-    await send({ body: ACTIVITY({ timestamp: 9, ...goals(0) }) }); // overtaken on its way
-    await send({ body: ACTIVITY({ timestamp: 11, ...goals(2) }) });
-    await send({ body: ACTIVITY({ timestamp: 12, ...goals(2), event: 'end' }) });
-    await send({ body: ACTIVITY({ timestamp: 13, ...goals(3) }) });
-    for (const phone of phones) {
-      expect(phone.shown).toEqual([
-        { event: 'update', timestamp: 10, contentState: { goals: 1 }, isAlert: true },
-        { event: 'update', timestamp: 11, contentState: { goals: 2 }, isAlert: false },
-        { event: 'end', timestamp: 12, contentState: { goals: 2 }, isAlert: false },
-      ]);
-    }
-    expect(() => sandbox.apns.subscribe('AAAA')).toThrow(RangeError);
   });
 
   test.each<[string, 0 | 1, string, number]>([

@@ -1,76 +1,21 @@
-import { createPublicKey, generateKeyPairSync } from 'node:crypto';
-import { describe, expect, it, test } from 'vitest';
+import { generateKeyPairSync } from 'node:crypto';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { connect, constants } from 'node:http2';
+import { connect as connectTls, type ConnectionOptions } from 'node:tls';
+import { describe, expect, it, onTestFinished, test } from 'vitest';
 import { APNS_REASONS } from '../../sandbox/apns/reasons.ts';
-import { openSandbox } from '../support/sandbox.ts';
-import { answerOn, connectApns, PAYLOAD, signJwt, verdict, type ApnsRequest, type JwtOptions } from './apns-client.ts';
-import { open } from './client.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { openSandbox, openWith } from '../support/sandbox.ts';
+import { connectApns, signJwt, verdict, type ApnsRequest, type JwtOptions } from './apns-client.ts';
 import { waitFor } from '../support/wait.ts';
 
 const LIVE = {
   'apns-topic': 'dev.pushpacer.sandbox.push-type.liveactivity',
   'apns-push-type': 'liveactivity',
 };
-const APNS_ID = 'eabeae54-14a8-11e5-b60b-1697f925ec7b';
 
-describe('APNs takes an alert', () => {
-  it('and journals what the device gets, stamped on arrival', async () => {
-    const { sandbox, client } = await open(connectApns);
-    const before = performance.timeOrigin + performance.now();
-    const reply = await client.post({
-      token: 'AB01',
-      headers: {
-        'apns-id': APNS_ID,
-        'apns-priority': '5',
-        'apns-expiration': '1795250000',
-        'apns-collapse-id': Buffer.from('thread-ü').toString('latin1'),
-      },
-    });
-    const after = performance.timeOrigin + performance.now();
-    expect(reply).toMatchObject({ status: 200, body: '', headers: { 'apns-id': APNS_ID } });
-    expect(sandbox.journal.accepted).toEqual([
-      {
-        platform: 'apns',
-        token: 'ab01',
-        at: expect.any(Number) as number,
-        accepted: true,
-        status: 200,
-        apnsId: APNS_ID,
-        topic: 'dev.pushpacer.sandbox',
-        keyId: 'SANDBOXKEY',
-        teamId: 'SANDBOXTM1',
-        collapseId: 'thread-ü',
-        priority: '5',
-        expiration: 1_795_250_000,
-        pushType: 'alert',
-        title: 'Room 12',
-        body: 'Forms are due',
-        data: { threadId: '77' },
-        payload: JSON.parse(PAYLOAD) as unknown,
-      },
-    ]);
-    const { at } = sandbox.journal.accepted[0] ?? { at: NaN };
-    expect(at).toBeGreaterThanOrEqual(before);
-    expect(at).toBeLessThanOrEqual(after);
-  });
-
-  it('stamps the instant of the headers, not that of a body that comes late', async () => {
-    const { sandbox, client } = await open(connectApns);
-    const stream = client.open({ token: 'cd' });
-    await waitFor(() => expect(sandbox.apns.counts.requests).toBe(1));
-    const headersArrived = performance.timeOrigin + performance.now();
-    stream.end(PAYLOAD);
-    expect(await answerOn(stream)).toMatchObject({ status: 200 });
-    expect(sandbox.journal.accepted).toMatchObject([{ token: 'cd', title: 'Room 12' }]);
-    expect(sandbox.journal.accepted[0]?.at).toBeLessThanOrEqual(headersArrived);
-  });
-
-  it('makes an apns-id where none was sent', async () => {
-    const { sandbox, client } = await open(connectApns);
-    const { headers } = await client.post();
-    expect(headers['apns-id']).toMatch(/^[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}$/);
-    expect(sandbox.journal.accepted[0]?.apnsId).toBe(headers['apns-id']);
-  });
-
+describe('APNs takes', () => {
   it.each<[string, ApnsRequest]>([
     ['an alert that is only a text', { body: '{"aps":{"alert":"Forms are due"}}' }],
     ['a VoIP payload of 5,120 bytes', { headers: { 'apns-push-type': 'voip' }, body: payloadOf(5_120) }],
@@ -81,8 +26,8 @@ describe('APNs takes an alert', () => {
     ['a Live Activity', { headers: LIVE }],
     ['a collapse id of 64 bytes', { headers: { 'apns-collapse-id': 'x'.repeat(64) } }],
     ['an expiration of 0', { headers: { 'apns-expiration': '0' } }],
-  ])('also %s', async (_what, request) => {
-    const { sandbox, client } = await open(connectApns);
+  ])('%s', async (_what, request) => {
+    const { sandbox, client } = await openWith(connectApns);
     expect(verdict(await client.post(request))).toEqual({ status: 200 });
     expect(sandbox.apns.counts).toEqual({ requests: 1, accepted: 1, connections: 1 });
   });
@@ -136,7 +81,7 @@ describe('APNs refuses', () => {
     ],
     ['PayloadTooLarge', 'a payload far too large', { body: payloadOf(1_000_000) }],
   ])('with %s: %s', async (reason, _what, request) => {
-    const { sandbox, client } = await open(connectApns);
+    const { sandbox, client } = await openWith(connectApns);
     const reply = await client.post(request);
     expect(verdict(reply)).toEqual({ status: APNS_REASONS[reason], reason });
     expect(reply.headers['apns-id']).toMatch(/^[0-9A-F-]{36}$/);
@@ -146,7 +91,7 @@ describe('APNs refuses', () => {
   });
 
   it('nothing that only a device would ignore, but notes it in the journal', async () => {
-    const { sandbox, client } = await open(connectApns);
+    const { sandbox, client } = await openWith(connectApns);
     const bodies = [
       { event: 'start', timestamp: 1, 'content-state': {}, alert: { title: { 'loc-key': 'A', 'loc-arg': [] } } },
       { event: 'begin', 'content-state': 'a', 'stale-date': 1.5, badge: 3 },
@@ -171,17 +116,6 @@ describe('APNs refuses', () => {
       ],
       undefined,
     ]);
-  });
-
-  it('what comes too often for one device, and nothing for the others', async () => {
-    const { sandbox, client } = await open(connectApns);
-    sandbox.apns.limitDevices({ max: 2, perMs: 60_000 });
-    const statuses: number[] = [];
-    for (const token of ['aa', 'aa', 'aa', 'bb']) statuses.push((await client.post({ token })).status);
-    expect(statuses).toEqual([200, 200, 429, 200]);
-    expect(sandbox.journal.all[2]).toMatchObject({ reason: 'TooManyRequests', accepted: false });
-    sandbox.apns.limitDevices(undefined);
-    expect(verdict(await client.post({ token: 'aa' }))).toEqual({ status: 200 });
   });
 });
 
@@ -257,15 +191,8 @@ describe('the provider token', () => {
     expect(verdict(await other.post())).toEqual(ACCEPTED); // it counts by connection
   });
 
-  test('how soon a token may change is an option', async () => {
-    const { sandbox, client } = await open(connectApns, { apnsTokenUpdateMs: 0 });
-    expect(verdict(await client.post())).toEqual(ACCEPTED);
-    const authorization = `bearer ${await signJwt(sandbox, { salt: 'other' })}`;
-    expect(verdict(await client.post({ headers: { authorization } }))).toEqual(ACCEPTED);
-  });
-
   test('a scripted ExpiredProviderToken lets the connection change its token', async () => {
-    const { sandbox, client } = await open(connectApns);
+    const { sandbox, client } = await openWith(connectApns);
     sandbox.apns.script('ab01', [{ kind: 'refuse', ...EXPIRED }]);
     expect(verdict(await client.post())).toEqual(EXPIRED);
     const authorization = `bearer ${await signJwt(sandbox, { salt: 'renewed' })}`;
@@ -273,22 +200,51 @@ describe('the provider token', () => {
   });
 });
 
-test('APNs takes a second app, with its own key and topic, and each key may be revoked alone', async () => {
-  const sandbox = await openSandbox();
-  const { privateKey: key } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-  const [kid, iss, topic] = ['OTHERKEY', 'OTHERTEAM', 'dev.other'];
-  sandbox.apns.addKey({ signer: { publicKey: createPublicKey(key), keyId: kid, teamId: iss }, topic });
-  const own = await connectApns(sandbox);
-  const other = await connectApns(sandbox, { jwt: await signJwt(sandbox, { key, kid, iss }) });
-  const headers = { 'apns-topic': topic };
-  expect(verdict(await other.post({ headers }))).toEqual({ status: 200 });
-  expect(sandbox.journal.accepted).toMatchObject([{ topic, keyId: kid, teamId: iss }]);
-  expect(verdict(await other.post())).toEqual({ status: 400, reason: 'TopicDisallowed' });
-  expect(verdict(await own.post({ headers }))).toEqual({ status: 400, reason: 'TopicDisallowed' });
+describe('streams to APNs', () => {
+  it('are limited to one until a token was accepted, then to many', async () => {
+    const { client } = await openWith(connectApns, { maxStreams: 250 });
+    expect(client.session.remoteSettings.maxConcurrentStreams).toBe(1);
+    expect(verdict(await client.post({ headers: { authorization: null } }))).toMatchObject({ status: 403 });
+    expect(client.session.remoteSettings.maxConcurrentStreams).toBe(1);
+    expect(verdict(await client.post())).toEqual({ status: 200 });
+    await waitFor(() => expect(client.session.remoteSettings.maxConcurrentStreams).toBe(250));
+  });
 
-  sandbox.apns.revokeKey(kid);
-  expect(verdict(await other.post({ headers }))).toEqual({ status: 403, reason: 'InvalidProviderToken' });
-  expect(verdict(await own.post())).toEqual({ status: 200 });
-  sandbox.apns.restoreKey(kid);
-  expect(verdict(await other.post({ headers }))).toEqual({ status: 200 });
+  it('beyond the limit are refused: nothing of them is looked at', async () => {
+    const sandbox = await openSandbox();
+    // A client that sends before it has seen the server's settings.
+    const session = connect(sandbox.apns.url, { ca: await readFile(sandbox.caFile) });
+    onTestFinished(() => session.destroy());
+    const ends = await Promise.all(
+      Array.from({ length: 5 }, async () => {
+        const stream = session.request({ ':method': 'POST', ':path': '/3/device/ab' });
+        stream.on('error', () => undefined).resume();
+        stream.end('{"aps":{}}');
+        await new Promise((resolve) => stream.once('close', resolve));
+        return stream.rstCode;
+      }),
+    );
+    const { NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
+    expect(ends.filter((code) => code === NGHTTP2_NO_ERROR)).toHaveLength(1);
+    expect(ends.filter((code) => code === NGHTTP2_REFUSED_STREAM)).toHaveLength(4);
+    expect(sandbox.apns.counts.requests).toBe(1);
+  });
+});
+
+/** Begins a TLS connection: resolves when it is secure, rejects with what the client says of the server. */
+async function handshake(sandbox: Sandbox, platform: 'apns' | 'fcm', options: ConnectionOptions) {
+  const port = Number(new URL(sandbox[platform].url).port);
+  const socket = connectTls({ port, host: '127.0.0.1', ALPNProtocols: ['h2'], ...options });
+  onTestFinished(() => void socket.destroy());
+  await once(socket, 'secureConnect');
+  return socket;
+}
+
+describe('connections', () => {
+  it('need TLS 1.2 or later', async () => {
+    const sandbox = await openSandbox();
+    const versions = { minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' } as const;
+    const refused = handshake(sandbox, 'apns', { rejectUnauthorized: false, ...versions });
+    await expect(refused).rejects.toThrow(/protocol version|unsupported protocol/i);
+  });
 });

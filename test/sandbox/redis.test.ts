@@ -1,11 +1,9 @@
-import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
+import { readdir, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { Redis } from 'ioredis';
 import { describe, expect, test, onTestFinished, vi } from 'vitest';
-import { InputError } from '../../src/domain/faults.ts';
 import { type EmbeddedRedisOptions, startEmbeddedRedis, openRedis } from '../../sandbox/redis/embedded-redis.ts';
-import { findOnPath, installRedis, redisServer, type Machine } from '../../sandbox/redis/redis-server.ts';
+import { redisServer, type Machine } from '../../sandbox/redis/redis-server.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
@@ -30,21 +28,6 @@ const machine = (path: string, rest: Partial<Machine> = {}): Machine => ({
 });
 
 describe('the server that is used', () => {
-  test('is the first on the PATH, Redis before Valkey', async () => {
-    const [both, valkey] = [
-      await programs({ 'redis-server': '', 'valkey-server': '' }),
-      await programs({ 'valkey-server': '' }),
-    ];
-    expect(await redisServer(silent, machine(`${valkey}:${both}`), true)).toBe(join(both, 'redis-server'));
-    expect(await redisServer(silent, machine(valkey), true)).toBe(join(valkey, 'valkey-server'));
-  });
-
-  test('must be a program', async () => {
-    const folder = await temporaryFolder();
-    await writeFile(join(folder, 'redis-server'), '', { mode: 0o644 });
-    expect(await findOnPath('redis-server', `:${folder}:/no/such/folder`)).toBeUndefined();
-  });
-
   test.each([
     ['brew', 'darwin', 'brew install redis'],
     ['apt-get', 'linux', 'sudo apt-get install redis-server'],
@@ -62,40 +45,11 @@ describe('the server that is used', () => {
 });
 
 describe('installing, for root on a machine with apt-get', () => {
-  /** A pretended apt-get: writes down its arguments, and "installs" the program next to itself. */
-  const apt = `
-    here=$(dirname "$0")
-    [ "$DEBIAN_FRONTEND" = noninteractive ] || exit 9
-    echo "$*" >> "$here/calls"
-    [ "$1" = update ] || { echo '#!/bin/sh' > "$here/redis-server"; chmod +x "$here/redis-server"; }`;
-  const tools = (folder: string) => `${folder}:/usr/bin:/bin`;
-
-  test('says so, and gives the server of the package', async () => {
-    const folder = await programs({ 'apt-get': apt });
-    const said: string[] = [];
-    const server = await installRedis((line) => said.push(line), tools(folder));
-    expect(server).toBe(join(folder, 'redis-server'));
-    expect(said[0]).toMatch(/installing the package redis-server with apt-get/);
-    expect(said.join('\n')).toMatch(/systemctl disable --now redis-server/);
-    expect(await readFile(join(folder, 'calls'), 'utf8')).toBe(
-      'update -q\ninstall -q -y --no-install-recommends redis-server\n',
-    );
-  });
-
   test('does not happen unless it was asked for', async () => {
-    const folder = await programs({ 'apt-get': apt });
+    const folder = await programs({ 'apt-get': 'echo "$*" >> "$(dirname "$0")/calls"' });
     const there = machine(folder, { isRoot: true });
     await expect(redisServer(silent, there, false)).rejects.toThrow('(sudo apt-get install redis-server)');
     await expect(stat(join(folder, 'calls'))).rejects.toThrow('ENOENT');
-  });
-
-  test('shows what apt-get said where it fails, and what else can be done', async () => {
-    const folder = await programs({ 'apt-get': 'echo "E: no network" >&2; exit 100' });
-    const failed = redisServer(silent, machine(folder, { isRoot: true }), true);
-    await expect(failed).rejects.toThrow('in a container (docker run');
-    await expect(failed).rejects.toThrow('found neither, and apt-get update -q ended with 100:\nE: no network');
-    await expect(failed).rejects.toThrow(InputError);
-    await expect(stat(join(folder, 'redis-server'))).rejects.toThrow('ENOENT');
   });
 });
 
@@ -126,26 +80,6 @@ describe('an embedded Redis', () => {
     });
   });
 
-  test('takes hz, a port and more options', async () => {
-    const { port } = await startEmbeddedRedis().then(async (redis) => {
-      await redis.close();
-      return redis;
-    });
-    const started = await start({ hz: 10, port, extraArgs: ['--databases', '3'] });
-    expect(started.url).toBe(`redis://127.0.0.1:${port}`);
-    const settings = await connectRedis(started.url).config('GET', 'hz', 'databases');
-    expect(Object.fromEntries(pairs(settings))).toEqual({ hz: '10', databases: '3' });
-  });
-
-  test('has every write again after a restart on the same folder and port', async () => {
-    const dir = await temporaryFolder();
-    const first = await start({ dir, appendonly: true });
-    await connectRedis(first.url).set('kept', 'yes');
-    await first.close();
-    const second = await start({ dir, appendonly: true, port: first.port });
-    expect(await connectRedis(second.url).get('kept')).toBe('yes');
-  });
-
   test('takes its folder with it, and leaves one that was given', async () => {
     const given = await temporaryFolder();
     for (const options of [{}, { dir: given }]) {
@@ -160,15 +94,6 @@ describe('an embedded Redis', () => {
         ),
       ).resolves.toBe(dir === given ? 'there' : 'gone');
     }
-  });
-
-  test('closes when it is stopped, when it was killed, and twice', async () => {
-    const [stopped, killed] = await Promise.all([start({ dir: await temporaryFolder() }), start()]);
-    process.kill(stopped.pid, 'SIGSTOP');
-    process.kill(killed.pid, 'SIGKILL');
-    await killed.ended;
-    await Promise.all([stopped.close(), stopped.close(), killed.close()]);
-    expect([isAlive(stopped.pid), isAlive(killed.pid)]).toEqual([false, false]);
   });
 
   test('says why it did not start', async () => {
@@ -237,16 +162,6 @@ function pairs(flat: string[]): [string, string][] {
 
 const say = () => undefined;
 
-test.each([undefined, ''])('without a URL (%j) one of our own is started, and ends with close', async (url) => {
-  const opened = await openRedis({ url, say });
-  expect(opened.isEmbedded).toBe(true);
-  const redis = new Redis(opened.url);
-  expect(await redis.ping()).toBe('PONG');
-  redis.disconnect();
-  await opened.close();
-  await expect(openRedis({ url: opened.url, say })).rejects.toThrow('ECONNREFUSED');
-});
-
 test('a Redis that was given is left as it is', async () => {
   const key = `${testPrefix()}:theirs`;
   const redis = connectRedis();
@@ -267,8 +182,4 @@ test('a Redis that refuses is reported, without its password', async () => {
     /^no Redis: REDIS_URL: expected the URL of a Redis that answers \(without REDIS_URL one is started here\), found one that refuses the credentials \(WRONGPASS\)$/,
   );
   await expect(failed).rejects.not.toThrow('wr0ng');
-});
-
-test('a URL of something else is refused', async () => {
-  await expect(openRedis({ url: 'http://127.0.0.1', say })).rejects.toThrow('found something that does not begin with');
 });

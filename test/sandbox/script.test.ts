@@ -1,16 +1,14 @@
+import { once } from 'node:events';
+import { request } from 'node:http';
 import { readFile } from 'node:fs/promises';
-import { expect, it, test } from 'vitest';
+import { expect, it, onTestFinished, test } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
-import { APNS_REASONS, type ApnsReason } from '../../sandbox/apns/reasons.ts';
-import { parseScript, parseScriptText, type ScriptedAnswer } from '../../sandbox/answers.ts';
-import { FCM_REASONS, type FcmReason } from '../../sandbox/fcm/reasons.ts';
-import { startSandbox, type Sandbox } from '../../sandbox/sandbox.ts';
-import { openApns, openFcm, sendPush } from '../support/providers.ts';
-import { makePush } from '../support/push.ts';
+import { parseScript, parseScriptText } from '../../sandbox/answers.ts';
+import { MAX_SCRIPT_BYTES, serveControl } from '../../sandbox/control.ts';
+import { startSandbox, type Sandbox, type SandboxOptions } from '../../sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';
-import { connectApns, verdict } from './apns-client.ts';
-import { connectFcm, connectFcmHttp2, rpcError, verdict as fcmVerdict } from './fcm-client.ts';
-import { waitFor } from '../support/wait.ts';
+import { connectApns } from './apns-client.ts';
+import { connectFcm } from './fcm-client.ts';
 
 /** Sends one alert to each token in turn, and gives the statuses. */
 async function statusesOf(sandbox: Sandbox, platform: 'apns' | 'fcm', tokens: readonly string[]): Promise<number[]> {
@@ -22,66 +20,6 @@ async function statusesOf(sandbox: Sandbox, platform: 'apns' | 'fcm', tokens: re
   }
   return all;
 }
-
-it.each(Object.entries(APNS_REASONS))('the reason %s of APNs is answered with %i', async (reason, status) => {
-  const sandbox = await openSandbox({ answers: [{ reason: reason as ApnsReason }] });
-  expect(verdict(await (await connectApns(sandbox)).post())).toEqual({ status, reason });
-  expect(await statusesOf(sandbox, 'fcm', ['ab'])).toEqual([200]); // the word is not FCM's
-});
-
-it.each(Object.entries(FCM_REASONS))('the reason %s of FCM is answered with %i', async (reason, status) => {
-  const sandbox = await openSandbox({ answers: [{ reason: reason as FcmReason }] });
-  const reply = await (await connectFcm(sandbox)).send({ token: 'ab' });
-  const { http, status: word, errorCode } = fcmVerdict(reply);
-  expect([http, errorCode ?? word]).toEqual([status, reason]);
-  expect(sandbox.journal.all).toMatchObject([{ accepted: false, status, reason }]);
-  expect(await statusesOf(sandbox, 'apns', ['ab'])).toEqual([200]);
-});
-
-test.each([
-  ['apns', 400, 'BadDeviceToken'],
-  ['apns', 410, 'Unregistered'],
-  ['apns', 429, 'TooManyRequests'],
-  ['apns', 503, 'ServiceUnavailable'],
-  ['apns', 502, 'http-502'],
-  ['fcm', 404, 'UNREGISTERED'],
-  ['fcm', 429, 'QUOTA_EXCEEDED'],
-  ['fcm', 503, 'UNAVAILABLE'],
-  ['fcm', 504, 'http-504'],
-] as const)('%s with the status %i alone is read as %s by a worker', async (platform, status, code) => {
-  const sandbox = await openSandbox({ answers: [{ status, platform }] });
-  const provider = platform === 'apns' ? await openApns(sandbox) : await openFcm(sandbox);
-  expect(await sendPush(provider, makePush({ platform }))).toMatchObject({ code });
-});
-
-test('a token that FCM calls invalid is a bad token, another field a rejected payload', async () => {
-  const sandbox = await openSandbox({ answers: [{ reason: 'INVALID_ARGUMENT', field: 'message.token', times: 1 }] });
-  const provider = await openFcm(sandbox);
-  expect(await sendPush(provider, makePush({ platform: 'fcm' }))).toMatchObject({ meaning: 'bad-token' });
-  sandbox.setAnswers([{ reason: 'INVALID_ARGUMENT' }]);
-  expect(await sendPush(provider, makePush({ platform: 'fcm' }))).toMatchObject({ meaning: 'rejected' });
-});
-
-test.each([
-  ['Unregistered', 'gone'],
-  ['ExpiredToken', 'gone'],
-  ['BadDeviceToken', 'bad-token'],
-  ['DeviceTokenNotForTopic', 'bad-token'],
-] as const)('a token that APNs refuses with %s is answered as FCM passes that on, and is %s', async (apns, meaning) => {
-  const sandbox = await openSandbox({ answers: [{ reason: 'INVALID_ARGUMENT', apns }] });
-  const { body } = await (await connectFcm(sandbox)).send({ token: 'ab' });
-  expect(body).toContain('"@type": "type.googleapis.com/google.firebase.fcm.v1.ApnsError"');
-  expect(body.includes('APNs device token is disabled.')).toBe(meaning === 'gone');
-  expect(await sendPush(await openFcm(sandbox), makePush({ platform: 'fcm' }))).toMatchObject({ meaning });
-});
-
-test('a 410 says since when: that is now', async () => {
-  const sandbox = await openSandbox({ answers: [{ reason: 'Unregistered' }] });
-  const before = Date.now();
-  const reply = await sendPush(await openApns(sandbox), makePush({ platform: 'apns' }));
-  expect(reply.goneSince).toBeGreaterThanOrEqual(before);
-  expect(reply.goneSince).toBeLessThanOrEqual(Date.now());
-});
 
 test('the first entry that fits and is not used up decides', async () => {
   const sandbox = await openSandbox();
@@ -131,45 +69,6 @@ test('a share is answered so, the rest as if the entry were not there; the same 
   expect(await run(7)).toEqual(first);
   expect(new Set(first)).toEqual(new Set([503, 500]));
   expect(Math.abs(first.filter((status) => status === 503).length - 50)).toBeLessThan(25);
-});
-
-test('answers may come late, and name a time to wait', async () => {
-  const sandbox = await openSandbox({ answers: [{ status: 503, delay: '60ms', retryAfter: '2m' }] });
-  const reply = await (await connectFcm(sandbox)).send({ token: 'ab' });
-  const answeredAt = performance.timeOrigin + performance.now();
-  expect(reply.headers['retry-after']).toBe('120');
-  expect(rpcError(reply).status).toBe('UNAVAILABLE');
-  expect(answeredAt - (sandbox.journal.all[0]?.at ?? NaN)).toBeGreaterThanOrEqual(59);
-});
-
-test('a connection or only a stream is reset, with the alert or without; or no answer comes', async () => {
-  const sandbox = await openSandbox();
-  sandbox.setAnswers([
-    { answer: 'refused-stream', times: 1 },
-    { answer: 'reset-stream', alerted: true, times: 1 },
-    { answer: 'accept', times: 1 },
-    { answer: 'reset', times: 1 },
-    { answer: 'hang' },
-  ]);
-  const client = await connectFcmHttp2(sandbox);
-  await expect(client.send({ token: 'ab' })).rejects.toThrow('NGHTTP2_REFUSED_STREAM');
-  await expect(client.send({ token: 'ab' })).rejects.toThrow('NGHTTP2_INTERNAL_ERROR');
-  expect((await client.send({ token: 'ab' })).status).toBe(200);
-  expect(sandbox.fcm.counts.connections).toBe(1);
-  await expect(client.send({ token: 'ab' })).rejects.toThrow('ECONNRESET');
-  const hanging = (await connectFcmHttp2(sandbox)).send({ token: 'ab' }).catch(() => 'no answer');
-  await waitFor(() => expect(sandbox.journal.all).toHaveLength(5));
-  expect(sandbox.journal.all.map(({ accepted, reason }) => [accepted, reason])).toEqual([
-    ...[
-      [false, 'reset'],
-      [true, 'reset'],
-      [true, undefined],
-      [false, 'reset'],
-      [false, 'hang'],
-    ],
-  ]);
-  await sandbox.close();
-  expect(await hanging).toBe('no answer');
 });
 
 test.each([
@@ -244,25 +143,70 @@ test('a script with a fault changes nothing, and starts no sandbox', async () =>
   await expect(startSandbox({ answers: [{}] })).rejects.toThrow('answers[0]: expected a reason');
 });
 
-test('a script may have every field of its type', () => {
-  const examples: Readonly<Record<keyof ScriptedAnswer, ScriptedAnswer>> = {
-    platform: { platform: 'apns', status: 410 },
-    token: { token: 'ab', status: 503 },
-    reason: { reason: 'UNREGISTERED' },
-    status: { status: 503 },
-    answer: { answer: 'hang' },
-    times: { status: 503, times: 1 },
-    share: { status: 503, share: 1 },
-    delay: { answer: 'accept', delay: '1h' },
-    retryAfter: { status: 429, retryAfter: '1m' },
-    field: { reason: 'INVALID_ARGUMENT', field: 'message.token' },
-    apns: { reason: 'INVALID_ARGUMENT', apns: 'Unregistered' },
-    alerted: { answer: 'reset', alerted: true },
-  };
-  expect(parseScript({ answers: Object.values(examples) })).toEqual(Object.values(examples));
-});
-
 test("the example's script is one", async () => {
   const answers = parseScriptText(await readFile('examples/school-morning.sandbox.json', 'utf8'));
   expect(answers.length).toBeGreaterThan(5);
+});
+
+async function openControl(options: SandboxOptions = {}, name?: string) {
+  const sandbox = await openSandbox(options);
+  const control = await serveControl(sandbox, { port: 0, host: '127.0.0.1', name });
+  onTestFinished(() => control.close());
+  const url = `http://127.0.0.1:${control.port}`;
+  const call = async (path: string, init: RequestInit = {}) => {
+    const response = await fetch(`${url}${path}`, init);
+    const text = await response.text();
+    const json =
+      response.headers.get('content-type') === 'application/json' ? (JSON.parse(text) as unknown) : undefined;
+    return { status: response.status, text, json, allow: response.headers.get('allow') };
+  };
+  const put = (script: unknown) =>
+    call('/answers', { method: 'PUT', body: typeof script === 'string' ? script : JSON.stringify(script) });
+  return { sandbox, url, call, put };
+}
+
+it('refuses a bad script with every fault, and changes nothing', async () => {
+  const { call, put } = await openControl({ answers: [{ status: 503 }] });
+  const refused = await put({
+    answers: [
+      { platform: 'fcm', status: 410 },
+      { times: 0, answer: 'hang' },
+    ],
+  });
+  expect(refused.status).toBe(400);
+  expect(refused.json).toMatchObject({
+    error: expect.stringContaining('answers[0].status: expected a status that FCM answers') as string,
+    faults: [
+      { path: 'answers[0].status', found: '410' },
+      { path: 'answers[1].times', expected: 'at least 1', found: '0' },
+    ],
+  });
+  expect(await put('{"answers"')).toMatchObject({ status: 400, json: { faults: [{ path: '' }] } });
+  expect(await put(' '.repeat(MAX_SCRIPT_BYTES + 1))).toMatchObject({ status: 413 });
+  expect((await call('/answers')).json).toEqual({ answers: [{ status: 503 }] });
+});
+
+test.each([
+  [
+    'recipient=teacher-42',
+    'the query: expected one of since, platform, token, id, accepted as a parameter, found "recipient"',
+  ],
+  ['since=yesterday', 'the query: since: expected epoch milliseconds or an RFC 3339 date-time, found "yesterday"'],
+  ['platform=sms', 'the query: platform: expected "apns" or "fcm" or "webpush", found "sms"'],
+  ['accepted=yes', 'the query: accepted: expected "true" or "false", found "yes"'],
+])('GET /journal?%s is refused', async (query, error) => {
+  const { call } = await openControl();
+  expect(await call(`/journal?${query}`)).toMatchObject({ status: 400, json: { error } });
+});
+
+it('answers only to its own names, because a web page can have another one point here', async () => {
+  const { url } = await openControl({}, 'sandbox');
+  const statusFor = async (host: string): Promise<number | undefined> => {
+    const outgoing = request(`${url}/journal`, { headers: { host } }).end();
+    const [response] = (await once(outgoing, 'response')) as [{ statusCode?: number; resume(): void }];
+    response.resume();
+    return response.statusCode;
+  };
+  for (const host of ['127.0.0.1:80', 'localhost', '[::1]:80', 'sandbox:80']) expect(await statusFor(host)).toBe(200);
+  for (const host of ['evil.example', '127.0.0.1.evil.example']) expect(await statusFor(host)).toBe(403);
 });

@@ -10,7 +10,7 @@ import {
   type VapidKey,
 } from '../../src/providers/webpush/webpush.ts';
 import { shownBy } from '../../sandbox/webpush/declarative.ts';
-import { startSandbox, type Sandbox } from '../../sandbox/sandbox.ts';
+import { type Sandbox } from '../../sandbox/sandbox.ts';
 import { makePush, type PushFields } from '../support/push.ts';
 import { openSandbox } from '../support/sandbox.ts';
 
@@ -58,28 +58,6 @@ function tokenWith({ privateKey, publicKey }: VapidKey, claims: Record<string, u
   return signed.then((token) => `vapid t=${token}, k=${publicKey}`);
 }
 
-test('a valid push is 201 with a place and no body, and the journal has it decrypted', async () => {
-  const { sandbox, send } = await open();
-  const fields = { collapseId: 'thread-77', priority: 'high', badge: 3, data: { ref: '1' } } as const;
-  const answer = await send({}, { fields });
-  expect(answer).toMatchObject({ status: 201, text: '' });
-  expect(answer.location).toMatch(/^https:\/\/127\.0\.0\.1:\d+\/message\/1$/);
-  expect(sandbox.journal.accepted).toMatchObject([
-    {
-      platform: 'webpush',
-      status: 201,
-      accepted: true,
-      priority: 'high',
-      title: 'Room 12',
-      tag: 'thread-77',
-      data: { ref: '1' },
-      payload: { badge: 3, silent: false },
-    },
-  ]);
-  const { at = 0, expiration = 0 } = sandbox.journal.all[0] ?? {};
-  expect(expiration - at / 1_000).toBeCloseTo(2_419_200, 0);
-});
-
 test.each<[string, OutgoingHttpHeaders, Buffer | undefined, number, string]>([
   ['no authorization', { authorization: undefined }, undefined, 401, 'MissingAuthorization'],
   ['another scheme', { authorization: 'Bearer owner' }, undefined, 403, 'BadJwtToken'],
@@ -121,17 +99,6 @@ test('a VAPID token is for this server, in time, with a subject, and by the key 
   expect(await statusWith(good, { privateKey: createPrivateKey(pem as string), publicKey: key.publicKey })).toBe(bad);
 });
 
-test('the journal says who shows a push in a browser that knows declarative messages', async () => {
-  const { sandbox, send } = await open();
-  const webpush = { declarative: true, navigate: 'https://school.example.com/forms', icon: '/icon.png' };
-  await send();
-  await send({}, { fields: { webpush, badge: 3 } });
-  expect(sandbox.journal.accepted.map(({ shownBy: by, ignored }) => [by, ignored])).toEqual([
-    ['service-worker', undefined],
-    ['browser', undefined],
-  ]);
-});
-
 const GOOD = { title: 'Room 12', navigate: 'https://school.example.com/forms' };
 test.each<[fault: string, message: Record<string, unknown>]>([
   ['notification: expected an object', {}],
@@ -158,16 +125,6 @@ test('a declarative message as the standard has it is shown, and one without the
   expect(shownBy(undefined)).toEqual({ shownBy: 'service-worker' });
 });
 
-test('a revoked key is refused until it is restored, and a device may have a quota', async () => {
-  const { sandbox, send } = await open();
-  sandbox.webpush.revokeKey();
-  expect((await send()).status).toBe(403);
-  sandbox.webpush.restoreKey();
-  expect((await send()).status).toBe(201);
-  sandbox.webpush.limitDevices({ max: 0, perMs: 1_000 });
-  expect((await send()).status).toBe(429);
-});
-
 test('a website has a limit of all its pushes, and a refusal says when there is room again', async () => {
   const { sandbox, send } = await open();
   sandbox.webpush.limitSite({ max: 2, perMs: 60_000 });
@@ -179,12 +136,4 @@ test('a website has a limit of all its pushes, and a refusal says when there is 
   expect(Number(last?.retryAfter)).toBeLessThanOrEqual(60);
   sandbox.webpush.limitSite(undefined);
   expect((await send()).status).toBe(201);
-});
-
-test('a subscription of a name has the same keys in every sandbox', async () => {
-  await using one = await startSandbox();
-  await using other = await startSandbox();
-  expect(one.webpush.subscription('ana').keys).toEqual(other.webpush.subscription('ana').keys);
-  expect(one.webpush.subscription('ana').keys).not.toEqual(one.webpush.subscription('ben').keys);
-  expect(one.webpush.subscription('ana').endpoint).toBe(`${one.webpush.url}/push/ana`);
 });

@@ -23,3 +23,9 @@ async function openDirectory(): Promise<string> {
   await writeAuthority(dir, await authority);
   return dir;
 }
+
+/** A sandbox and a client of it: `await openWith(connectApns)`. */
+export async function openWith<Client>(connect: (sandbox: Sandbox) => Promise<Client>, options: SandboxOptions = {}) {
+  const sandbox = await openSandbox(options);
+  return { sandbox, client: await connect(sandbox) };
+}
