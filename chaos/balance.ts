@@ -155,13 +155,8 @@ export function unknownRequests(
 
 /** What became of those that waited together, or were canceled. */
 export interface Waited {
-  /** They ended because a newer one took their slot. */
-  readonly superseded: number;
-  /** They are a part of a digest that went for them. */
-  readonly merged: number;
   /** Requests for a digest that providers accepted. */
   readonly digests: number;
-  readonly canceled: number;
   /** Silent alerts in quiet hours. */
   readonly quietAlerts: number;
   /** What went otherwise than it must, such as a digest of another number than the notifications in it. */
@@ -228,10 +223,7 @@ export function judgeWaiting({ enqueued, entries, ends, cancels, inHand }: Waite
     if (!canceled && outcome === 'canceled') faults.push(`${id}: canceled, but the answer was that it is too late`);
   }
   return {
-    superseded: superseded.length,
-    merged: merged.length,
     digests: digests.length,
-    canceled: ends.completed.filter(({ outcome }) => outcome === 'canceled').length,
     quietAlerts: accepted.filter(({ data }) => enqueued.get(refOf(data))?.input?.onQuiet === 'silence').length,
     faults,
   };

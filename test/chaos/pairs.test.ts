@@ -1,6 +1,8 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
+import { main } from '../../chaos/chaos.ts';
 import type { Done, PairsFacts } from '../../chaos/pairs/facts.ts';
 import { emptiness } from '../../chaos/pairs/judge.ts';
+import { runMain } from '../support/command.ts';
 import { TOKEN } from './facts.ts';
 import { act, cancelId, digest, endOf, faultsOf, judged, latest, livesOf, merged, seen } from './pairs-facts.ts';
 
@@ -221,4 +223,21 @@ describe('rule 3, what is canceled is not seen', () => {
       expect(judge(failed(other))).toEqual(['1: a: was canceled, and no cancel says so']);
     }
   });
+});
+
+test('chaos prints its plan, with every fault, without a run', async () => {
+  const { code, stdout } = await runMain(main, ['--plan', '--json', '--seconds', '12', '--seed', '3']);
+  const { faults } = JSON.parse(stdout) as { faults: readonly { kind: string }[] };
+  expect(code).toBe(0);
+  expect(new Set(faults.map(({ kind }) => kind)).size).toBe(13);
+  expect(await runMain(main, ['--seconds', '9'])).toMatchObject({ code: 2 });
+});
+
+test('chaos --pairs prints its plan, with every act, without a run', async () => {
+  const { code, stdout } = await runMain(main, ['--pairs', '--plan', '--json', '--seed', '3']);
+  const { notifications, acts } = JSON.parse(stdout) as { notifications: number; acts: readonly { kind: string }[] };
+  expect([code, notifications]).toEqual([0, 360]);
+  const needed = ['cancel-id', 'cancel-key', 'block', 'replay-all', 'replay-one', 'discard-one', 'remove', 'again'];
+  expect(acts.map(({ kind }) => kind)).toEqual(expect.arrayContaining(needed));
+  expect(await runMain(main, ['--pairs', '--cluster'])).toMatchObject({ code: 2 });
 });
