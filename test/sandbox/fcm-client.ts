@@ -1,11 +1,8 @@
-import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import type { IncomingHttpHeaders } from 'node:http';
-import { connect, type ClientHttp2Session } from 'node:http2';
 import { Agent, request as httpsRequest } from 'node:https';
 import { onTestFinished } from 'vitest';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { answerOn } from './apns-client.ts';
 
 export interface FcmRequest {
   readonly path?: string;
@@ -26,31 +23,6 @@ export interface FcmReply {
 export interface FcmClient {
   /** Posts `{ message }`. Rejects where no answer comes. */
   send(message: unknown, request?: FcmRequest): Promise<FcmReply>;
-}
-
-/** A raw HTTP/2 client. */
-export interface FcmHttp2Client extends FcmClient {
-  readonly session: ClientHttp2Session;
-}
-
-/** Connects over HTTP/2, and closes when the test ends. */
-export async function connectFcmHttp2(sandbox: Sandbox): Promise<FcmHttp2Client> {
-  const session = connect(sandbox.fcm.url, { ca: await readFile(sandbox.caFile) });
-  session.on('error', () => undefined); // the requests on it report it
-  onTestFinished(() => session.destroy());
-  await once(session, 'remoteSettings');
-  return {
-    session,
-    send: (message, { path = sendPath(sandbox), method = 'POST', authorization = 'Bearer owner', text } = {}) => {
-      const stream = session.request({
-        ':method': method,
-        ':path': path,
-        'content-type': 'application/json',
-        ...(authorization === null ? {} : { authorization }),
-      });
-      return answerOn(stream.end(text ?? JSON.stringify({ message })));
-    },
-  };
 }
 
 function sendPath(sandbox: Sandbox): string {
