@@ -71,7 +71,7 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
  * A request does not have the notification's id. The push id comes from it, so that retries of one notification at one device have the
  * same: the beginning of APNs' `apns-id` or FCM's `tag`.
  */
-export function entryText(entry: JournalEntry): string {
+function entryText(entry: JournalEntry): string {
   const { platform, token, title, apnsId, tag, collapseId } = entry;
   const pushId = [apnsId, tag].find((id) => id !== undefined && UUID.test(id));
   const parts = [

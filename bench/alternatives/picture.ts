@@ -70,7 +70,7 @@ interface Dot {
 }
 
 /** Each dot stands on the lowest level where it touches no other dot. */
-export function stackDots(instantsMs: readonly number[], xOf: (ms: number) => number): Dot[] {
+function stackDots(instantsMs: readonly number[], xOf: (ms: number) => number): Dot[] {
   const lastOf: number[] = [];
   return instantsMs
     .toSorted((a, b) => a - b)

@@ -88,7 +88,7 @@ type AskOnce = (job: number, nowMs: number) => Promise<number | undefined>;
  * All jobs ask at once, and each comes back exactly after its wait, until all are admitted. Jobs that are due at the same instant
  * ask in their order. The clock is simulated: it does not move during an ask.
  */
-export async function asksUntilAllPassed(jobs: number, startMs: number, ask: AskOnce): Promise<number> {
+async function asksUntilAllPassed(jobs: number, startMs: number, ask: AskOnce): Promise<number> {
   const due = new Map<number, number[]>([[startMs, Array.from({ length: jobs }, (_, job) => job)]]);
   let asks = 0;
   while (due.size > 0) {

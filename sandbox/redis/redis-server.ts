@@ -43,7 +43,7 @@ export async function redisServer(say: (line: string) => void, machine: Machine,
 const IN_A_CONTAINER = 'docker run --rm -p 127.0.0.1:6379:6379 redis:7-alpine';
 
 /** Installs Debian's package `redis-server` with apt-get, as root, and says so first. Resolves with the path of the server. */
-export async function installRedis(say: (line: string) => void, path: string): Promise<string> {
+async function installRedis(say: (line: string) => void, path: string): Promise<string> {
   say(
     'No redis-server on the PATH: installing the package redis-server with apt-get. A Redis of your own avoids this (REDIS_URL).',
   );

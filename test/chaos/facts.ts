@@ -26,7 +26,7 @@ export const WEB = { platform: 'webpush', token: 'https://127.0.0.1/push/ana' } 
 export const BROWSER = { platform: 'webpush', endpoint: WEB.token, keys: { p256dh: '', auth: '' } } as const;
 
 /** Of one recipient and for one APNs device, but for what `more` says. */
-export function enqueuedOf(id: string, more: Partial<ToDevices> = {}): Enqueued {
+function enqueuedOf(id: string, more: Partial<ToDevices> = {}): Enqueued {
   return { id, input: { id, recipientId: 'r', devices: [APNS], alert: { body: 'b' }, ...more } };
 }
 
@@ -41,18 +41,18 @@ export function completedOf(id: string, outcome = 'delivered', more: Partial<Com
   return { id, outcome, progress: readProgress(ran), ...rest };
 }
 
-export function deadOf(id: string, more: Partial<DeadLetter> = {}): StoredDeadLetter {
+function deadOf(id: string, more: Partial<DeadLetter> = {}): StoredDeadLetter {
   const letter = { notification: { id }, reason: 'unregistered' as const, message: '', attempts: [] };
   return { id, buriedAt: 0, letter: { ...letter, deadAt: 0, generation: 0, ...more } };
 }
 
 /** Of the worker at place 0, for half a second; it had `ids` in hand. */
-export function freezeOf(at: number, ids: readonly string[] = [], more: Partial<Freeze> = {}): Freeze {
+function freezeOf(at: number, ids: readonly string[] = [], more: Partial<Freeze> = {}): Freeze {
   const holders = new Map(ids.map((id) => [id, 'first']));
   return { log: 'worker-0.log', at, forMs: 500, thawedAt: at + 520, holders, ...more };
 }
 
-export function killOf(at: number, ids: readonly string[], more: Partial<Incident> = {}): Incident {
+function killOf(at: number, ids: readonly string[], more: Partial<Incident> = {}): Incident {
   return { kind: 'kill', at, until: at, ids: new Set(ids), ...more };
 }
 
@@ -83,7 +83,7 @@ export interface Run extends Open<Omit<Facts, 'enqueued' | 'ends' | 'cancels' | 
  * devices; `k` was in hand when its worker was killed, and came twice. Of a digest `l` went for itself, `p` and `q`; `new` took
  * the slot of `old`.
  */
-export function rightRun(): Run {
+function rightRun(): Run {
   const digest = { recipientId: 'digest', onThrottle: 'digest', digest: { key: 'k', body: '{{count}} new' } } as const;
   const latest = { recipientId: 'latest', onThrottle: 'latest', collapseId: 'c' } as const;
   const of = (recipientId: string, more: Partial<ToDevices> = {}) => ({ recipientId, ...more });

@@ -58,7 +58,7 @@ export interface RpcError {
   readonly details?: readonly { '@type': string; errorCode?: string; fieldViolations?: readonly { field: string }[] }[];
 }
 
-export function rpcError({ body }: FcmReply): RpcError {
+function rpcError({ body }: FcmReply): RpcError {
   return (JSON.parse(body) as { error: RpcError }).error;
 }
 
