@@ -12,7 +12,7 @@ import {
   promises,
   type Check,
 } from '../../demo/verdict.ts';
-import { idealMakespan, type Arrival } from '../../sandbox/judge.ts';
+import { idealMakespan, judge, type Arrival } from '../../sandbox/judge.ts';
 import { tokenOf } from '../../src/notification/device.ts';
 import { entryOf } from '../chaos/facts.ts';
 
@@ -44,6 +44,22 @@ const good = countResult(['a', 'b', 'c', 'd', 'p', 's', 'm'], arrived, endings, 
 const broken = (checks: readonly Check[]) => checks.flatMap(({ what, ok }) => (ok ? [] : [what]));
 
 const isExplained = (result: DemoResult) => machineChecks(result, policies.alerts).every(({ ok }) => ok);
+
+/** One notification at two devices, at the second one later by `afterMs`, of which a process measured `delayMs`. */
+it.each([
+  { minGapMs: 1_000, afterMs: 499, delayMs: 0, violations: 0 },
+  { minGapMs: 1_000, afterMs: 500, delayMs: 0, violations: 1 },
+  { minGapMs: 1_000, afterMs: 600, delayMs: 101, violations: 0 },
+  { minGapMs: 0, afterMs: 499, delayMs: 0, violations: 0 },
+  { minGapMs: 0, afterMs: 500, delayMs: 0, violations: 1 },
+])('two devices get one alert or two: %j', ({ minGapMs, afterMs, delayMs, violations }) => {
+  const alerts = [
+    { recipientId: 'r', notificationId: 'a', device: 'phone', at: 0 },
+    { recipientId: 'r', notificationId: 'a', device: 'tablet', at: afterMs, delayMs },
+  ];
+  const verdict = judge(alerts, { rules: minGapMs === 0 ? [{ max: 1, perMs: 1_000 }] : [], minGapMs });
+  expect(verdict.gapViolations + verdict.windowViolations).toBe(violations);
+});
 
 it('counts what the providers, the queue and the workers say', () => {
   expect(good).toMatchObject({
