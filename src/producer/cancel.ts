@@ -91,14 +91,11 @@ async function cancelOne(found: Found, parts: CancelParts): Promise<boolean> {
   if (stage !== 'waits') return stage === 'canceled';
   const stopped = await stop(found, parts, (job) => stageOf(job) !== 'waits');
   if (typeof stopped === 'string') return false;
-  const { job, request, isTaken, isRepeated } = stopped;
+  const { job, request, isTaken } = stopped;
   const decider = parts.deciders[found.place.kind];
   const after = job === undefined ? 'waits' : stageOf(job); // if the job became a dead letter, its replay ends as canceled
   // The limiter knows no slot of the notification, but a worker has its job: the send takes very long, or the worker has died.
   const isUnsure = after === 'waits' && isTaken;
-  // If an earlier cancel came before that pass, its answer holds, unless it was taken back since. So the limiter is asked
-  // again.
-  if (isUnsure && isRepeated && (await decider.cancel(request)).isRepeated === true) return true;
   if (isUnsure) return !(await decider.takeBack(request));
   if (after === 'ended' || after === 'canceled') await decider.forget(request); // the job may have ended before this cancel
   return after !== 'ended';
@@ -109,8 +106,6 @@ interface Stopped {
   readonly request: CancelRequest;
   /** The job after its last pass; undefined if it is gone. */
   readonly job: Job<unknown> | undefined;
-  /** An earlier cancel had stopped it. */
-  readonly isRepeated: boolean;
   /** A pass of the job is still under way; or its worker died, and no other worker has noticed that yet. */
   readonly isTaken: boolean;
 }
@@ -134,17 +129,20 @@ export async function stop(
   // The digest was admitted, and is still to be sent for the others. The job remembers that longer than the limiter does.
   if (hasOthers(digest)) return 'too-late';
   const request = { ...scope, id: `${jobId}/${asks}`, enqueuedAt: firstEnqueuedAtOf(found.job) };
-  const answer = await parts.deciders[kind].cancel({ ...request, isResend });
-  const { canceled, isRepeated = false, isReplaced = false, leader } = answer;
+  const decider = parts.deciders[kind];
+  const { canceled, isReplaced = false, isForOthers = false, leader } = await decider.cancel({ ...request, isResend });
   if (!canceled) return isReplaced ? 'replaced' : 'too-late';
   const after = await afterPass(found, parts.connection, isSure);
+  const waits = !after.isTaken && after.job !== undefined && stageOf(after.job) === 'waits';
+  // Another cancel that had waited for the same pass may have taken back what this one found. Then this one is the first.
+  if (waits && !isForOthers && !(await decider.keep(request))) return stop(found, parts, isSure, isResend);
   const leads = leader?.id?.replace(/\/\d+$/, '');
   const { followed } = await redelay(homesIn(scope.recipientId, parts), [
     ...(after.isTaken ? [] : [{ jobId, at: 0 }]),
     ...(leader !== undefined && leads !== undefined ? [{ jobId: leads, at: leader.at }] : []),
   ]);
   await within(followed, PASS_MS).catch(() => undefined); // the cancel holds without that
-  return { request, isRepeated, ...after };
+  return { request, ...after };
 }
 
 /**

@@ -99,7 +99,7 @@ describe('cancel', () => {
     const { ask, cancel, limiter, clock, start, reserved } = open();
     for (const name of ['1', '2', '3']) await ask(name);
     expect(await cancel('2')).toEqual({ canceled: true });
-    expect(await cancel('2')).toEqual({ canceled: true, isRepeated: true });
+    expect(await cancel('2')).toEqual({ canceled: true });
     expect(await ask('2')).toMatchObject({ kind: 'ended', how: 'canceled', gaveBackSlot: true });
     expect(await ask('2')).toMatchObject({ kind: 'ended', how: 'canceled', gaveBackSlot: false });
     expect(await reserved()).toEqual(['3/0']);

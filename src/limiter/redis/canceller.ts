@@ -25,10 +25,10 @@ export interface CancelRequest extends SlotId {
 interface CancelAnswer {
   /** False if it is too late: the notification has been admitted, or has ended in another way. */
   readonly canceled: boolean;
-  /** An earlier cancel had canceled it. Absent if not. */
-  readonly isRepeated?: true;
   /** It is too late, but it is not sent either: a newer one takes its place, or a digest was sent for it. Absent if not. */
   readonly isReplaced?: true;
+  /** Its text alone is canceled: it is still sent for others of its digest, which joined under an older version. Absent if not. */
+  readonly isForOthers?: true;
   /** The ask that leads the notification's digest from now on, with its slot; absent if none does. */
   readonly leader?: SlotView;
 }
@@ -42,7 +42,9 @@ export interface Canceller {
   cancel(request: CancelRequest): Promise<CancelAnswer>;
   /** Removes what `cancel` stored: the job has ended. */
   forget(request: CancelRequest): Promise<void>;
-  /** Takes a cancel back: the notification is sent. False if a pass already knows of the cancel: the job ends as canceled. */
+  /** From now on the cancel can no longer be taken back. False if it was taken back before. */
+  keep(request: CancelRequest): Promise<boolean>;
+  /** Takes a cancel back: the notification is sent. False if it is kept, or a pass knows of it: the job ends as canceled. */
   takeBack(request: CancelRequest): Promise<boolean>;
 }
 
@@ -63,7 +65,7 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
   const define = (keys: number): Call<readonly [canceled: Numeric, leader: string, slot: Numeric]> =>
     defineScript(redis, `pushpacer:cancel:${keys}`, lua, keys);
   const [script, withCategory] = [define(3), define(5)];
-  const ends = defineEnds<Numeric>(redis);
+  const [ends, tells] = [defineEnds<Numeric>(redis), defineEnds<Told>(redis)];
   const answered = createDeadline(timeoutMs);
   return {
     async cancel({ recipientId, id, category, enqueuedAt, isResend = false }) {
@@ -79,7 +81,7 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
       const [at, leads] = [Number(slot), idOf(leader)];
       return {
         canceled: Number(canceled) > 0,
-        ...(Number(canceled) === 2 && { isRepeated: true }),
+        ...(Number(canceled) === 2 && { isForOthers: true }),
         ...(Number(canceled) === -1 && { isReplaced: true }),
         ...(at > 0 && { leader: { at, ...(leads !== undefined && { id: leads }) } }),
       };
@@ -89,12 +91,19 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
         redis.hdel(recipientKeys(prefix, recipientId).waiting, waitingFields(jobIdIn(id), enqueuedAt).end),
       );
     },
+    async keep({ recipientId, id, enqueuedAt }) {
+      const { waiting } = recipientKeys(prefix, recipientId);
+      const [how] = await answered(tells(waiting, jobIdIn(id), enqueuedAt, 'tell'));
+      return how === 'canceled';
+    },
     async takeBack({ recipientId, id, enqueuedAt }) {
       const { waiting } = recipientKeys(prefix, recipientId);
       return Number(await answered(ends(waiting, jobIdIn(id), enqueuedAt, 'take back'))) === 1;
     },
   };
 }
+
+type Told = readonly [how: NotToBeSent['how'] | '', by: string];
 
 function defineEnds<Reply>(redis: LimiterRedis): Call<Reply> {
   return defineScript<Reply>(redis, 'pushpacer:end', readScript('end.lua', import.meta.url), 1);
@@ -148,7 +157,7 @@ export type EndLook = (
 ) => Promise<Pick<NotToBeSent, 'how' | 'by'> | undefined>;
 
 export function createEndLook({ redis, prefix, timeoutMs = 2_000 }: CancellerOptions): EndLook {
-  const script = defineEnds<readonly [how: NotToBeSent['how'] | '', by: string]>(redis);
+  const script = defineEnds<Told>(redis);
   const answered = createDeadline(timeoutMs);
   return async ({ recipientId, jobId, enqueuedAt }) => {
     const key = recipientKeys(prefix, recipientId).waiting;

@@ -1,10 +1,11 @@
--- 'tell': answers a pass how its notification must end without being sent. 'take back': takes a cancel back.
+-- 'tell': answers a pass how its notification must end without being sent; a cancel asks it too, so that no other cancel takes it
+-- back. 'take back': takes a cancel back.
 --
 -- KEYS[1] what waits (waiting.lua)
 -- ARGV[1] the notification's name, ARGV[2] when it was enqueued first; ARGV[3] 'tell' or 'take back'
 --
 -- Answers for 'tell': how it ends, and the name of the notification that is sent in its place; '' and '' if it is to be sent, or
--- was sent. Answers for 'take back': 1; or 0 if it is too late, because a pass has the answer of 'tell' already.
+-- was sent. Answers for 'take back': 1; or 0 if it is too late, because the answer of 'tell' was given already.
 
 -- include ../../redis/clock.lua
 
