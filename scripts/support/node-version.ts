@@ -3,10 +3,7 @@ import { nodeFault } from '../../src/domain/node-version.ts';
 // Every published program imports this file before it loads the rest (tools/build.ts). So an old Node says what to do, instead
 // of failing on syntax that it does not know. For the same reason this file imports nothing else, and its syntax is old.
 
-/** What to do if Node is too old for a program. */
-export const ADVICE = 'install Node 24 (https://nodejs.org, or "nvm install 24"), and start the command again';
-
-const fault = nodeFault(process.versions.node, ADVICE);
+const fault = nodeFault(process.versions.node);
 if (fault !== undefined) {
   process.stderr.write(`error: ${fault}\n`);
   process.exit(1);
