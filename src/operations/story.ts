@@ -11,10 +11,11 @@ import { countedAs } from '../domain/limits.ts';
 import { parseNotification } from '../notification/notification.ts';
 import { retractionOf } from '../notification/retraction.ts';
 import type { Device } from '../notification/types.ts';
-import { originOf, readPasses, type StoryPass } from '../notification/story.ts';
+import { firstEnqueuedAtOf, originOf, readPasses, type StoryPass } from '../notification/story.ts';
 import { instantOf, waitsFrom } from '../domain/time.ts';
 import type { SlotBefore } from '../limiter/slot-reason.ts';
 import { apartOptions, limiterPrefix } from '../limiter/limiter.ts';
+import { endAhead } from '../limiter/redis/canceller.ts';
 import { createSlotReasons, idOfSlot, type SlotReasons } from '../limiter/redis/slot-reasons.ts';
 import { lockKeyOf } from '../queue/bullmq-internals.ts';
 import { findKeptStory, hasHistory, type KeptStory } from '../queue/history.ts';
@@ -33,7 +34,7 @@ import {
 import type { Connection } from '../redis/connection.ts';
 import { findRetractions, type RetractionParts, type RetractionSeen } from './retractions.ts';
 import { readLossesOfQueue } from './losses.ts';
-import { whySentences, type Facts, type NamedReason } from './why.ts';
+import { whySentences, type Facts, type JobFacts, type NamedReason } from './why.ts';
 
 /** The story of one notification. Instants are epoch milliseconds. No token, no text of an alert. */
 export interface Story {
@@ -248,6 +249,7 @@ async function sourceOfJob(
   const askId = `${jobId}/${progress.asks}`;
   const slotReason = kept === undefined ? await findReason(askId, reading).catch(unknown) : undefined;
   const sentAfter = kept === undefined ? undefined : await findSentAfter(kept, reading).catch(unknown);
+  const ending = job.finishedOn === undefined ? await findEnding(job, parts).catch(unknown) : undefined;
   return {
     names,
     passes,
@@ -257,11 +259,22 @@ async function sourceOfJob(
       breakers: breakersOf(devices, workers),
       lacked: lackedByAll(workers.workers, devices.map(accountOf)),
       job: defined({
-        ...{ progress, newer, sendAfter, expiresAt, ...place },
+        ...{ progress, newer, sendAfter, expiresAt, ending, ...place },
         takenAt: isLocked ? job.processedOn : undefined,
       }),
     },
   };
+}
+
+/** How the notification is to end without an alert of its own; undefined if it is to be sent. */
+async function findEnding(
+  job: Job<unknown, unknown>,
+  { limiterConnection, prefix }: StoryParts,
+): Promise<JobFacts['ending']> {
+  const { id: jobId = '', data } = job;
+  const waiting = { recipientId: idsIn(data).recipientId ?? '', jobId, enqueuedAt: firstEnqueuedAtOf(job) };
+  const end = await endAhead(limiterConnection, limiterPrefix(countedAs(objectOr(data)), prefix), waiting);
+  return end?.by === undefined ? end : { ...end, by: notificationIdOf(end.by) };
 }
 
 /** The devices that the notification still has to be sent to; none if it is not valid. */

@@ -52,12 +52,14 @@ export interface Facts {
   readonly idTaken?: 'before' | 'later';
 }
 
-interface JobFacts {
+export interface JobFacts {
   readonly progress: Progress;
   /** A newer version wrote the job, so nothing else is known about it. */
   readonly newer?: Newer;
   readonly sendAfter?: number;
   readonly expiresAt?: number;
+  /** How it is to end without an alert of its own: its slot is gone, but its job has not ended yet. */
+  readonly ending?: { readonly how: Ended['outcome']; readonly by?: string };
   /** If no worker has looked at the job: how many jobs are taken before it. */
   readonly ahead?: number;
   /** The worker that has the job. */
@@ -118,6 +120,10 @@ function waitingWhy(status: Waiting, facts: Facts): string[] {
   const { now, job, slotReason, mostOvertaken, workersAlive } = facts;
   const { until, rule } = status;
   const isNoWorker = workersAlive === 0 ? ['No worker is alive.'] : [];
+  if (job?.ending !== undefined) {
+    const at = until === undefined || until <= now ? '' : `, at ${when(now, until)}`;
+    return [`${endingText(job.ending)}; its job ends when a worker takes it${at}.`, ...isNoWorker];
+  }
   if (until === undefined) {
     const ahead =
       job?.ahead === undefined ? '' : `; ${counted(job.ahead, 'job')} ${isOrAre(job.ahead)} taken before it`;
@@ -133,6 +139,13 @@ function waitingWhy(status: Waiting, facts: Facts): string[] {
     return [...slotWhy(slotReason, rule, mostOvertaken), ...isNoWorker];
   const cause = otherCause(status, facts);
   return [`${start}${cause.text}.`, ...cause.more, ...isNoWorker];
+}
+
+/** Why a notification whose job has not ended is not sent. */
+function endingText({ how, by = '?' }: NonNullable<JobFacts['ending']>): string {
+  if (how === 'canceled') return 'It was canceled';
+  if (how === 'superseded') return `A newer one, ${printable(by)}, goes in its place (onThrottle: latest)`;
+  return `It waits for the digest ${printable(by)}, of which it is a part`;
 }
 
 /**
@@ -298,6 +311,8 @@ function sendingWhy({ now, job }: Facts): string[] {
   const since = takenAt === undefined ? '' : ` since ${when(now, takenAt)}`;
   if (worker === undefined) return [`A worker has it${since}.`];
   const name = `${printable(worker.host)}, process ${worker.pid},`;
+  if (worker.alive && job?.ending !== undefined)
+    return [`${endingText(job.ending)}; the worker ${name} ends its job now.`];
   if (worker.alive)
     return [`The worker ${name} has it${since}: it is sent now, or its slot is less than a second ahead.`];
   const silent = `it was not seen for ${span(worker.silentMs)}`;

@@ -39,7 +39,7 @@ export type NotificationStatus =
       readonly before?: number;
     }
   | {
-      /** A worker has the notification. */
+      /** A worker has the notification: to send it; or just after a cancel, to end it unsent. */
       readonly state: 'sending';
     }
   | {

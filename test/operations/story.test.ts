@@ -60,6 +60,29 @@ describe('one that waits says why', () => {
   });
 });
 
+it('says which digest a part waits for, and which newer one goes in its place', async () => {
+  const { prefix, producer, startHere, line } = await openReplicaBench();
+  await startHere({ LIMIT_RULES: '100/1m', LIMIT_MIN_GAP: '1h' });
+  const all = [
+    { id: 'first' },
+    ...['leader', 'part'].map((id) => ({
+      id,
+      onThrottle: 'digest' as const,
+      digest: { key: 'k', title: '{count}', body: 'b' },
+    })),
+    ...['older', 'newer'].map((id) => ({ id, onThrottle: 'latest' as const, collapseId: 'bus' })),
+  ];
+  for (const each of all) {
+    await producer.enqueue(makeNotification({ recipientId: 'w', ...each }));
+    await line(new RegExp(`"jobId":"${each.id}".*"outcome":"${each.id === 'first' ? 'delivered' : 'requeued'}"`));
+  }
+  const whyOf = async (id: string) => (await storyOf(prefix, id)).story.why.join(' ');
+  expect(await whyOf('leader')).toMatch(/^It waits until .* for the gap of 1h after first/);
+  expect(await whyOf('part')).toMatch(/^It waits for the digest leader, of which it is a part; /);
+  expect(await whyOf('older')).toMatch(/^A newer one, newer, goes in its place/);
+  expect(await whyOf('newer')).toMatch(/^It waits until .* for the gap of 1h after leader/);
+});
+
 it('tells of one that ended hours ago only by the history, and without one what may be the cause', async () => {
   const { queue, prefix, producer, startHere, line } = await openReplicaBench();
   await startHere(HISTORY);

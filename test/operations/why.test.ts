@@ -144,6 +144,24 @@ test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Fac
     { job: { progress, newer: { what: 'job data', format: 2 } } },
     /: a newer version of pushpacer wrote it, .*\. Found: job data in format 2; this version reads format 1\.$/,
   ],
+  [
+    'a part of a digest',
+    waits({ rule: 'gap' }),
+    { job: { progress, ending: { how: 'merged', by: 'msg-1' } } },
+    /^It waits for the digest msg-1, of which it is a part; its job ends when a worker takes it, at 09:15:00Z \(in 1m\)\.$/,
+  ],
+  [
+    'one that a newer one replaces',
+    waits({ until: NOW - 1, rule: 'gap' }),
+    { job: { progress, ending: { how: 'superseded', by: 'msg-2' } } },
+    /^A newer one, msg-2, goes in its place \(onThrottle: latest\); its job ends when a worker takes it\.$/,
+  ],
+  [
+    'one that was just canceled',
+    { state: 'sending' },
+    { job: { progress, worker, takenAt: NOW - 20, ending: { how: 'canceled' } } },
+    /^It was canceled; the worker web-1, process 7, ends its job now\.$/,
+  ],
   ['a broadcast', waits(), { job: { progress } }, /no worker has looked at it, because its producer delayed it/],
   [
     'its end',

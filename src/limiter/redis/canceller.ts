@@ -177,6 +177,39 @@ interface Stored {
   readonly field?: string;
   readonly entry?: string;
   readonly count?: number;
+  readonly name?: string;
+  readonly how?: NotToBeSent['how'] | 'sent';
+  readonly by?: string;
+}
+
+async function readStored(
+  redis: WaitingRedis,
+  waiting: string,
+  fields: readonly string[],
+): Promise<(Stored | undefined)[]> {
+  if (fields.length === 0) return [];
+  const texts = await redis.hmget(waiting, ...fields);
+  return texts.map((text) => (text === null ? undefined : (JSON.parse(text) as Stored)));
+}
+
+/**
+ * How a notification whose job has not ended is to end without an alert of its own: canceled, superseded, or as a part of a
+ * digest, which may still wait. Undefined if it is to be sent. Unlike `EndLook` it writes nothing.
+ */
+export async function endAhead(
+  redis: WaitingRedis,
+  prefix: string,
+  { recipientId, jobId, enqueuedAt }: Parameters<EndLook>[0],
+): ReturnType<EndLook> {
+  const { waiting } = recipientKeys(prefix, recipientId);
+  const { end, part } = waitingFields(jobId, enqueuedAt);
+  const [ended, place] = await readStored(redis, waiting, [end, part]);
+  if (ended?.how === 'sent') return undefined;
+  if (ended?.how !== undefined) return { how: ended.how, ...(ended.by !== undefined && { by: ended.by }) };
+  const { field = '' } = place ?? {};
+  if (!/^(digest|full):/.test(field)) return undefined; // the newest of a `latest`, or it waits for the end of the quiet time
+  const [digest] = await readStored(redis, waiting, [field]);
+  return digest?.name === undefined ? undefined : { how: 'merged', by: digest.name };
 }
 
 /**
@@ -190,11 +223,7 @@ export async function freedBy(
   waiting: string,
   jobs: readonly { readonly jobId: string; readonly enqueuedAt: number; readonly asks: number }[],
 ): Promise<string[]> {
-  const read = async (fields: readonly string[]): Promise<(Stored | undefined)[]> => {
-    if (fields.length === 0) return [];
-    const texts = await redis.hmget(waiting, ...fields);
-    return texts.map((text) => (text === null ? undefined : (JSON.parse(text) as Stored)));
-  };
+  const read = (fields: readonly string[]): Promise<(Stored | undefined)[]> => readStored(redis, waiting, fields);
   const [ends, leads, parts] = await Promise.all(
     (['end', 'holder', 'part'] as const).map((kind) =>
       read(jobs.map(({ jobId, enqueuedAt }) => waitingFields(jobId, enqueuedAt)[kind])),
