@@ -42,6 +42,18 @@ describe.each(LOOKS)('in a browser, $colorScheme, $viewport.width px wide', (loo
     }
     expect(faults).toEqual([]);
   });
+
+  it('the menu is in one line', async () => {
+    const { url } = await openConsole();
+    const { page } = await openPage(look);
+    for (const path of ['/', '/dead-letters']) {
+      await page.goto(`${url}${path}`);
+      const tops = `[...document.querySelectorAll('header nav a')].map((each) => each.getBoundingClientRect().top)`;
+      const found = await page.evaluate<number[]>(tops);
+      expect(found).toHaveLength(5);
+      expect([path, new Set(found).size]).toEqual([path, 1]);
+    }
+  });
 });
 
 /** The texts of the charts that are cut by the edge of their section, or lie over another text of the same chart. */
