@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Queue } from 'bullmq';
 import type { Fault } from '../src/domain/faults.ts';
 import { isObject, parseJson } from '../src/domain/json.ts';
-import { linesOf, notUtf8, type Line } from '../src/domain/ndjson.ts';
+import { linesOf, notJson, notUtf8, type Line } from '../src/domain/ndjson.ts';
 import { mapInTurns } from '../src/domain/time.ts';
 import { idempotencyKey, isOrder, jobIdOf } from '../src/queue/names.ts';
 import { checkInput, type Enqueued, type EnqueueInput, type Producer } from '../src/producer/producer.ts';
@@ -224,7 +224,7 @@ function readLine({ text, length, isTooLong, isUtf8 }: Line, line: number): Read
   try {
     return { line, input: JSON.parse(text) as unknown };
   } catch {
-    return { line, fault: { path: '', expected: 'JSON', found: `${length} characters that are not JSON` } };
+    return { line, fault: notJson(length) };
   }
 }
 

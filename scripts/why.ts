@@ -57,7 +57,7 @@ function describe(id: string, { now, status, story }: Told, columns: number | un
     ['enqueued', enqueuedAt === undefined ? undefined : `${instantFrom(now, enqueuedAt)}${by}`],
     ['replayed', replayedAt === undefined ? undefined : instantFrom(now, replayedAt)],
   ].filter((row) => row[1] !== undefined) as string[][];
-  const leftOut = passesLeftOut === 0 ? [] : [['', '', `${passesLeftOut} older passes are not kept`]];
+  const leftOut = passesLeftOut === 0 ? [] : [['', '', `not kept: ${passesLeftOut} older`]];
   const lines = [...leftOut, ...passes.flatMap((pass, index) => passRows(now, pass, passes[index - 1]))];
   const noPasses = status.state === 'unknown' || recorded ? [] : ['', ...wrapText(NO_STORIES, width)];
   return [

@@ -79,7 +79,7 @@ function factsOf({ now, status, story }: Told): Html {
 function passes({ now, story }: Told): Html {
   const { passes: all, passesLeftOut, recorded } = story;
   const rows = all.map((pass, index) => rowOf(now, pass, all[index - 1]));
-  const older = passesLeftOut === 0 ? '' : html`<p class="hint">${passesLeftOut} older passes are not kept.</p>`;
+  const older = passesLeftOut === 0 ? '' : html`<p class="hint">Not kept: ${passesLeftOut} older.</p>`;
   const empty = recorded ? 'No worker has looked at it yet.' : NO_STORIES;
   return html`${older}${table(['When', 'Worker', 'What', 'Sends'], rows, empty)}`;
 }

@@ -12,7 +12,7 @@ import {
 } from '../../src/redis/connection.ts';
 import { mastersOf, parseInfo, type Info } from '../../src/redis/info.ts';
 import { addressOf } from '../../src/redis/target.ts';
-import { span } from '../../src/terminal/text.ts';
+import { counted, span } from '../../src/terminal/text.ts';
 import { createFindings, type Finding } from './check.ts';
 import { checkPermissions, type RedisRole } from './permissions.ts';
 
@@ -152,7 +152,7 @@ function evictionFinding(info: Info): Finding {
   const policy = info.get('maxmemory_policy') ?? 'not known';
   const evicted = numberIn(info, 'evicted_keys');
   if (policy === 'noeviction' && evicted > 0) {
-    const text = `maxmemory-policy noeviction, but it evicted ${evicted} keys since its start, under another policy`;
+    const text = `maxmemory-policy noeviction, but it evicted ${counted(evicted, 'key')} since its start, under another policy`;
     const advice =
       'enqueue again what producers know to be missing (docs/runbook.md); CONFIG RESETSTAT ends this warning';
     return warning(text, advice);

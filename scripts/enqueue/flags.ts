@@ -1,7 +1,7 @@
 import { Option, type Command } from 'commander';
 import type { Fault } from '../../src/domain/faults.ts';
 import { isObject } from '../../src/domain/json.ts';
-import { linesOf, notUtf8, type Line } from '../../src/domain/ndjson.ts';
+import { linesOf, notJson, notUtf8, type Line } from '../../src/domain/ndjson.ts';
 import { parseDuration } from '../../src/domain/time.ts';
 import { CommandError, UsageError, parseInstant } from '../../src/terminal/command.ts';
 import { numberOr } from '../support/flags.ts';
@@ -215,7 +215,6 @@ function itemOfLine(where: string, { text, isUtf8 }: Line): Item {
   try {
     return { where, input: JSON.parse(text) as unknown };
   } catch {
-    const found = `${text.length} characters that are not JSON`;
-    return { where, faults: [{ path: '', expected: 'JSON', found }] };
+    return { where, faults: [notJson(text.length)] };
   }
 }

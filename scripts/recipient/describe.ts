@@ -218,7 +218,7 @@ function nameOf({ id, replay }: Pick<WaitingJob, 'id' | 'replay'>, jobId?: strin
 }
 
 function when(now: number, at: number): string[] {
-  return [fromNow(now, at), instant(at).slice(11)];
+  return [fromNow(now, at), timeNear(now, at)];
 }
 
 function facts(now: number, job: Omit<WaitingJob, 'waitsFor'>): string[] {

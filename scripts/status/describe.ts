@@ -1,4 +1,4 @@
-import { printable } from '../../src/domain/faults.ts';
+import { isOrAre, printable } from '../../src/domain/faults.ts';
 import { policyText } from '../../src/domain/limits.ts';
 import { quietHoursText } from '../../src/domain/quiet-hours.ts';
 import type { Rates } from '../../src/operations/rates.ts';
@@ -7,6 +7,7 @@ import type { Backlog } from '../../src/queue/overview.ts';
 import type { SeenWorker } from '../../src/queue/workers.ts';
 import {
   breakdown,
+  counted,
   cut,
   deadLetters as deadLettersText,
   dim,
@@ -116,7 +117,7 @@ function workersLine({ workers, workersAlive, noWrites }: StatusResult): string 
   if (workersAlive === 0) return `none is alive${notSeen === '' ? '' : `; ${notSeen}`}`;
   const [inHand, asleep, places] = [sum(alive, 'inHand'), sum(alive, 'asleep'), sum(alive, 'concurrency')];
   const sleeping = asleep === 0 ? '' : `, ${asleep} of them asleep`;
-  return `${workersAlive} alive, with ${inHand} jobs in ${places} places${sleeping}${notSeen === '' ? '' : `; ${notSeen}`}`;
+  return `${workersAlive} alive, with ${counted(inHand, 'job')} in ${counted(places, 'place')}${sleeping}${notSeen === '' ? '' : `; ${notSeen}`}`;
 }
 
 /** `120 passes, 81.5 delivered, 38 requeued, 0 dead letters a second` */
@@ -215,8 +216,9 @@ function recipientsTable({ waiting, now }: StatusResult, columns: number | undef
 /** The last lines, which a tired operator reads first: whether all is well. */
 function verdict({ wrong, workersAlive, waiting, jobs, deadLetters }: StatusResult, width: TableOptions): string[] {
   if (wrong.length === 0) {
-    const workers = workersAlive === 1 ? '1 worker is alive' : `${workersAlive} workers are alive`;
-    const wait = `${waiting.of + (jobs['prioritized'] ?? 0) + (jobs['waiting'] ?? 0)} wait`;
+    const workers = `${counted(workersAlive, 'worker')} ${isOrAre(workersAlive)} alive`;
+    const waits = waiting.of + (jobs['prioritized'] ?? 0) + (jobs['waiting'] ?? 0);
+    const wait = `${waits} ${waits === 1 ? 'waits' : 'wait'}`;
     const { lastHour } = deadLetters;
     const dead = lastHour === 0 ? 'no dead letter' : `${leastOf(deadLetters)}${deadLettersText(lastHour)}`;
     const text = `${workers}, ${wait}, nothing is late, every provider is reached, no breaker is open, ${dead} in the last hour`;

@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import { readProgress } from '../../src/delivery/progress.ts';
-import { printable } from '../../src/domain/faults.ts';
+import { isOrAre, printable } from '../../src/domain/faults.ts';
 import { instantOf } from '../../src/domain/time.ts';
 import { isObject } from '../../src/domain/json.ts';
 import { lossText, readLossesOfQueue } from '../../src/operations/losses.ts';
@@ -167,7 +167,7 @@ function stateText(
       if (status.until !== undefined && status.until > now)
         return `waits until ${instantFrom(now, status.until)}${status.rule === undefined ? '' : `, by ${printable(status.rule)}`}`;
       if (status.until !== undefined) return `due since ${instantFrom(now, status.until)}, and not taken`;
-      return `waits for a worker${ahead === undefined ? '' : `; ${ahead} are taken before it`}`;
+      return `waits for a worker${ahead === undefined ? '' : `; ${ahead} ${isOrAre(ahead)} taken before it`}`;
     }
     case 'sending': {
       if (worker === undefined) return 'a worker has it';

@@ -11,7 +11,7 @@ import {
 } from '../notification/outcome.ts';
 import { errorChain, redact } from '../notification/redact.ts';
 import { hasTaken, retractionOf } from '../notification/retraction.ts';
-import { doubledMs, SEND_AFTER, tooFarAhead } from '../domain/time.ts';
+import { doubledMs, formatDuration, SEND_AFTER, span, tooFarAhead } from '../domain/time.ts';
 import type { NotToBeSent, Refused, Reserved } from '../limiter/limiter.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import {
@@ -182,8 +182,8 @@ export function refused(context: Context, refusal: Refused, parts: DeliverParts)
   if (waitMs >= timeLeftMs(context, parts)) return expired(context);
   const message =
     because === 'max-pending'
-      ? `${parts.maxPending} or more wait for this recipient already; its slot would lie ${waitMs} ms ahead, by ${rule}`
-      : `its slot lies ${waitMs} ms ahead, by ${rule}; at most ${parts.maxWaitMs} ms are waited for`;
+      ? `${parts.maxPending} or more wait for this recipient already; its slot would lie ${span(waitMs)} ahead, by ${rule}`
+      : `its slot lies ${span(waitMs)} ahead, by ${rule}; the longest wait is ${formatDuration(parts.maxWaitMs)} (LIMIT_MAX_WAIT)`;
   return endedEarly(context, { kind: 'dead-letter', reason: 'throttled-too-long', message });
 }
 

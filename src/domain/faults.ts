@@ -299,3 +299,12 @@ export function typingMistakes(a: string, b: string): number {
   }
   return previous[b.length] ?? 0;
 }
+
+/** `1 worker`, `12 workers` */
+export function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`;
+}
+
+export function isOrAre(count: number): string {
+  return count === 1 ? 'is' : 'are';
+}

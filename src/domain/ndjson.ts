@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import type { Fault } from './faults.ts';
+import { counted, isOrAre, type Fault } from './faults.ts';
 
 /** One line of a stream. */
 export interface Line {
@@ -85,7 +85,11 @@ function dividedAt(byte: number, bytes: Buffer): Buffer[] {
 }
 
 export function notUtf8(length: number): Fault {
-  return { path: '', expected: 'UTF-8', found: `${length} characters of which some are not` };
+  return { path: '', expected: 'UTF-8', found: `${counted(length, 'character')}, and not in UTF-8` };
+}
+
+export function notJson(length: number): Fault {
+  return { path: '', expected: 'JSON', found: `${counted(length, 'character')} that ${isOrAre(length)} not JSON` };
 }
 
 /** A character (a UTF-16 unit) has at most this many bytes in UTF-8. */

@@ -26,6 +26,27 @@ export function formatDuration(ms: number): string {
   return `${ms / size}${unit}`;
 }
 
+const SPANS = [
+  { unit: 'd', size: UNIT_MS.d, then: 'h', step: UNIT_MS.h },
+  { unit: 'h', size: UNIT_MS.h, then: 'm', step: UNIT_MS.m },
+  { unit: 'm', size: UNIT_MS.m, then: 's', step: UNIT_MS.s },
+] as const;
+
+/** A duration for people, in at most two units: 950 → `950ms`, 12_340 → `12.3s`, 7_260_000 → `2h 1m`. */
+export function span(ms: number): string {
+  if (Math.round(ms) < UNIT_MS.s) return `${Math.round(ms)}ms`;
+  const tenths = Math.round(ms / 100) / 10;
+  if (tenths < 60) return `${tenths}s`;
+  for (const { unit, size, then, step } of SPANS) {
+    const steps = Math.round(ms / step);
+    const whole = Math.floor((steps * step) / size);
+    if (whole === 0) continue;
+    const rest = steps - (whole * size) / step;
+    return rest === 0 ? `${whole}${unit}` : `${whole}${unit} ${rest}${then}`;
+  }
+  return '1m'; // 59.95 s and more
+}
+
 /** `firstMs` doubled `times` times, but at most `mostMs`. Milliseconds. */
 export function doubledMs(firstMs: number, mostMs: number, times: number): number {
   return Math.min(firstMs * 2 ** Math.min(times, 30), mostMs); // 2^30 ms are twelve days; this keeps the number finite

@@ -16,6 +16,7 @@ import { readEvictionPolicies, readWriteRefusal } from '../redis/info.ts';
 import { callOf } from '../terminal/command.ts';
 import {
   breakdown,
+  counted,
   deadLetters as deadLettersText,
   fromNow,
   named,
@@ -330,9 +331,9 @@ function wrongsOf(facts: Facts, ends: Ends, mayEvict: readonly string[]): Wrong[
     ['untaken-late', untaken.oldestAt !== undefined && now - untaken.oldestAt >= UNTAKEN_LATE_MS && untakenText(facts)],
     ['credentials', credentialsText(workers, facts.waiting)],
     ...some(breakers).map((breaker) => ['breaker', `nothing is sent to ${breakerText(breaker, facts)}`] as const),
-    ['breaker', breakers.length > NAMED && `${breakers.length - NAMED} more circuit breakers are not closed`],
+    ['breaker', breakers.length > NAMED && `not closed: ${counted(breakers.length - NAMED, 'more circuit breaker')}`],
     ...some(unreachable).map((each) => ['unreachable', `nothing reaches ${unreachableText(each, facts)}`] as const),
-    ['unreachable', unreachable.length > NAMED && `${unreachable.length - NAMED} more servers cannot be reached`],
+    ['unreachable', unreachable.length > NAMED && `not reached: ${counted(unreachable.length - NAMED, 'more server')}`],
     ['worker-silent', facts.workersAlive > 0 && facts.noWrites === undefined && silentText(workers)],
     ['newer', facts.waiting.newer > 0 && newerText(facts)],
     ['clock', clockText(workers)],

@@ -1,6 +1,6 @@
 import type { Progress } from '../delivery/progress.ts';
 import { namesOf, type Account } from '../notification/device.ts';
-import { printable } from '../domain/faults.ts';
+import { isOrAre, printable } from '../domain/faults.ts';
 import { newerText, type Newer } from '../domain/format.ts';
 import type { StoryPass } from '../notification/story.ts';
 import { CREDENTIALS, MAYBE_SHOWN } from '../notification/outcome.ts';
@@ -165,7 +165,7 @@ function slotWhy(slotReason: NamedReason, askedRule: string, mostOvertaken: numb
     );
   else if ('until' in fixed) sentences.push(`${start}, when ${endText(fixed.rule, block)}.`);
   else sentences.push(`${start} ${limitText(now, fixed, after)}.`);
-  if (before > 0) sentences.push(`${before} ${before === 1 ? 'is' : 'are'} before it in its line.`);
+  if (before > 0) sentences.push(`${before} ${isOrAre(before)} before it in its line.`);
   else sentences.push('It is the next one in its line.');
   if (goesBefore !== undefined)
     sentences.push(`It is of high priority, so it goes before ${goesBefore} of normal priority.`);
@@ -438,10 +438,6 @@ function ruleText(rule: string): string {
 /** `09:14:03Z (in 12s)` */
 function when(now: number, at: number): string {
   return `${timeNear(now, at)} (${fromNow(now, at)})`;
-}
-
-function isOrAre(count: number): string {
-  return count === 1 ? 'is' : 'are';
 }
 
 /** `apns of teacher`, `webpush at fcm.googleapis.com` */

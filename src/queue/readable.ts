@@ -1,5 +1,5 @@
 import type { Job, Queue } from 'bullmq';
-import type { Fault } from '../domain/faults.ts';
+import { counted, isOrAre, type Fault } from '../domain/faults.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
 import { moveKeys } from './names.ts';
 
@@ -67,7 +67,8 @@ function problemOf(name: string, text: string, isUsable: (value: unknown) => boo
     const at = /position (\d+)/.exec((error as Error).message)?.[1];
     if (name === 'data' && at !== undefined) where = ` from character ${Number(at) + 1} on`;
   }
-  return unreadable(`job ${name} in JSON`, `${text.length} characters that are not${where}`);
+  const { length } = text;
+  return unreadable(`job ${name} in JSON`, `${counted(length, 'character')} that ${isOrAre(length)} not${where}`);
 }
 
 /** The job with this id. Undefined if there is none, or if BullMQ cannot read it (a worker ends such a job). */

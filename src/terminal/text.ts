@@ -1,31 +1,12 @@
 import { styleText } from 'node:util';
 import measure from 'fast-string-truncated-width';
-import { printable } from '../domain/faults.ts';
+import { counted, printable } from '../domain/faults.ts';
+import { span } from '../domain/time.ts';
 
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
-const SPANS = [
-  { unit: 'd', size: DAY, then: 'h', step: HOUR },
-  { unit: 'h', size: HOUR, then: 'm', step: MINUTE },
-  { unit: 'm', size: MINUTE, then: 's', step: SECOND },
-] as const;
+export { counted } from '../domain/faults.ts';
+export { span } from '../domain/time.ts';
 
-/** A duration in at most two units: 950 → `950ms`, 12_340 → `12.3s`, 7_260_000 → `2h 1m`. */
-export function span(ms: number): string {
-  if (Math.round(ms) < SECOND) return `${Math.round(ms)}ms`;
-  const tenths = Math.round(ms / 100) / 10;
-  if (tenths < 60) return `${tenths}s`;
-  for (const { unit, size, then, step } of SPANS) {
-    const steps = Math.round(ms / step);
-    const whole = Math.floor((steps * step) / size);
-    if (whole === 0) continue;
-    const rest = steps - (whole * size) / step;
-    return rest === 0 ? `${whole}${unit}` : `${whole}${unit} ${rest}${then}`;
-  }
-  return '1m'; // 59.95 s and more
-}
+const DAY_MS = 86_400_000;
 
 /** `2026-11-21T14:00:00Z`: RFC 3339, which every flag for an instant takes. */
 export function instant(at: number): string {
@@ -62,11 +43,6 @@ export function workerName({ host, pid }: { readonly host: string; readonly pid:
   return `${printable(host)} (process ${pid})`;
 }
 
-/** `1 worker`, `12 workers` */
-export function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? '' : 's'}`;
-}
-
 /** `1 dead letter`, `12 dead letters` */
 export function deadLetters(count: number): string {
   return counted(count, 'dead letter');
@@ -74,7 +50,7 @@ export function deadLetters(count: number): string {
 
 /** `14:00:00Z`; with the date if the instant is more than a day from now. */
 export function timeNear(now: number, at: number): string {
-  return Math.abs(at - now) < DAY ? instant(at).slice(11) : instant(at);
+  return Math.abs(at - now) < DAY_MS ? instant(at).slice(11) : instant(at);
 }
 
 /** Any text as one word of a shell: `it's` → `'it'\''s'`. */

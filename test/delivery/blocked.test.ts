@@ -56,6 +56,9 @@ describe('a blocked notification', () => {
     await run(makeNotification());
     const { outcome } = await run(makeNotification(), none, { maxWaitMs: 100 });
     expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'throttled-too-long' });
+    expect((outcome as { message: string }).message).toMatch(
+      /^its slot lies [\d.]+m?s ahead, by \S+; the longest wait is 100ms \(LIMIT_MAX_WAIT\)$/,
+    );
   });
 
   it('becomes a dead letter where too many wait for the recipient', async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { linesOf, type Line } from '../../src/domain/ndjson.ts';
+import { linesOf, notJson, notUtf8, type Line } from '../../src/domain/ndjson.ts';
 
 /** The lines of these bytes, in chunks of `size`. */
 async function lines(bytes: Buffer, size: number, most?: number) {
@@ -53,4 +53,12 @@ test('a line by single bytes: eight times as many take no more than sixteen time
   const someMs = await cpuMs(() => lines(some ?? Buffer.alloc(0), 1));
   const manyMs = await cpuMs(() => lines(many ?? Buffer.alloc(0), 1));
   expect(manyMs).toBeLessThan(16 * Math.max(someMs, 1));
+});
+
+test('a line that cannot be read is told with its length', () => {
+  expect([notJson(1), notJson(8), notUtf8(1)].map(({ found }) => found)).toEqual([
+    '1 character that is not JSON',
+    '8 characters that are not JSON',
+    '1 character, and not in UTF-8',
+  ]);
 });

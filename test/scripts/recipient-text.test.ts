@@ -117,6 +117,11 @@ describe('a recipient', () => {
     ]);
   });
 
+  it('who waits for more than a day is shown with the date', () => {
+    const shown = lines({ reserved: slots(1, 86_400_000, 0) });
+    expect(shown.at(-1)).toMatch(/^in 1d +2026-11-22T12:00:03Z +gap /);
+  });
+
   it('is shown who goes first, who was overtaken, and how often each still can be', () => {
     const [first, second, third] = slots(3, 31_000, 3_000) as [ReservedView, ReservedView, ReservedView];
     const reserved = [

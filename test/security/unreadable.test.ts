@@ -50,7 +50,7 @@ it('what BullMQ cannot read is a dead letter at the first look, with the beginni
     'invalid: expected job data in JSON, found 12 characters that are not',
     'invalid: expected job data in JSON, found 49 characters that are not',
     'invalid: expected job data in JSON, found 76 characters that are not from character 77 on',
-    'invalid: expected job opts in JSON, found 1 characters that are not',
+    'invalid: expected job opts in JSON, found 1 character that is not',
     'invalid: expected job opts in JSON, found 12 characters that are not',
     'invalid: expected job opts in JSON, found 4 characters that are not',
     'invalid: expected job progress in JSON, found 9 characters that are not',

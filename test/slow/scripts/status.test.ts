@@ -315,7 +315,7 @@ describe('one notification', () => {
     await queue.add('push', notification(fields), { jobId: '#123', priority: 10 });
     const text = await said(prefix, '123');
     expect(text).toMatch(/^123, job #123\n/);
-    expect(text).toMatch(/\nstate +waits for a worker; 1 are taken before it\n/);
+    expect(text).toMatch(/\nstate +waits for a worker; 1 is taken before it\n/);
     expect(text).toMatch(/\nrecipient +teacher-42\n/);
     expect(text).toMatch(/\ncategory +messages\n/);
     expect(text).toMatch(/\ndevices +apns#0 to do\n/);
