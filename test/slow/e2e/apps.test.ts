@@ -1,24 +1,24 @@
 import { describe, expect, it, vi } from 'vitest';
 import type { JournalEntry } from '../../../sandbox/journal.ts';
 import { invalidTokensKey } from '../../../src/queue/outcomes.ts';
-import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
 import { openApps } from '../../support/apps.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { connectRedis } from '../../support/redis.ts';
-import { openWorkerBench } from '../../support/worker.ts';
+import { openReplicaBench } from '../../support/replica.ts';
 
 /** What no worker has credentials for becomes a dead letter at once. */
 const SOON = { CREDENTIALS_WAIT: '0' };
-const TIMEOUT = { timeout: 15_000, interval: 20 };
+const TIMEOUT = { timeout: 60_000, interval: 20 };
 
-/** Two apps beside the environment's, and a worker bench whose workers know them. */
+/** Two apps beside the environment's, and a bench whose workers know them. */
 async function openBench() {
-  const bench = await openWorkerBench({ latency: NO_LATENCY });
+  const bench = await openReplicaBench();
   const apps = await openApps(bench.sandbox);
   const [teacher, parent] = [await apps.make('teacher'), await apps.make('parent')];
   await apps.write({ teacher: teacher.blocks, parent: parent.blocks });
   const startWorker = (env: Readonly<Record<string, string>> = {}) =>
-    bench.startWorker({
+    bench.startHere({
+      METRICS_PORT: '0',
       APPS_FILE: apps.path,
       PROVIDER_PAUSE_BASE: '200ms',
       PROVIDER_PAUSE_MAX: '400ms',
@@ -49,7 +49,7 @@ async function openBench() {
 
 describe('a device', () => {
   it('is sent to with the credentials of its app, and a recipient is paced over all apps', async () => {
-    const { startWorker, push, untilAccepted, teacher, parent, sandbox, queue } = await openBench();
+    const { startWorker, push, untilAccepted, teacher, parent, sandbox, queue, line } = await openBench();
     const worker = await startWorker();
     const own = sandbox.env();
     const expected = [
@@ -64,10 +64,10 @@ describe('a device', () => {
 
     await push('teacher', 'apns', 'one-person');
     await push('parent', 'fcm', 'one-person');
-    await worker.waitForLine(/"outcome":"requeued".*"rule":"gap"/);
+    await line(/"outcome":"requeued".*"rule":"gap"/);
     await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), TIMEOUT);
 
-    const metrics = await (await fetch(`${worker.url}/metrics`)).text();
+    const metrics = await (await fetch(`${worker.url ?? ''}/metrics`)).text();
     expect(metrics).toContain('pushpacer_provider_seconds_count{platform="apns",meaning="accepted"} ');
     expect(metrics).toContain('pushpacer_provider_seconds_count{platform="fcm",app="parent",meaning="accepted"} 1');
     expect(metrics).toContain('pushpacer_breaker_open_seconds{platform="apns"} 0');
@@ -107,12 +107,13 @@ describe('a device', () => {
 
 describe('an app whose key is refused', () => {
   it('stops no other app, and goes on by itself with a new key', async () => {
-    const { startWorker, push, accepted, untilAccepted, sandbox, teacher, apps, prefix } = await openBench();
+    const { startWorker, push, accepted, untilAccepted, sandbox, teacher, apps, prefix, line, lines } =
+      await openBench();
     const worker = await startWorker();
     await untilAccepted((await push('teacher')).token);
     sandbox.apns.revokeKey(teacher.keyId);
     const refused = await push('teacher');
-    const opened = await worker.waitForLine(/circuit breaker open/);
+    const opened = await line(/circuit breaker open/);
     expect(JSON.parse(opened)).toMatchObject({
       platform: 'apns',
       app: 'teacher',
@@ -122,7 +123,7 @@ describe('an app whose key is refused', () => {
     await untilAccepted((await push('parent')).token);
     await untilAccepted((await push(undefined)).token);
     await untilAccepted((await push('teacher', 'fcm')).token);
-    const ready = (await (await fetch(`${worker.url}/readyz`)).json()) as Record<string, object>;
+    const ready = (await (await fetch(`${worker.url ?? ''}/readyz`)).json()) as Record<string, object>;
     expect(ready).toMatchObject({
       ok: true,
       providers: { apns: { breaker: 'closed' }, fcm: { breaker: 'closed' } },
@@ -134,29 +135,29 @@ describe('an app whose key is refused', () => {
 
     const rotated = await apps.make('teacher', 'NEWKEY');
     await apps.write({ teacher: rotated.blocks, parent: (await apps.make('parent', 'PARENTKEY2')).blocks });
-    worker.kill('SIGHUP');
-    const logged = JSON.parse(await worker.waitForLine(/credentials read anew/)) as { changes: unknown };
+    worker.reload('SIGHUP');
+    const logged = JSON.parse(await line(/credentials read anew/)) as { changes: unknown };
     expect(logged.changes).toEqual([
       { platform: 'apns', app: 'teacher', change: 'replaced', fields: ['key', 'keyId'] },
       { platform: 'apns', app: 'parent', change: 'replaced', fields: ['key', 'keyId'] },
     ]);
     expect(await untilAccepted(refused.token)).toMatchObject({ keyId: 'NEWKEY', topic: teacher.topic });
     expect(await untilAccepted((await push('parent')).token)).toMatchObject({ keyId: 'PARENTKEY2' });
-    expect(worker.stdout()).not.toContain('PRIVATE KEY');
+    expect(lines.join('')).not.toContain('PRIVATE KEY');
   });
 });
 
 describe('the quota of an app', () => {
   it('applies to that app alone, and has a key of its own', async () => {
-    const { startWorker, push, accepted, untilAccepted, apps, teacher, parent, prefix } = await openBench();
+    const { startWorker, push, accepted, untilAccepted, apps, teacher, parent, prefix, line } = await openBench();
     await apps.write({
       teacher: { ...teacher.blocks, apns: { ...teacher.blocks.apns, quota: '1/1h' } },
       parent: parent.blocks,
     });
-    const worker = await startWorker({ APNS_QUOTA: '100/1h' });
+    await startWorker({ APNS_QUOTA: '100/1h' });
     await untilAccepted((await push('teacher')).token);
     const over = await push('teacher');
-    await worker.waitForLine(/"outcome":"requeued".*"rule":"apns~teacher:1\/1h"/);
+    await line(/"outcome":"requeued".*"rule":"apns~teacher:1\/1h"/);
     await untilAccepted((await push('parent')).token);
     await untilAccepted((await push('teacher', 'fcm')).token);
     await untilAccepted((await push(undefined)).token);
@@ -168,14 +169,14 @@ describe('the quota of an app', () => {
 
 describe('the file of apps', () => {
   it('is read anew when it changes: what is good is used, what has faults stays as it was', async () => {
-    const { startWorker, push, untilAccepted, apps, teacher, parent, deadQueue } = await openBench();
-    const worker = await startWorker();
+    const { startWorker, push, untilAccepted, apps, teacher, parent, deadQueue, line, lines } = await openBench();
+    await startWorker();
     const pupil = await apps.make('pupil');
     const broken = { ...parent.blocks, apns: { ...parent.blocks.apns, keyFile: 'none.p8' } };
     await apps.write({ parent: broken, pupil: pupil.blocks });
-    const { changes } = JSON.parse(await worker.waitForLine(/credentials read anew/)) as { changes: { app: string }[] };
+    const { changes } = JSON.parse(await line(/credentials read anew/)) as { changes: { app: string }[] };
     expect(changes.map(({ app }) => app)).toEqual(['pupil', 'pupil', 'teacher', 'teacher']);
-    const { faults } = JSON.parse(await worker.waitForLine(/new credentials have faults/)) as { faults: string[] };
+    const { faults } = JSON.parse(await line(/new credentials have faults/)) as { faults: string[] };
     expect(faults).toEqual([
       expect.stringMatching(/apps\.json: apps\.parent\.apns\.keyFile: expected a file .*ENOENT/),
     ]);
@@ -183,6 +184,6 @@ describe('the file of apps', () => {
     expect(await untilAccepted((await push('parent')).token)).toMatchObject({ topic: parent.topic });
     await push('teacher');
     await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), TIMEOUT);
-    expect(worker.stdout()).not.toContain(teacher.blocks.apns['endpoint']);
+    expect(lines.join('')).not.toContain(teacher.blocks.apns['endpoint']);
   });
 });
