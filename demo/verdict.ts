@@ -41,7 +41,7 @@ export function promises(result: DemoResult): Check[] {
 }
 
 /** Those numbers of a result that depend on the machine, and their causes. */
-type MachineCounts = Pick<
+export type MachineCounts = Pick<
   DemoResult,
   | 'requeues'
   | 'blocked'

@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { MachineCounts } from '../../demo/verdict.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Notification } from '../../src/notification/notification.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { arrivalInstant } from '../../sandbox/journal.ts';
-import type { Arrival } from '../../sandbox/judge.ts';
+import { judge, type Arrival } from '../../sandbox/judge.ts';
 import { PREFIX, type How } from '../redis.ts';
 import {
   bucketQuantile,
@@ -67,7 +68,7 @@ export interface FloodSize {
   readonly others: number;
 }
 export const FLOOD: FloodSize = { busy: 40, others: 2_000 };
-const FLOOD_GAP_MS = 250;
+export const FLOOD_POLICY = gapOf(250);
 const FLOOD_LIMIT_MS = 60_000;
 
 /** The setting but for its policy. */
@@ -84,11 +85,31 @@ export interface FloodFigures extends RowFigures {
   /** When the last alert of the others arrived: until then the flood lasted. */
   readonly othersEndAt: number;
   readonly othersMs: number;
+  /** What the demo's judge of the machine takes (demo/verdict.ts): of the busy recipient, but for the lateness of all. */
+  readonly counts: MachineCounts;
+}
+
+function countsOf(own: readonly Arrival[], { jobs, woken }: Run, lateWakes: number, standstillsMs: number[]) {
+  const requeues = own
+    .map(({ notificationId }) => jobs.get(notificationId)?.requeues ?? 0)
+    .filter((count) => count > 0);
+  const all = requeues.reduce((total, count) => total + count, 0);
+  return {
+    ...judge(own, FLOOD_POLICY),
+    alertsOfBusiest: own.length,
+    requeues: all,
+    blocked: requeues.length,
+    requeuesPerBlocked: all / requeues.length,
+    moreRequeuesOfBusiest: all - requeues.length,
+    lateWakes,
+    mostLateMs: Math.round(bucketQuantile(woken, 1)),
+    standstills: standstillsMs.filter((ms) => ms > 25).length, // longer than a send may be late
+  };
 }
 
 /** Many notifications for one recipient lie evenly among one each for many others; all are enqueued at once. */
 export async function runFlood(redisUrl: string, { busy, others }: FloodSize, how: FloodCase): Promise<FloodFigures> {
-  const policy = gapOf(FLOOD_GAP_MS);
+  const policy = FLOOD_POLICY;
   const alerts = Array.from({ length: busy + others }, (_, index) => {
     const turn = Math.floor((index * busy) / (busy + others));
     const isBusy = index === 0 || turn !== Math.floor(((index - 1) * busy) / (busy + others));
@@ -102,8 +123,10 @@ export async function runFlood(redisUrl: string, { busy, others }: FloodSize, ho
     const own = run.arrivals.filter(({ recipientId }) => recipientId === 'busy');
     const ids = alerts.filter(({ recipientId }) => recipientId === 'busy').map(({ id }) => id);
     const othersEndAt = run.arrivals.findLast(({ recipientId }) => recipientId !== 'busy')?.at ?? NaN;
+    const figures = await rowFigures(run, alerts, ids, policy);
     return {
-      ...(await rowFigures(run, alerts, ids, policy)),
+      ...figures,
+      counts: countsOf(own, run, figures.tooLate, stage.replicas.delays.standstillsMs(startedAt)),
       ratio: makespanRatios(own, policy)[0] ?? NaN,
       wakeUps: countOf(run.woken),
       lateToleranceMs: await lateToleranceMs(policy),

@@ -45,6 +45,12 @@ export function makeNotification(fields: Partial<NotificationInput> = {}): Notif
   });
 }
 
+/** The same with its id in its data, by which a journal shows which one it was, and the judge knows how long it was under way. */
+export function makeTraced(fields: Partial<NotificationInput> = {}): Notification {
+  const notification = makeNotification(fields);
+  return { ...notification, data: { ref: notification.id } };
+}
+
 /** What is wrong with a notification, a line for each fault. */
 export function faultsOf(raw: unknown): string[] {
   const parsed = parseNotification(raw);

@@ -13,8 +13,6 @@ export interface RealBench extends WorkerQueues {
   enqueue(notifications: readonly Notification[]): Promise<void>;
   /** Resolves when so many jobs are completed. */
   completed(count: number, withinMs?: number): Promise<void>;
-  /** How long the machine stood still, each time that it did: milliseconds. */
-  stallsMs(): readonly number[];
   /** What devices got, in the order of arrival, with its delays as the processes measured them. */
   accepted(): SeenEntry[];
   /** How late the workers' wake-ups were, and how often a worker could not run for longer than a send may be late. */
@@ -47,7 +45,6 @@ export async function openRealBench({ latency }: { readonly latency?: Latency } 
         timeout: withinMs,
         interval: 50,
       }),
-    stallsMs: () => providers.stalls.map(({ ms }) => ms),
     accepted: () => {
       const entries = providers.entries.filter((entry) => entry.accepted).toSorted((a, b) => a.at - b.at);
       return delays().counted(entries, ({ data }) => data['ref'] ?? '');

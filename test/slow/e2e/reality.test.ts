@@ -5,26 +5,19 @@ import { judge, type Arrival } from '../../../sandbox/judge.ts';
 import { machineChecks } from '../../../demo/verdict.ts';
 import type { SeenEntry } from '../../../demo/providers-child.ts';
 import { readProgress } from '../../../src/delivery/progress.ts';
-import { measured } from '../../support/measured.ts';
-import { makeDevice, makeNotification } from '../../support/push.ts';
+import { makeDevice, makeNotification, makeTraced } from '../../support/push.ts';
 import { openRealBench, overtakings } from '../../support/real-bench.ts';
-
-/** With its id in its data, so that the journal shows which one it was. */
-function numbered(fields: Partial<Notification>): Notification {
-  const notification = makeNotification(fields);
-  return { ...notification, data: { ref: notification.id } };
-}
 
 /** Notifications to one recipient with one phone, numbered by their titles. */
 function toOne(count: number): Notification[] {
   const devices = [makeDevice('apns')];
-  return Array.from({ length: count }, (_, index) => numbered({ devices, alert: { title: String(index) } }));
+  return Array.from({ length: count }, (_, index) => makeTraced({ devices, alert: { title: String(index) } }));
 }
 
 /** Each to a recipient of its own. */
 function toMany(count: number, devicesOf: () => Notification['devices']): Notification[] {
   return Array.from({ length: count }, (_, index) =>
-    makeNotification({ recipientId: `recipient-${index}`, devices: devicesOf() }),
+    makeTraced({ recipientId: `recipient-${index}`, devices: devicesOf() }),
   );
 }
 
@@ -48,7 +41,7 @@ function slotsOf(logs: readonly string[]): Map<string, number> {
 
 const spanMs = (entries: readonly SeenEntry[]): number => (entries.at(-1)?.at ?? 0) - (entries[0]?.at ?? 0);
 
-describe('80 alerts to one recipient, answered as slowly as by real providers', () => {
+describe('40 alerts to one recipient, answered as slowly as by real providers', () => {
   const POLICY = { rules: [{ max: 10, perMs: 5_000 }], minGapMs: 300 };
   const ENV = { LIMIT_RULES: '10/5s', LIMIT_MIN_GAP: '300ms' };
 
@@ -60,9 +53,9 @@ describe('80 alerts to one recipient, answered as slowly as by real providers', 
     async (_, workers, latency) => {
       const bench = await openRealBench({ latency });
       const processes = await Promise.all(Array.from({ length: workers }, () => bench.startWorker(ENV)));
-      const notifications = toOne(80);
+      const notifications = toOne(40);
       await bench.enqueue(notifications);
-      await bench.completed(80, 90_000);
+      await bench.completed(40, 90_000);
       const verdict = judge(bench.accepted().map(arrivalOf), POLICY);
       expect(verdict).toMatchObject({ gapViolations: 0, windowViolations: 0, duplicates: 0 });
 
@@ -72,18 +65,18 @@ describe('80 alerts to one recipient, answered as slowly as by real providers', 
       const counts = {
         ...verdict,
         ...(await bench.lateness()),
-        alertsOfBusiest: 80,
+        alertsOfBusiest: 40,
         requeues: sum,
         blocked: requeues.length,
         requeuesPerBlocked: sum / requeues.length,
         moreRequeuesOfBusiest: sum - requeues.length,
       };
       expect(machineChecks(counts, POLICY).filter(({ ok }) => !ok)).toEqual([]);
-      expect(requeues.length).toBeGreaterThan(60);
+      expect(requeues.length).toBeGreaterThan(25);
 
       const titles = bench.accepted().map(({ title }) => title ?? '');
       const order = overtakings(titles.map(Number));
-      expect(order).toHaveLength(80);
+      expect(order).toHaveLength(40);
       // Who came back later than the tolerance may be overtaken; one worker asks for slots in the order of enqueuing, several take
       // jobs up at once, and ask as they come.
       if (counts.lateWakes + counts.standstills > 0) return;
@@ -91,7 +84,7 @@ describe('80 alerts to one recipient, answered as slowly as by real providers', 
       const slots = slotsOf(processes.map((worker) => worker.stdout()));
       const slotOf = new Map(notifications.map(({ id, alert }) => [alert?.title, slots.get(id)]));
       const afterSlot = overtakings(titles.flatMap((title) => slotOf.get(title) ?? []));
-      expect(afterSlot.length).toBeGreaterThan(60);
+      expect(afterSlot.length).toBeGreaterThan(25);
       expect(Math.max(...afterSlot)).toBe(0);
     },
     300_000,
@@ -121,10 +114,11 @@ describe('a healthy provider that takes 250 ms', () => {
 
   /** How many recipients' second phones were asked before the first could have answered. */
   const asksAtOnce = (entries: readonly SeenEntry[], deviceLists: readonly Notification['devices'][]): number => {
-    const askedAt = new Map(entries.map(({ token, at }) => [token, at]));
+    const asked = new Map(entries.map((entry) => [entry.token, entry]));
     return deviceLists.filter((devices) => {
-      const times = devices.map((device) => askedAt.get(tokenOf(device)) ?? NaN);
-      return Math.max(...times) - Math.min(...times) < LATENCY_MS;
+      const own = devices.map((device) => asked.get(tokenOf(device)));
+      const earliest = own.map((entry) => (entry?.at ?? NaN) - (entry?.delayMs ?? 0));
+      return Math.max(...earliest) - Math.min(...own.map((entry) => entry?.at ?? NaN)) < LATENCY_MS;
     }).length;
   };
 
@@ -159,30 +153,22 @@ it('keeps what waits where APNs says that our own configuration is wrong', async
 });
 
 it('a lone worker is on time, also while another job is delayed for hours', async () => {
-  const run = async () => {
-    const bench = await openRealBench();
-    await bench.startWorker({ LIMIT_RULES: '100/1m', LIMIT_MIN_GAP: '500ms' });
-    await bench.queue.add('push', makeNotification(), { delay: 7_200_000, priority: 10 });
-    const people = Array.from({ length: 20 }, (_, index) => ({
-      recipientId: `teacher-${index}`,
-      devices: [makeDevice('apns')],
-    }));
-    await bench.enqueue(
-      [0, 1, 2].flatMap((title) =>
-        people.map((person) => makeNotification({ ...person, alert: { title: String(title) } })),
-      ),
-    );
-    await bench.completed(60, 20_000);
-    const byToken = Map.groupBy(bench.accepted(), ({ token }) => token);
-    const lateMs = [...byToken.values()].flatMap((own) =>
-      own.map(({ at }, index) => at - (own[0]?.at ?? 0) - 500 * index),
-    );
-    const titles = [...byToken.values()].map((own) => own.map(({ title }) => title).join(''));
-    return { lateMs, titles, stalls: bench.stallsMs(), isClean: Math.max(...lateMs) < 100 };
-  };
-  const { lateMs, titles } = await measured(run);
+  const bench = await openRealBench();
+  await bench.startWorker({ LIMIT_RULES: '100/1m', LIMIT_MIN_GAP: '500ms' });
+  await bench.queue.add('push', makeNotification(), { delay: 7_200_000, priority: 10 });
+  const people = Array.from({ length: 20 }, (_, index) => ({
+    recipientId: `teacher-${index}`,
+    devices: [makeDevice('apns')],
+  }));
+  const titles = [0, 1, 2].map(String);
+  await bench.enqueue(titles.flatMap((title) => people.map((person) => makeTraced({ ...person, alert: { title } }))));
+  await bench.completed(60);
+  const byToken = [...Map.groupBy(bench.accepted(), ({ token }) => token).values()];
+  const lateMs = byToken.flatMap((own) =>
+    own.map(({ at, delayMs = 0 }, index) => at - delayMs - (own[0]?.at ?? 0) - 500 * index),
+  );
   expect(lateMs).toHaveLength(60);
-  expect(titles).toEqual(Array(20).fill('012'));
+  expect(byToken.map((own) => own.map(({ title }) => title).join(''))).toEqual(Array(20).fill('012'));
   expect(Math.max(...lateMs)).toBeLessThan(450); // the late tolerance: later than that an alert would lose its slot
 }, 120_000);
 

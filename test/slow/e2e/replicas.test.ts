@@ -5,17 +5,17 @@ import { startProviders } from '../../../demo/providers-process.ts';
 import { startReplicas } from '../../../demo/replicas.ts';
 import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
 import { judge, type Arrival } from '../../../sandbox/judge.ts';
-import { QUEUE, shardPrefixes } from '../../../src/queue/names.ts';
+import { QUEUE, shardOf, shardPrefixes } from '../../../src/queue/names.ts';
 import { createProducer } from '../../../src/producer/producer.ts';
 import { eventually, KEPT } from '../../support/fault-bench.ts';
 import { ownRedis } from '../../support/own-redis.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { connectRedis, testPrefix } from '../../support/redis.ts';
 
-/** Many worker processes. A burst of theirs to one recipient is in pacing.test.ts. */
+/** Many worker processes. What a burst costs is in test/e2e/burst.test.ts. */
 const WORKERS = 24;
 const SHARDS = 4;
-const RECIPIENTS = 5_000;
+const RECIPIENTS = 2_000;
 const BUSY = 120;
 const POLICY = { rules: [{ max: 20, perMs: 3_500 }], minGapMs: 150 };
 
@@ -66,6 +66,10 @@ it(
       }));
     expect(arrivals).toHaveLength(BUSY + RECIPIENTS);
     expect(judge(arrivals, POLICY)).toMatchObject(KEPT);
+    const shard = queues[shardOf('busy', SHARDS)];
+    const line = await Promise.all(busy.map(async ({ id }) => shard?.getJob(id)));
+    const passes = line.reduce((sum, job) => sum + (job?.attemptsStarted ?? NaN), 0) / BUSY;
+    expect(passes).toBeGreaterThan(1.5); // else hardly anything was blocked, and nothing was shown
     expect(await replicas.stop()).toEqual(Array(WORKERS).fill(0));
   },
 );
@@ -74,8 +78,8 @@ const ONE: Layout = { workers: 1, shards: 1, isCluster: false };
 const SHARDED: Layout = { ...ONE, shards: SHARDS };
 
 it('a worker keeps two connections and one more for each shard, and asks for a job once a second', async () => {
-  const amount = { idleMs: 10_000, notifications: 0 };
-  for (const layout of [ONE, SHARDED, { ...SHARDED, workers: 3 }]) {
+  const amount = { idleMs: 5_000, notifications: 0 };
+  for (const layout of [ONE, { ...SHARDED, workers: 3 }]) {
     const { connections, idle } = await measureReplicas(layout, amount);
     expect(connections).toBe(2 + layout.shards);
     // docs/redis.md: two a second for each shard, to ask for a job and to wait for one, and some more.
