@@ -16,11 +16,11 @@ const NIGHTLY = [
   'test/slow/e2e/python-client.test.ts',
   'test/slow/house/{getting-started,node-version,packed-pages,service-worker,snippets,your-app}.test.ts',
 ];
-/** Tests that start many worker processes, judged by what arrived when: alone on the machine, after all others. */
+/** Tests that start many worker processes, judged by what arrived when: after all others, two files at once. */
 const PACED = ['test/e2e/**/*.test.ts'];
 const SLOW_PACED = ['test/slow/{e2e,faults}/**/*.test.ts'];
 
-const alone = { fileParallelism: false, sequence: { groupOrder: 1 } };
+const later = { maxWorkers: 2, sequence: { groupOrder: 1 } };
 const together = { sequence: { groupOrder: 0 } };
 
 export default defineConfig({
@@ -38,7 +38,7 @@ export default defineConfig({
         extends: true,
         test: { name: 'parts', include: ['test/**/*.test.ts'], exclude: [SLOW, ...PACED, ...SEARCHES], ...together },
       },
-      { extends: true, test: { name: 'whole', include: PACED, ...alone } },
+      { extends: true, test: { name: 'whole', include: PACED, ...later } },
       {
         extends: true,
         test: {
@@ -56,7 +56,7 @@ export default defineConfig({
           include: SLOW_PACED,
           exclude: [NOT_OURS, ...NIGHTLY],
           globalSetup: SLOW_SETUP,
-          ...alone,
+          ...later,
         },
       },
       {

@@ -6,10 +6,10 @@ import { isObject } from '../../src/domain/json.ts';
  * is held until the phone wakes; one of high priority, and a remote notification of `android_v2`, are delivered at once
  * (firebase.google.com/docs/cloud-messaging/customize-messages/setting-message-priority and /docs/cloud-messaging/send/v2-api).
  */
-export function ringsOf(
-  accepted: readonly JournalEntry[],
+export function ringsOf<Entry extends JournalEntry>(
+  accepted: readonly Entry[],
   wakesAt: number,
-): { readonly at: number; readonly entry: JournalEntry }[] {
+): { readonly at: number; readonly entry: Entry }[] {
   return accepted
     .filter((entry) => shownOf(entry) === 'alert')
     .map((entry) => ({ entry, at: isUrgent(entry) ? entry.at : Math.max(entry.at, wakesAt) }));

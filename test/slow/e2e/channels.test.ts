@@ -3,43 +3,29 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import { addToken } from '../../../api/tokens.ts';
+import { judge } from '../../../sandbox/judge.ts';
 import { createProducer } from '../../../src/producer/producer.ts';
 import { startProcess } from '../../support/process.ts';
 import { runProgram, temporaryFolder } from '../../support/program.ts';
-import { makeNotification } from '../../support/push.ts';
+import { makeTraced } from '../../support/push.ts';
+import { openRealBench } from '../../support/real-bench.ts';
 import { testTarget } from '../../support/redis.ts';
-import { openWorkerBench } from '../../support/worker.ts';
 
 const ID = 'teacher-42';
 const [GAP_MS, MAX, WINDOW_MS] = [300, 5, 3_000];
-/**
- * How long after its slot an alert may come to its provider on a busy machine. Two that ignore each other would be closer than
- * this shows.
- */
-const SLACK_MS = 150;
-
-interface Got {
-  readonly at: number;
-  /** How long after its slot, if that was measured where it was sent. */
-  readonly lateMs?: number;
-}
-
-/** Where they are closer than the gap, or more than the window allows: the times between them. */
-function broken(all: readonly Got[], slackMs: number): object[] {
-  const sorted = all.toSorted((a, b) => a.at - b.at);
-  return sorted.flatMap(({ at }, index) =>
+/** Where slots are closer than the gap, or more than the window allows: the times between them. */
+function broken(all: readonly { readonly at: number }[]): object[] {
+  const sorted = all.map(({ at }) => at).toSorted((a, b) => a - b);
+  return sorted.flatMap((at, index) =>
     [
-      { ms: GAP_MS, before: sorted[index - 1] },
-      { ms: WINDOW_MS, before: sorted[index - MAX] },
-    ].flatMap(({ ms, before }) => {
-      if (before === undefined || at - before.at >= ms - slackMs - (before.lateMs ?? 0)) return [];
-      return [{ at, ms, before }];
-    }),
+      { ms: GAP_MS, before: sorted[index - 1] ?? -Infinity },
+      { ms: WINDOW_MS, before: sorted[index - MAX] ?? -Infinity },
+    ].flatMap(({ ms, before }) => (at - before >= ms ? [] : [{ at, ms, before }])),
   );
 }
 
 it('push by workers and e-mail by programs in Python, at several APIs: together they keep the limits of the person', async () => {
-  const bench = await openWorkerBench();
+  const bench = await openRealBench();
   const folder = await temporaryFolder();
   const limits = join(folder, 'limits.json');
   await writeFile(limits, JSON.stringify({ categories: { email: { rules: '1/500ms' } } }));
@@ -60,7 +46,7 @@ it('push by workers and e-mail by programs in Python, at several APIs: together 
   const alerts = 12;
   const enqueued = (async () => {
     for (let count = 0; count < alerts; count++) {
-      await producer.enqueue(makeNotification({ recipientId: ID }));
+      await producer.enqueue(makeTraced({ recipientId: ID }));
       await sleep(500);
     }
   })();
@@ -76,7 +62,7 @@ it('push by workers and e-mail by programs in Python, at several APIs: together 
     }),
   );
   await enqueued;
-  await expect.poll(() => bench.sandbox.journal.accepted.length, { timeout: 30_000 }).toBe(alerts);
+  await bench.completed(alerts);
 
   const emails = mailers.flat();
   expect(emails.map(({ id }) => id)).toHaveLength(12);
@@ -87,7 +73,7 @@ it('push by workers and e-mail by programs in Python, at several APIs: together 
   };
   const all = look.sent.map(({ at }) => at);
   expect(all).toHaveLength(alerts + emails.length);
-  expect(broken(look.sent, 0)).toEqual([]);
+  expect(broken(look.sent)).toEqual([]);
   for (const { at, sentAt } of emails) {
     expect(all).toContain(at);
     expect(sentAt).toBeGreaterThanOrEqual(at - 5);
@@ -96,11 +82,16 @@ it('push by workers and e-mail by programs in Python, at several APIs: together 
   const slots = emails.map(({ at }) => at).toSorted((a, b) => a - b);
   expect(slots.filter((at, index) => index > 0 && at - (slots[index - 1] ?? 0) < 500)).toEqual([]);
   // What the person got, as the providers and the mailers saw it.
-  const mails = emails.map(({ at, sentAt }) => ({ at: sentAt, lateMs: sentAt - at }));
-  const got = [...mails, ...bench.sandbox.journal.accepted.map(({ at }) => ({ at }))];
+  const got = [
+    ...emails.map(({ id, at, sentAt }) => ({ notificationId: id, device: 'mail', at: sentAt, delayMs: sentAt - at })),
+    ...bench.accepted().map(({ data, token: device, at, delayMs }) => {
+      return { notificationId: data['ref'] ?? '', device, at, delayMs };
+    }),
+  ].map((each) => ({ ...each, recipientId: ID }));
   expect(got).toHaveLength(alerts + 12);
-  expect(broken(got, SLACK_MS)).toEqual([]);
+  const policy = { rules: [{ max: MAX, perMs: WINDOW_MS }], minGapMs: GAP_MS };
+  expect(judge(got, policy)).toMatchObject({ gapViolations: 0, windowViolations: 0, duplicates: 0 });
   // They took turns: some e-mail came between two alerts.
-  const pushes = bench.sandbox.journal.accepted.map(({ at }) => at);
+  const pushes = bench.accepted().map(({ at }) => at);
   expect(slots.filter((at) => at > Math.min(...pushes) && at < Math.max(...pushes)).length).toBeGreaterThan(2);
 }, 180_000);

@@ -11,6 +11,8 @@ import { startShell, userEnvironment } from '../../support/shell.ts';
 const MINUTE = 60_000;
 /** The demo judges its own timing; on a busy machine it may fail, and is run again. */
 const AGAIN = { timeout: 3 * MINUTE, interval: 1_000 };
+/** The default ports are those of the test of the README, which may run beside this one. */
+const FREE_PORTS = ['redis', 'api', 'console', 'control', 'metrics'].map((server) => `--${server}-port=0`);
 /** What npx ends with after Ctrl-C, whatever the program ends with. */
 const BY_CTRL_C = 130;
 /** How soon a process that npm has left behind must notice it. */
@@ -39,7 +41,7 @@ it(
 
     await run(`npm install --no-audit --no-fund ../${name ?? ''}`);
     const installed = await readdir(app);
-    const dev = shell('npx pushpacer dev');
+    const dev = shell(`npx pushpacer dev ${FREE_PORTS.join(' ')}`);
     await dev.until(/limit' [^]*\n/);
     const [burst = '', limit = ''] = dev.output().match(/^curl [^\r\n]*/gm) ?? [];
     const sent = await run(burst);
@@ -52,7 +54,8 @@ it(
     expect(await readdir(app)).toEqual(installed);
     expect((await readdir(temporary)).filter((file) => file.startsWith('pushpacer-'))).toEqual([]); // npm has files there too
 
-    const npx = spawn('npx', ['pushpacer', 'dev', '--json'], { cwd: app, env, stdio: ['ignore', 'pipe', 'ignore'] });
+    const again = ['pushpacer', 'dev', '--json', ...FREE_PORTS];
+    const npx = spawn('npx', again, { cwd: app, env, stdio: ['ignore', 'pipe', 'ignore'] });
     await once(createInterface(npx.stdout), 'line');
     expect(await left()).not.toEqual([]);
     npx.kill('SIGKILL');

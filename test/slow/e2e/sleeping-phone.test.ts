@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { judge } from '../../../sandbox/judge.ts';
-import { makeDevice, makeNotification } from '../../support/push.ts';
+import { makeDevice, makeTraced } from '../../support/push.ts';
+import { openRealBench } from '../../support/real-bench.ts';
 import { ringsOf } from '../../support/sleeping-phone.ts';
-import { openWorkerBench } from '../../support/worker.ts';
 
 /** What a person hears whose Android phone sleeps while alerts are sent, each in a slot of its own. */
 
@@ -13,21 +13,21 @@ const ENV = { LIMIT_RULES: '60/1m', LIMIT_MIN_GAP: `${GAP_MS}ms` };
 
 /** When the phone rang, and when it woke: a second after the last alert was sent. */
 async function heard(env: Readonly<Record<string, string>>, priority: 'normal' | 'high') {
-  const { sandbox, queue, startWorker } = await openWorkerBench();
-  await startWorker({ ...ENV, ...env });
-  const device = makeDevice('fcm');
-  for (let number = 0; number < COUNT; number += 1) {
-    const notification = makeNotification({ devices: [device], priority, data: { number: String(number) } });
-    await queue.add('push', notification, { jobId: notification.id, priority: 10 });
-  }
-  const accepted = await sandbox.journal.waitFor(COUNT, { timeoutMs: 60_000 });
+  const bench = await openRealBench();
+  await bench.startWorker({ ...ENV, ...env });
+  const devices = [makeDevice('fcm')];
+  await bench.enqueue(Array.from({ length: COUNT }, () => makeTraced({ devices, priority })));
+  await bench.completed(COUNT);
+  const accepted = bench.accepted();
   const wakesAt = Math.max(...accepted.map(({ at }) => at)) + 1_000;
   const rings = ringsOf(accepted, wakesAt);
   const arrivals = rings.map(({ at, entry }) => ({
     recipientId: 'teacher-42',
-    notificationId: entry.data['number'] ?? '',
+    notificationId: entry.data['ref'] ?? '',
     device: entry.token,
     at,
+    // What rings when the phone wakes rings then.
+    delayMs: at < wakesAt ? entry.delayMs : 0,
   }));
   return { verdict: judge(arrivals, POLICY), asleep: rings.filter(({ at }) => at < wakesAt).length };
 }

@@ -82,7 +82,7 @@ async function openProducer(timeoutMs = TIMEOUT_MS) {
 async function refusal(producer: Producer, timeoutMs = TIMEOUT_MS): Promise<string> {
   const askedAt = performance.now();
   const error: unknown = await producer.enqueue(makeNotification()).catch((caught: unknown) => caught);
-  expect(performance.now() - askedAt).toBeLessThan(2 * timeoutMs + 2_000); // to be connected, then to be answered; the rest is for a busy machine
+  expect(performance.now() - askedAt).toBeLessThan(2 * timeoutMs + 6_000); // to be connected, then to be answered; the rest is for a busy machine
   expect(error).toBeInstanceOf(RedisAwayError);
   return (error as Error).message;
 }
@@ -97,7 +97,7 @@ async function worksAgain(producer: Producer): Promise<void> {
           () => true,
           () => false,
         ),
-      { timeout: 5_000 },
+      { timeout: 30_000 },
     )
     .toBe(true);
 }
@@ -118,7 +118,7 @@ it('a producer whose connection is reset while it waits fails at once, not at it
   const resetAt = performance.now();
   proxy.reset();
   expect(await failing).toMatch(/^Redis is away: 127\.0\.0\.1:\d+ \(/);
-  expect(performance.now() - resetAt).toBeLessThan(2_000); // at once, and the rest for a busy machine
+  expect(performance.now() - resetAt).toBeLessThan(timeoutMs / 2); // at once, and the rest for a busy machine
   await connection.call('CLIENT', 'UNPAUSE');
   await worksAgain(producer);
 });
