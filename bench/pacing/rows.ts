@@ -69,7 +69,7 @@ export interface FloodSize {
 }
 export const FLOOD: FloodSize = { busy: 40, others: 2_000 };
 export const FLOOD_POLICY = gapOf(250);
-const FLOOD_LIMIT_MS = 60_000;
+const FLOOD_LIMIT_MS = 120_000;
 
 /** The setting but for its policy. */
 export type FloodCase = Omit<Setting, 'policy'>;

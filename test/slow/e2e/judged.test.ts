@@ -101,7 +101,7 @@ describe('beside busy loops', () => {
   it('workers without a gap break it', async () => {
     startBusyLoops(2);
     const { verdict } = await runBurst({ ...burst, kept: { ...policy, minGapMs: 0 } });
-    expect(verdict.gapViolations).toBeGreaterThan(5);
+    expect(verdict.gapViolations).toBeGreaterThan(0);
     expect(verdict).toMatchObject({ windowViolations: 0, duplicates: 0 });
   }, 120_000);
 

@@ -44,7 +44,7 @@ it('slots of one recipient follow the order of enqueuing, also at a worker that 
   expect(order.filter((title) => !lateTitles.includes(title))).toEqual(
     IN_ORDER.filter((title) => !lateTitles.includes(title)),
   );
-}, 90_000);
+}, 180_000);
 
 /** What devices got, as the judge takes it: all of one recipient. */
 const arrivalsOf = (entries: readonly SeenEntry[]): Arrival[] =>

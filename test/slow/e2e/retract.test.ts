@@ -61,11 +61,11 @@ test.each([1, 2])(
     await Promise.all([...acts, ...kills]);
 
     const left = () => bench.queue.getJobCountByTypes('active', 'prioritized', 'delayed', 'wait');
-    await vi.waitFor(async () => expect(await left()).toBe(0), { timeout: 60_000, interval: 200 });
+    await vi.waitFor(async () => expect(await left()).toBe(0), { timeout: 120_000, interval: 200 });
     const kept = all.filter(({ retracted }) => !retracted).flatMap(({ title }) => [title, title]);
     expect(shown(bench).toSorted()).toEqual(kept.toSorted());
     expect(await bench.deadQueue.getWaitingCount()).toBe(0);
     for (const worker of workers) worker.kill('SIGTERM');
   },
-  120_000,
+  240_000,
 );
