@@ -16,11 +16,14 @@ const NIGHTLY = [
   'test/slow/e2e/python-client.test.ts',
   'test/slow/house/{getting-started,node-version,packed-pages,service-worker,snippets,your-app}.test.ts',
 ];
-/** Tests that start many worker processes, judged by what arrived when: after all others, two files at once. */
+/** Tests that start many worker processes, judged by what arrived when: after all others. */
 const PACED = ['test/e2e/**/*.test.ts'];
 const SLOW_PACED = ['test/slow/{e2e,faults}/**/*.test.ts'];
+/** Those of them that no other work may delay, since what they promise is a time: alone on the machine. */
+const TIMED = ['test/slow/e2e/{judged,neighbours,outage,pacing}.test.ts'];
 
-const later = { maxWorkers: 2, sequence: { groupOrder: 1 } };
+const later = { sequence: { groupOrder: 1 } };
+const alone = { fileParallelism: false, sequence: { groupOrder: 2 } };
 const together = { sequence: { groupOrder: 0 } };
 
 export default defineConfig({
@@ -54,11 +57,12 @@ export default defineConfig({
         test: {
           name: 'slow-whole',
           include: SLOW_PACED,
-          exclude: [NOT_OURS, ...NIGHTLY],
+          exclude: [NOT_OURS, ...NIGHTLY, ...TIMED],
           globalSetup: SLOW_SETUP,
           ...later,
         },
       },
+      { extends: true, test: { name: 'slow-timed', include: TIMED, globalSetup: SLOW_SETUP, ...alone } },
       {
         extends: true,
         test: { name: 'nightly', include: NIGHTLY, exclude: [NOT_OURS], globalSetup: SLOW_SETUP, ...together },

@@ -103,7 +103,8 @@ function copyTree(): string {
 /** The project of vitest.config.ts in which `npm test` or `npm run test:slow` runs the file. */
 function projectOf(test: string): string {
   if (test.startsWith('test/e2e/')) return 'whole';
-  if (/^test\/slow\/(e2e|faults)\//.test(test)) return 'slow-whole';
+  if (/^test\/slow\/(e2e|faults)\//.test(test))
+    return /\/(judged|neighbours|outage|pacing)\.test/.test(test) ? 'slow-timed' : 'slow-whole';
   return test.startsWith('test/slow/') ? 'slow-parts' : 'parts';
 }
 
