@@ -28,7 +28,7 @@ export async function runSnippet(page: string, name: string, given: string | Sni
   const file = join(folder, 'snippet.mjs');
   await writeFile(file, code.replace("'pushpacer'", JSON.stringify(join(root, 'src/index.ts'))));
   const { env, input = '' } = typeof given === 'string' ? { env: { REDIS_URL: given } } : given;
-  return startProcess({ args: [file], env, input }).waitForExit();
+  return startProcess({ args: [file], env, input }).waitForExit(180_000); // how long it takes is no promise of a page
 }
 
 /** Runs the commands under `<!-- test: NAME -->` of a page; the first one that fails ends them, and rejects with the output. */

@@ -240,7 +240,7 @@ it('dead letters of a copy come back into a system that runs, once, as the oldes
   const env = { ...bench.env, REDIS_URL: redis.url };
   for (const id of ['bad-1', 'bad-3']) {
     const args = ['scripts/discard.ts', '--id', id, '--yes'];
-    expect(await startProcess({ args, env }).waitForExit(180_000)).toMatchObject({ code: 0 });
+    expect(await startProcess({ args, env }).waitForExit()).toMatchObject({ code: 0 });
   }
   await die('bad-4');
   expect(await dead()).toEqual(['bad-2', 'bad-4']);
@@ -254,7 +254,7 @@ it('dead letters of a copy come back into a system that runs, once, as the oldes
     expect(await dead()).toEqual(['bad-1', 'bad-3', 'bad-2', 'bad-4']);
   }
   const args = ['scripts/dead-letters.ts', '--json'];
-  const { stdout } = await startProcess({ args, env }).waitForExit(180_000);
+  const { stdout } = await startProcess({ args, env }).waitForExit();
   expect(JSON.parse(stdout)).toMatchObject({ total: 4, byReason: { invalid: 4 } });
 });
 
