@@ -6,6 +6,7 @@ import { repeat, within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import {
   consumedPrefixes,
+  keepLayout,
   LOOK_EVERY_MS,
   openLayout,
   steadyLayout,
@@ -55,7 +56,7 @@ export async function watchLayout(
   let isStopped = false;
 
   async function look(): Promise<void> {
-    const next = await openLayout(connection, queue);
+    const next = await keepLayout(connection, queue, layout);
     if (isStopped) return;
     if (next.version === layout.version) {
       await lookForCommand();

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { main as recipient } from '../../scripts/recipient.ts';
 import { main as reshard } from '../../scripts/reshard.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { createLog } from '../../src/observe/log.ts';
-import { takeLease, type Layout } from '../../src/queue/shards/layout.ts';
+import { readLayout, takeLease, type Layout } from '../../src/queue/shards/layout.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { watchLayout } from '../../workers/layout.ts';
@@ -92,6 +92,43 @@ test('a reshard that is prepared is logged when no command goes on with it, and 
   await lease?.release();
   await expect.poll(() => lines.join('')).toContain('no command goes on');
   expect(JSON.parse(lines.at(-1) ?? '')).toMatchObject({ level: 'warn', from: 1, to: 2 });
+});
+
+describe('a record that Redis has lost', () => {
+  const open = async () => {
+    const [redis, prefix] = [connectRedis(), testPrefix()];
+    const known: Layout = { version: 3, phase: 'steady', prefixes: shardPrefixes(prefix, 4), former: [[prefix]] };
+    await redis.set(layoutKey(prefix), JSON.stringify(known));
+    const log = createLog('silent', { write: () => undefined });
+    const { signal } = new AbortController();
+    const parts = { connection: redis, log, onQueuesChanged: undefined, timeoutMs: 1_000, signal, everyMs: 20 };
+    const watch = await watchLayout({ queue: { prefix, shards: 1 } }, parts);
+    onTestFinished(() => watch.stop());
+    return { redis, prefix, known, watch, record: () => readLayout(redis, prefix) };
+  };
+
+  test('is written again by a worker that knew it', async () => {
+    const { redis, prefix, known, record } = await open();
+    await redis.del(layoutKey(prefix));
+    await expect.poll(record).toEqual(known);
+  });
+
+  test('and that another process has written anew has those queues as former ones', async () => {
+    const { redis, prefix, known, watch, record } = await open();
+    const other = { version: 1, phase: 'steady', prefixes: shardPrefixes(prefix, 2), former: [[prefix]] };
+    await redis.set(layoutKey(prefix), JSON.stringify(other));
+    const merged = { ...other, version: 2, former: [[prefix], known.prefixes] };
+    await expect.poll(record).toEqual(merged);
+    await expect.poll(watch.current).toEqual(merged);
+  });
+
+  test('but was changed by an operator since, is followed as it is', async () => {
+    const { redis, prefix, watch, record } = await open();
+    const next = { version: 4, phase: 'steady', prefixes: shardPrefixes(prefix, 2), former: [] };
+    await redis.set(layoutKey(prefix), JSON.stringify(next));
+    await expect.poll(watch.current).toEqual(next);
+    expect(await record()).toEqual(next);
+  });
 });
 
 test.each<[string, () => Promise<Connection>]>([

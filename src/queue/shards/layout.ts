@@ -87,6 +87,35 @@ export async function openLayout(connection: Connection, queue: QueueNames): Pro
   return (await readLayout(connection, queue.prefix)) ?? record;
 }
 
+/**
+ * As `openLayout`, for a process that followed the layout `known`. A record that is gone, or older, means that Redis lost data;
+ * producers may still add notifications to the queues that they know. So a record that is gone is written again, and in one of
+ * another process these queues become former ones, whose notifications are moved.
+ */
+export async function keepLayout(connection: Connection, queue: QueueNames, known: Layout): Promise<Layout> {
+  if (known.version === 0) return openLayout(connection, queue);
+  const found = await readLayout(connection, queue.prefix);
+  if (found === undefined) {
+    const kept = withFormer(known, [[queue.prefix]]); // without a record, producers may use the single queue
+    await connection.set(layoutKey(queue.prefix), JSON.stringify(kept), 'NX');
+    return (await readLayout(connection, queue.prefix)) ?? kept;
+  }
+  const isOlder = found.version < known.version && !prefixesOf(known).every((each) => prefixesOf(found).includes(each));
+  const lease = isOlder ? await takeLease(connection, queue.prefix, LOOK_EVERY_MS) : undefined;
+  if (lease === undefined) return found; // or a `reshard` is under way: the next look tries again
+  const merged = withFormer({ ...found, version: found.version + 1 }, [known.prefixes, ...known.former]);
+  const isWritten = await lease.write(merged);
+  await lease.release();
+  return isWritten ? merged : found;
+}
+
+/** With these prefixes too as former ones. */
+function withFormer(layout: Layout, more: Layout['former']): Layout {
+  const known = [layout.prefixes, ...layout.former];
+  const added = more.filter((each) => !known.some((other) => isDeepStrictEqual(each, other)));
+  return { ...layout, former: [...layout.former, ...added].slice(0, MOST_FORMER) };
+}
+
 /** Whether there is a queue under this prefix. */
 export async function hasQueue(connection: Pick<Connection, 'exists'>, prefix: string): Promise<boolean> {
   return (await connection.exists(`${prefix}:${QUEUE}:meta`)) === 1;
