@@ -137,7 +137,10 @@ function overviewSchema(): Schema {
       wrong: { ...list(object({ kind: text, text })), description: 'what is wrong; empty: all is well' },
       ...{ jobs: mapOf(integer), paused: boolean, due: backlog, untaken: backlog, outcomes: integer },
       waiting: record(
-        { lookedAt: integer, of: integer, byRule: mapOf(integer), newer: integer, recipients: list(recipient) },
+        {
+          ...{ lookedAt: integer, of: integer, byRule: mapOf(integer), credentials: mapOf(integer), newer: integer },
+          recipients: list(recipient),
+        },
         { oldestAt: instant },
       ),
       deadLetters: object({

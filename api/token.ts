@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import { loadApiTokensFile } from '../src/config/config.ts';
 import { UsageError, createCommand, integer, printJson, runCommand, CommandError } from '../src/terminal/command.ts';
 import { columnsOf, instant, table } from '../src/terminal/text.ts';
@@ -48,7 +49,7 @@ export async function main(argv: readonly string[]): Promise<void> {
           return [name, scopes.join(', '), String(maxWaiting), instant(Date.parse(createdAt))];
         });
         const lines = table([['name', 'scopes', 'max waiting', 'added'], ...rows], { columns: columnsOf() });
-        process.stdout.write(tokens.length === 0 ? 'no tokens\n' : `${lines.join('\n')}\n`);
+        process.stdout.write(tokens.length === 0 ? `no tokens in ${resolve(fileOf())}\n` : `${lines.join('\n')}\n`);
       }),
   );
   command.addCommand(
@@ -56,7 +57,9 @@ export async function main(argv: readonly string[]): Promise<void> {
       .argument('<name>', 'its name', nameArgument)
       .option('--json', 'one JSON object as the last line: name, revoked')
       .action(async (name: string, { json }: Flags) => {
-        if (!(await revokeToken(fileOf(), name))) throw new CommandError(`no token has the name ${name}`);
+        const file = fileOf();
+        if (!(await revokeToken(file, name)))
+          throw new CommandError(`no token in ${resolve(file)} has the name ${name}`);
         if (json) printJson({ name, revoked: true });
         else process.stdout.write(`revoked ${name}\n`);
       }),

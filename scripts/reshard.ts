@@ -1,5 +1,5 @@
 import { loadQueueConfig, type Config } from '../src/config/config.ts';
-import { printable } from '../src/domain/faults.ts';
+import { counted, printable } from '../src/domain/faults.ts';
 import { pause } from '../src/domain/time.ts';
 import {
   findLayout,
@@ -158,7 +158,7 @@ async function run(parts: Parts, known: Layout, to: number): Promise<Mover | und
     layout = await write(parts, preparedLayout(layout, { prefix, shards: to }));
   }
   if (layout.phase === 'prepare') {
-    say(`${layout.prefixes.length} shards become ${to}: waiting until workers and producers follow`);
+    say(`from ${counted(layout.prefixes.length, 'shard')} to ${to}: waiting until workers and producers follow`);
     const before = moverOf(parts, layout);
     await followed(parts, layout, PRODUCERS_MS, before);
     await moveWhatIsThere(before, parts.signal);

@@ -86,7 +86,7 @@ export async function runPairs(options: PairsRunOptions): Promise<PairsFacts> {
     ends: [...ends, ...forgotten].toSorted((a, b) => a.at - b.at),
     entries: delays.counted(
       [...providers.entries].toSorted((a, b) => a.at - b.at),
-      ({ data }) => refOf(data),
+      ({ data }) => refOf(data).replace(/@\d+$/, ''), // as workers log it
     ),
     incidents: [...incidents, ...stopsWithoutRedis(freezes, logs), ...lostLocks(logs)],
     thaws: thawsOf(freezes, logs),

@@ -276,12 +276,16 @@ const LEAST_SHARED = 3;
  * is contained in it (`url` → `redisUrl`, `queuePrefix` → `prefix`). Undefined if there is none.
  */
 export function meantOption(name: string, known: readonly string[]): string | undefined {
+  const similar = nearest(name, known);
+  if (similar !== undefined || name.length < LEAST_SHARED) return similar;
   const given = name.toLowerCase();
-  const kin = known.filter((each) => {
-    const [short = '', long = ''] = [given, each.toLowerCase()].toSorted((a, b) => a.length - b.length);
-    return short.length >= LEAST_SHARED && long.includes(short);
-  });
-  return nearest(name, known) ?? kin.toSorted((a, b) => a.length - b.length)[0];
+  let best: string | undefined; // without lists: a bad job may have thousands of names
+  for (const each of known) {
+    const other = each.toLowerCase();
+    const isKin = other.includes(given) || (other.length >= LEAST_SHARED && given.includes(other));
+    if (isKin && each.length < (best?.length ?? Infinity)) best = each;
+  }
+  return best;
 }
 
 /** How many letters are missing, too many, wrong, or swapped with the next letter (the optimal string alignment distance). */

