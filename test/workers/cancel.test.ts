@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { Worker, type Job } from 'bullmq';
+import type { Job } from 'bullmq';
 import type { Notification } from '../../src/notification/notification.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
@@ -228,24 +228,6 @@ describe('by id', () => {
     expect(await bench.producer.cancel({ id })).toEqual({ canceled: 1, tooLate: 0 });
     going.resolve(undefined);
     await ends(bench, id, 'canceled');
-  });
-
-  test('one that an earlier cancel has left to its worker, while this one waited for that worker, is canceled', async () => {
-    const bench = await openReplicaBench();
-    const { queue, prefix, producer } = bench;
-    const { id } = await producer.enqueue(makeNotification());
-    const worker = new Worker(queue.name, null, { connection: connectRedis(), prefix, autorun: false });
-    onTestFinished(() => worker.close(true));
-    const job = present(await worker.getNextJob('a slow worker'));
-    const earlier = producer.cancel({ id });
-    await sleep(1_500); // the earlier one waits for two seconds
-    const later = producer.cancel({ id });
-    expect(await earlier).toEqual({ canceled: 0, tooLate: 1 });
-    await job.moveToDelayed(Date.now() + 600_000, 'a slow worker');
-    expect(await later).toEqual({ canceled: 1, tooLate: 0 });
-    await bench.startHere();
-    await ends(bench, id, 'canceled');
-    expect(bench.sandbox.journal.accepted).toEqual([]);
   });
 
   test('a dead letter does not wait; its replay does', async () => {

@@ -1,8 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Worker } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
 import { createProducer } from '../../../src/producer/producer.ts';
 import { race, RACE_LIMITS } from '../../support/cancel-race.ts';
-import { testRedisUrl } from '../../support/redis.ts';
+import { present } from '../../queue/support.ts';
+import { makeNotification } from '../../support/push.ts';
+import { connectRedis, testRedisUrl } from '../../support/redis.ts';
+import { openReplicaBench } from '../../support/replica.ts';
+import { ends } from '../../support/waiting.ts';
 import { openWorkerBench } from '../../support/worker.ts';
 
 /** Short, so that the jobs of a killed worker come back soon. */
@@ -23,4 +28,22 @@ test('also while workers are killed, a notification is either canceled or receiv
   await killing;
   expect(result.canceled).toBeGreaterThan(20);
   expect(result.tooLate).toBeGreaterThan(5);
+});
+
+test('one that an earlier cancel has left to its worker, while this one waited for that worker, is canceled', async () => {
+  const bench = await openReplicaBench();
+  const { queue, prefix, producer } = bench;
+  const { id } = await producer.enqueue(makeNotification());
+  const worker = new Worker(queue.name, null, { connection: connectRedis(), prefix, autorun: false });
+  onTestFinished(() => worker.close(true));
+  const job = present(await worker.getNextJob('a slow worker'));
+  const earlier = producer.cancel({ id });
+  await sleep(1_500); // the earlier one waits for two seconds
+  const later = producer.cancel({ id });
+  expect(await earlier).toEqual({ canceled: 0, tooLate: 1 });
+  await job.moveToDelayed(Date.now() + 600_000, 'a slow worker');
+  expect(await later).toEqual({ canceled: 1, tooLate: 0 });
+  await bench.startHere();
+  await ends(bench, id, 'canceled');
+  expect(bench.sandbox.journal.accepted).toEqual([]);
 });
