@@ -185,19 +185,16 @@ test('fails fast where somebody listens and never answers', async () => {
   await expect(producer.enqueue(notification())).rejects.toThrow(/^Redis is away: 127\.0\.0\.1:\d+ /);
 });
 
-test(
-  'a request at the very instant at which Redis goes away rejects with RedisAwayError too',
-  async () => {
-    const connection = connectProducer({ redisUrl: testRedisUrl() }) as Redis;
-    onTestFinished(() => connection.disconnect());
-    connection.on('error', () => undefined);
-    const { prefix } = openQueues();
-    const producer = createProducer({ connection, prefix });
-    await producer.enqueue(notification({ id: 'before' }));
-    connection.stream.destroy(); // ioredis learns of it in the next turn of the event loop
-    await expect(producer.enqueue(notification({ id: 'during' }))).rejects.toBeInstanceOf(RedisAwayError);
-  },
-);
+test('a request at the very instant at which Redis goes away rejects with RedisAwayError too', async () => {
+  const connection = connectProducer({ redisUrl: testRedisUrl() }) as Redis;
+  onTestFinished(() => connection.disconnect());
+  connection.on('error', () => undefined);
+  const { prefix } = openQueues();
+  const producer = createProducer({ connection, prefix });
+  await producer.enqueue(notification({ id: 'before' }));
+  connection.stream.destroy(); // ioredis learns of it in the next turn of the event loop
+  await expect(producer.enqueue(notification({ id: 'during' }))).rejects.toBeInstanceOf(RedisAwayError);
+});
 
 test('a crowd of requests during an outage waits without a warning of Node', async () => {
   const warnings: Error[] = [];
