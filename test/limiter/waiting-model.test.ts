@@ -143,7 +143,9 @@ class Play {
     const { minGapMs, rules } = POLICY;
     const limits = [{ max: 1, perMs: minGapMs }, ...rules].map(({ max, perMs }) => (instants.at(-max) ?? 0) + perMs);
     const earliest = Math.max(this.#now + MOVE_LEAD_MS, block?.until ?? 0, ...limits);
-    expect(first.at, `${first.id} could go at ${earliest}`).toBeLessThanOrEqual(earliest + 2 * minGapMs);
+    const spacingMs = Math.max(...rules.map(({ max, perMs }) => perMs / max)); // what a missed slot may cost
+    const mostMs = earliest + 2 * (spacingMs + minGapMs);
+    expect(first.at, `${first.id} could go at ${earliest}`).toBeLessThanOrEqual(mostMs);
   }
 
   async #take(step: Step): Promise<void> {
