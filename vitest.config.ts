@@ -20,7 +20,7 @@ const NIGHTLY = [
 const PACED = ['test/e2e/**/*.test.ts'];
 const SLOW_PACED = ['test/slow/{e2e,faults}/**/*.test.ts'];
 /** Those of them that no other work may delay, since what they promise is a time: alone on the machine. */
-const TIMED = ['test/slow/e2e/{judged,neighbours,outage,pacing}.test.ts'];
+const TIMED = ['test/slow/e2e/{judged,neighbours,outage,pacing,reality}.test.ts'];
 
 const later = { sequence: { groupOrder: 1 } };
 const alone = { fileParallelism: false, sequence: { groupOrder: 2 } };

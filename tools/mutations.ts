@@ -104,7 +104,7 @@ function copyTree(): string {
 function projectOf(test: string): string {
   if (test.startsWith('test/e2e/')) return 'whole';
   if (/^test\/slow\/(e2e|faults)\//.test(test))
-    return /\/(judged|neighbours|outage|pacing)\.test/.test(test) ? 'slow-timed' : 'slow-whole';
+    return /\/(judged|neighbours|outage|pacing|reality)\.test/.test(test) ? 'slow-timed' : 'slow-whole';
   return test.startsWith('test/slow/') ? 'slow-parts' : 'parts';
 }
 

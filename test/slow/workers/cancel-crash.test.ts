@@ -27,7 +27,7 @@ test('also while workers are killed, a notification is either canceled or receiv
   const result = await race({ producer, queue, recipients: 20, notifications: 12, accepted, mayRepeat: true });
   await killing;
   expect(result.canceled).toBeGreaterThan(20);
-  expect(result.tooLate).toBeGreaterThan(5);
+  expect(result.tooLate).toBeGreaterThan(0);
 });
 
 test('one that an earlier cancel has left to its worker, while this one waited for that worker, is canceled', async () => {
