@@ -100,14 +100,6 @@ function copyTree(): string {
   return copy;
 }
 
-/** The project of vitest.config.ts in which `npm test` or `npm run test:slow` runs the file. */
-function projectOf(test: string): string {
-  if (test.startsWith('test/e2e/')) return 'whole';
-  if (/^test\/slow\/(e2e|faults)\//.test(test))
-    return /\/(judged|neighbours|outage|pacing|reality)\.test/.test(test) ? 'slow-timed' : 'slow-whole';
-  return test.startsWith('test/slow/') ? 'slow-parts' : 'parts';
-}
-
 /** Undefined if the mutation is caught: at least one test failed, and not because the file could not be loaded. Else what happened. */
 async function missed({ file, find, replace, test, name }: Mutation, copy: string): Promise<string | undefined> {
   const [path, report] = [join(copy, file), join(copy, 'mutation-report.json')];
@@ -119,7 +111,7 @@ async function missed({ file, find, replace, test, name }: Mutation, copy: strin
   );
   try {
     const how = ['--bail', '1', '--reporter', 'json', '--outputFile', report];
-    const which = ['--project', projectOf(test), test, ...(name === undefined ? [] : ['-t', name])];
+    const which = [test, ...(name === undefined ? [] : ['-t', name])];
     const ended = await runVitest(['run', ...how, ...which], copy);
     return ended ?? judge(report);
   } finally {

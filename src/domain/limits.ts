@@ -237,12 +237,12 @@ export function policyText({ rules, minGapMs, exempt = [] }: CategoryPolicy): st
   if (rules.length === 0 && minGapMs === 0) return NO_LIMITS; // then nothing is exempt
   const gap = minGapMs === 0 ? 'no gap' : `gap ${formatDuration(minGapMs)}`;
   const names = EXEMPTIONS.filter((name) => exempt.includes(name)).map((name) => EXEMPTION_NAMES[name]);
-  return [
-    ...rules.map(ruleName),
-    gap,
-    ...(names.length === 0 ? [] : [`exempt from ${names.join(', ').replace(/, ([^,]*)$/, ' and $1')}`]),
-  ].join(', ');
+  const exemption = names.length === 0 ? [] : [`exempt from ${LIST.format(names)}`];
+  return [...rules.map(ruleName), gap, ...exemption].join(', ');
 }
+
+/** `a, b and c` */
+const LIST = new Intl.ListFormat('en-GB');
 
 /** How far notifications of high priority may overtake the reservations of others. */
 export interface Overtaking {

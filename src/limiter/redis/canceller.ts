@@ -65,7 +65,8 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
   const define = (keys: number): Call<readonly [canceled: Numeric, leader: string, slot: Numeric]> =>
     defineScript(redis, `pushpacer:cancel:${keys}`, lua, keys);
   const [script, withCategory] = [define(3), define(5)];
-  const [ends, tells] = [defineEnds<Numeric>(redis), defineEnds<Told>(redis)];
+  const ends = defineEnds<Numeric>(redis);
+  const tell = createEndLook({ redis, prefix, timeoutMs });
   const answered = createDeadline(timeoutMs);
   return {
     async cancel({ recipientId, id, category, enqueuedAt, isResend = false }) {
@@ -92,9 +93,8 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
       );
     },
     async keep({ recipientId, id, enqueuedAt }) {
-      const { waiting } = recipientKeys(prefix, recipientId);
-      const [how] = await answered(tells(waiting, jobIdIn(id), enqueuedAt, 'tell'));
-      return how === 'canceled';
+      const end = await tell({ recipientId, jobId: jobIdIn(id), enqueuedAt });
+      return end?.how === 'canceled';
     },
     async takeBack({ recipientId, id, enqueuedAt }) {
       const { waiting } = recipientKeys(prefix, recipientId);
@@ -102,8 +102,6 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerO
     },
   };
 }
-
-type Told = readonly [how: NotToBeSent['how'] | '', by: string];
 
 function defineEnds<Reply>(redis: LimiterRedis): Call<Reply> {
   return defineScript<Reply>(redis, 'pushpacer:end', readScript('end.lua', import.meta.url), 1);
@@ -157,7 +155,7 @@ export type EndLook = (
 ) => Promise<Pick<NotToBeSent, 'how' | 'by'> | undefined>;
 
 export function createEndLook({ redis, prefix, timeoutMs = 2_000 }: CancellerOptions): EndLook {
-  const script = defineEnds<Told>(redis);
+  const script = defineEnds<readonly [how: NotToBeSent['how'] | '', by: string]>(redis);
   const answered = createDeadline(timeoutMs);
   return async ({ recipientId, jobId, enqueuedAt }) => {
     const key = recipientKeys(prefix, recipientId).waiting;

@@ -8,7 +8,8 @@
 -- job. Fields:
 --   end:<who>      the notification ends without an alert of its own. how: 'canceled', 'superseded' or 'merged'; by: the name
 --                  of the notification that took its slot, or of the digest; name: of its own job; told: 1 if a pass knows
---                  it, and ends the job, or if a cancel was answered so. If how is 'sent', it was sent without a slot, so it is too late to cancel it
+--                  it, and ends the job, or if a cancel was answered so. If how is 'sent', it was sent without a slot, so it is
+--                  too late to cancel it
 --   latest:<key>   of the notifications that wait under a collapse id only the newest is sent. who, name, entry: that
 --                  notification, and its id, which has the slot; at: since when it waits; sent: {name, at, who} of the
 --                  newest that was admitted. If the newest was admitted, entry is ''
