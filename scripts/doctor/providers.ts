@@ -1,7 +1,7 @@
 import { accountsOf, type AccountConfig, type Credentials } from '../../src/config/apps-file.ts';
 import { namesOf, type Account } from '../../src/notification/device.ts';
 import { formatFault, InputError } from '../../src/domain/faults.ts';
-import { notificationSchema, type Platform } from '../../src/notification/notification.ts';
+import { notificationSchema, PLATFORMS, type Platform } from '../../src/notification/notification.ts';
 import { within } from '../../src/domain/time.ts';
 import type { DryRun, Provider, Reply } from '../../src/providers/provider.ts';
 import { PROVIDERS, type OptionsOf } from '../../src/providers/registry.ts';
@@ -21,9 +21,14 @@ export async function checkProviders(credentials: Omit<Credentials, 'files'>, is
   return findings;
 }
 
-/** A warning if there are no credentials; a worker starts without any only if that is allowed. */
+/** Names the platforms without credentials: a warning if none has any, since a worker starts so only if that is allowed. */
 export function noCredentialsFindings(credentials: Omit<Credentials, 'files'>): Finding[] {
-  if (accountsOf(credentials).size > 0) return [];
+  const accounts = [...accountsOf(credentials).keys()];
+  const none = PLATFORMS.filter((platform) => !accounts.some((account) => namesOf(account).platform === platform));
+  if (none.length < PLATFORMS.length) {
+    const text = `none for ${none.join(', ')}: this worker sends nothing there`;
+    return none.length === 0 ? [] : [createFindings('credentials').ok(text)];
+  }
   const text = 'no platform has credentials: this worker sends nothing (ALLOW_NO_CREDENTIALS)';
   const advice = 'set the variables of APNs, FCM or web push (pushpacer worker --help)';
   return [createFindings('providers').warning(text, advice)];

@@ -15,7 +15,8 @@ export function addFields(command: Command, fields: readonly FieldOf[], isInstea
       command.argument(field.isOptional || isInstead ? `[${field.name}]` : `<${field.name}>`, description);
       continue;
     }
-    const option = new Option(flagText(field), description).makeOptionMandatory(!field.isOptional);
+    // None is mandatory for commander, which names the first one that lacks only: the check of the fields names all.
+    const option = new Option(flagText(field), description);
     command.addOption(field.choices === undefined ? option : option.choices(field.choices));
   }
   return command;

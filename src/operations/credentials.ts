@@ -7,10 +7,15 @@ import { named, workerName } from '../terminal/text.ts';
 
 // The texts with which the commands `status` and `doctor` say which workers lack credentials.
 
-/** Says how many jobs wait for credentials, which of these no living worker has, and which workers lack those of others. */
+/**
+ * Says how many jobs wait for credentials, which of these no living worker has, and which workers lack those of others.
+ *
+ * @param died the accounts for which notifications became dead letters lately
+ */
 export function credentialsText(
   workers: readonly SeenWorker[],
   { byRule, credentials }: Pick<Overview['waiting'], 'byRule' | 'credentials'>,
+  died: readonly Account[],
 ): string | undefined {
   const lacked = lackedText(workers, Object.keys(credentials) as Account[]);
   const what =
@@ -19,7 +24,9 @@ export function credentialsText(
   const wait = `${count === 1 ? '1 notification waits' : `${count} notifications wait`} for ${what}`;
   const missing = missingCredentials(workers);
   const lack = missing && `${missing}, which put such jobs back for the others`;
-  return [count > 0 && wait, lack].filter(Boolean).join('; ') || undefined;
+  const diedFor = workers.some(({ alive }) => alive) ? lackedText(workers, died) : '';
+  const dead = diedFor !== '' && `notifications died, since no living worker has credentials for ${diedFor}`;
+  return [count > 0 && wait, dead, lack].filter(Boolean).join('; ') || undefined;
 }
 
 /**

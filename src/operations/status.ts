@@ -24,7 +24,7 @@ import {
   span,
   workerName,
 } from '../terminal/text.ts';
-import { credentialsText, lackedText } from './credentials.ts';
+import { credentialsText } from './credentials.ts';
 import { lossText, mayEvictTexts } from './losses.ts';
 import type { Rates } from './rates.ts';
 
@@ -329,7 +329,7 @@ function wrongsOf(facts: Facts, ends: Ends, mayEvict: readonly string[]): Wrong[
     ['paused', paused && 'the queue is paused: workers take nothing; somebody paused it with another program'],
     ['due-late', due.oldestAt !== undefined && now - due.oldestAt >= DUE_LATE_MS && dueText(facts)],
     ['untaken-late', untaken.oldestAt !== undefined && now - untaken.oldestAt >= UNTAKEN_LATE_MS && untakenText(facts)],
-    ['credentials', credentialsText(workers, facts.waiting)],
+    ['credentials', credentialsText(workers, facts.waiting, ends.accounts)],
     ...some(breakers).map((breaker) => ['breaker', `nothing is sent to ${breakerText(breaker, facts)}`] as const),
     ['breaker', breakers.length > NAMED && `not closed: ${counted(breakers.length - NAMED, 'more circuit breaker')}`],
     ...some(unreachable).map((each) => ['unreachable', `nothing reaches ${unreachableText(each, facts)}`] as const),
@@ -448,18 +448,16 @@ function policiesText(policies: readonly PolicyOfWorkers[]): string {
 }
 
 function deadText(
-  { since, ended, deadByReason, accounts }: Ends,
+  { since, ended, deadByReason }: Ends,
   { isGone, share, count }: (typeof TOO_MANY_DEAD)[number],
-  { now, workers }: Facts,
+  { now }: Facts,
 ): string | undefined {
   const reasons = Object.entries(deadByReason).filter(([reason]) => (reason === 'unregistered') === isGone);
   const dead = reasons.reduce((sum, [, each]) => sum + each, 0);
   if (dead <= count || dead / ended <= share) return undefined;
   const many = `${deadLettersText(dead)} in the last ${span(now - since)}${breakdown(Object.fromEntries(reasons))}`;
   const look = `look: ${callOther('dead-letters')} --since ${span(ENDS_MS)}`;
-  const lacked = isGone ? '' : lackedText(workers, accounts);
-  const lack = lacked === '' ? '' : `no living worker has credentials for ${lacked}; `;
-  return `${many}, ${Math.round((dead / ended) * 100)} % of what ended; ${lack}${look}`;
+  return `${many}, ${Math.round((dead / ended) * 100)} % of what ended; ${look}`;
 }
 
 /** What to write before `lastHour`: there may be more of the last hour among the dead letters that were not looked at. */

@@ -95,21 +95,20 @@ describe('where no living worker has them', () => {
     });
   });
 
-  test('status names the platform of many dead letters', async () => {
+  test('status names the platform for which a notification died, until a worker has them', async () => {
     const bench = await openRunning({ ...FAST, ...WITHOUT_FCM, CREDENTIALS_WAIT: '0' });
-    const all = Array.from({ length: 21 }, (_, index) =>
-      makeNotification({ recipientId: `r-${index}`, devices: [makeDevice('fcm')] }),
-    );
-    await bench.producer.enqueueMany(all);
-    await waitFor(async () => expect((await statusOf(bench)).deadLetters.total).toBe(all.length));
-    expect((await statusOf(bench)).wrong).toMatchObject([
-      {
-        kind: 'dead-letters',
-        text: expect.stringMatching(
-          /^21 dead letters .* \(21 provider-not-configured\), 100 % of what ended; no living worker has credentials for fcm; /,
-        ) as string,
-      },
+    await bench.producer.enqueue(makeNotification({ devices: [makeDevice('fcm')] }));
+    await waitFor(async () => expect((await statusOf(bench)).deadLetters.total).toBe(1));
+    expect((await statusOf(bench)).wrong).toEqual([
+      { kind: 'credentials', text: 'notifications died, since no living worker has credentials for fcm' },
     ]);
+    await bench.startHere({ ...FAST, ...WITHOUT_APNS });
+    await waitFor(async () => {
+      const { wrong } = await statusOf(bench);
+      expect(wrong).toEqual([
+        { kind: 'credentials', text: expect.stringMatching(/^credentials are missing/) as string },
+      ]);
+    });
   });
 
   test('it becomes a dead letter after CREDENTIALS_WAIT, with no slot taken', async () => {

@@ -122,6 +122,15 @@ describe('a record that Redis has lost', () => {
     await expect.poll(watch.current).toEqual(merged);
   });
 
+  test('has them also in place of its oldest former ones', async () => {
+    const { redis, prefix, known, record } = await open();
+    const former = Array.from({ length: 8 }, (_, index) => [`${prefix}-${index}`]);
+    const other = { version: 1, phase: 'steady', prefixes: shardPrefixes(prefix, 2), former };
+    await redis.set(layoutKey(prefix), JSON.stringify(other));
+    const kept = [former[0], known.prefixes, [prefix], ...former.slice(1, 6)];
+    await expect.poll(record).toEqual({ ...other, version: 2, former: kept });
+  });
+
   test('but was changed by an operator since, is followed as it is', async () => {
     const { redis, prefix, watch, record } = await open();
     const next = { version: 4, phase: 'steady', prefixes: shardPrefixes(prefix, 2), former: [] };

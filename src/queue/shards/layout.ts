@@ -109,11 +109,11 @@ export async function keepLayout(connection: Connection, queue: QueueNames, know
   return isWritten ? merged : found;
 }
 
-/** With these prefixes too as former ones. */
+/** With these prefixes too as former ones, before all but the newest, so that the oldest ones are cut off if there are too many. */
 function withFormer(layout: Layout, more: Layout['former']): Layout {
   const known = [layout.prefixes, ...layout.former];
   const added = more.filter((each) => !known.some((other) => isDeepStrictEqual(each, other)));
-  return { ...layout, former: [...layout.former, ...added].slice(0, MOST_FORMER) };
+  return { ...layout, former: layout.former.toSpliced(1, 0, ...added).slice(0, MOST_FORMER) };
 }
 
 /** Whether there is a queue under this prefix. */

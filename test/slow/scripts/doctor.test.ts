@@ -78,6 +78,12 @@ test('where all is as it should be, each line is ok, and the dry run alerts nobo
   ]);
   expect(sandbox.journal.accepted).toEqual([]);
 
+  const without = await doctor({ ...env, FCM_ENDPOINT: '', FCM_PROJECT_ID: '', GOOGLE_APPLICATION_CREDENTIALS: '' });
+  expect(without.wrong).toEqual([]);
+  expect(without.findings).toContainEqual({
+    ...{ check: 'credentials', result: 'ok', text: 'none for fcm: this worker sends nothing there' },
+  });
+
   const { code, lines } = await runOnTerminal({ command: 'node scripts/doctor.ts', columns: 80, env });
   expect(code).toBe(0);
   expect(lines.filter((line) => line.length > 80)).toEqual([]);
