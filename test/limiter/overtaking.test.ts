@@ -4,7 +4,7 @@ import type { Limiter, Moved } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { IN_ORDER } from '../../src/limiter/overtaking.ts';
-import { createWaitingLimiter } from '../support/limiters.ts';
+import { createCanceller, createWaitingLimiter } from '../support/limiters.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { AHEAD_MS, expectKept, recipientId } from './support.ts';
@@ -50,6 +50,21 @@ describe('what is noted of the order', () => {
     now += 2_000;
     expect((await limiter.admit({ recipientId, id: 'msg-1/0', enqueuedAt })).kind).toBe('admitted');
     expect(await redis.exists(keys.waiting)).toBe(0);
+  });
+
+  it('is removed too if a newer one came while its cancel was taken back', async () => {
+    const { redis, prefix, limiter, fields } = onRedis();
+    const canceller = createCanceller({ redis, prefix });
+    const join = { kind: 'latest' as const, key: 'score', max: 1 };
+    const old = { recipientId, id: 'old/0', enqueuedAt };
+    await limiter.admit({ recipientId, id: 'first/0', enqueuedAt });
+    const waiting = { ...old, goesFirst: true, join: { ...join, at: 1 } };
+    expect((await limiter.admit(waiting)).kind).toBe('reserved');
+    expect((await canceller.cancel(old)).canceled).toBe(true);
+    expect(await canceller.takeBack(old)).toBe(true);
+    await limiter.admit({ recipientId, id: 'new/0', enqueuedAt, join: { ...join, at: 2 } });
+    expect(await limiter.admit(waiting)).toMatchObject({ kind: 'ended', how: 'superseded' });
+    expect((await fields()).filter((field) => field.startsWith('order:'))).toEqual([]);
   });
 
   it('goes with a slot to another id', async () => {

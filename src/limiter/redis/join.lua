@@ -12,14 +12,18 @@ local function endedReply(how, by, at)
   return answer
 end
 
--- The notification ends without being sent, so its slot is free again.
-local ended, whoseEnd = readOwn('end:')
-if ended and ended.how ~= 'sent' then
+-- The id's slot ahead is free again.
+local function dropReservation()
   for _, scope in ipairs(scopes) do
     drop(scope.reserved)
     drop(scope.heldBack)
   end
   dropWaiting('order:' .. id)
+end
+
+local ended, whoseEnd = readOwn('end:')
+if ended and ended.how ~= 'sent' then
+  dropReservation()
   tell(ended, whoseEnd)
   return endedReply(ended.how, ended.by, slot or 0)
 end
@@ -45,10 +49,7 @@ if join then
     isHolder = group and group.who == who
     -- The slot is not this notification's: it is left from a canceled job with the same id, which a person removed.
     if slot and group and not isHolder and not readOwn('part:') then
-      for _, scope in ipairs(scopes) do
-        drop(scope.reserved)
-        drop(scope.heldBack)
-      end
+      dropReservation()
       findSlot()
     end
     local isNew = not sentAt and not slot
@@ -57,11 +58,8 @@ if join then
     local isOlder = group
       and (join.at < group.at or join.at == group.at and born < tonumber(string.match(group.who, '@(%d+)$') or 0))
     if isOlder and not isHolder and (isNew or renew) then
-      for _, scope in ipairs(scopes) do -- the id missed its slot, which is free again
-        drop(scope.sent)
-        drop(scope.reserved)
-        drop(scope.heldBack)
-      end
+      for _, scope in ipairs(scopes) do drop(scope.sent) end -- the id missed its slot
+      dropReservation()
       writeEnd(who, name, 'superseded', group.name)
       return endedReply('superseded', group.name, due or 0)
     end
