@@ -193,9 +193,10 @@ interface Seen {
   readonly isPart: boolean;
 }
 
-/** @param notAlerted the kind if no device was alerted */
-function judge(data: unknown, jobId: string, enqueuedAt: number, seen: Seen, notAlerted: 'canceled' | 'ended'): State {
+/** @param unsent the kind if no device got it */
+function judge(data: unknown, jobId: string, enqueuedAt: number, seen: Seen, unsent: 'canceled' | 'ended'): State {
   const id = notificationIdOf(jobId);
+  const notAlerted = Object.values(seen.states).some(isSent) ? 'ended' : unsent; // a device may have got it without an alert
   const parsed = parseNotification({ id, ...objectOr(data) });
   if (!parsed.ok) return { jobId, kind: notAlerted };
   const { notification } = parsed;
@@ -215,9 +216,13 @@ function devicesAt({ devices }: Notification, indexes: Iterable<number>): Device
   return [...indexes].flatMap((index) => devices.slice(index, index + 1));
 }
 
+function isSent(state: unknown): boolean {
+  return state === 'delivered' || state === 'ambiguous';
+}
+
 function isSeenOn(label: string, { states, isUnsure, trying = [] }: Seen): boolean {
   const state = states[label];
-  if (state === 'delivered' || state === 'ambiguous') return true;
+  if (isSent(state)) return true;
   return (isUnsure && (state === undefined || state === 'attempts-exhausted')) || trying.includes(label);
 }
 

@@ -88,6 +88,18 @@ describe('by id', () => {
     expect(alerts.map(({ token }) => token)).toEqual([first.token]);
   });
 
+  test('a background push that one phone has, and that waits for the other one, has ended: nothing was canceled', async () => {
+    const bench = await openRunning({ ...FAST, BACKOFF_BASE: '1h', BACKOFF_MAX: '2h' });
+    const [first, second] = [makeDevice('fcm'), makeDevice('fcm')];
+    bench.sandbox.setAnswers([{ token: second.token, status: 503 }]);
+    const { alert: _, ...one } = makeNotification({ pushType: 'background', data: {}, devices: [first, second] });
+    await fail(bench, one, second);
+    bench.sandbox.setAnswers([]);
+    expect(await bench.producer.retract({ id: one.id })).toEqual({ ...NONE, ended: 1 });
+    await ends(bench, one.id, 'delivered');
+    expect(bench.sandbox.journal.accepted.map(({ token }) => token)).toEqual([first.token]);
+  });
+
   test('one after an answer that never came is taken back, although nobody knows whether it is shown', async () => {
     const bench = await openRunning({ ...FAST, BACKOFF_BASE: '1h', BACKOFF_MAX: '2h' });
     const device = makeDevice('fcm');
