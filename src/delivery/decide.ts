@@ -211,6 +211,11 @@ export function limiterUnavailable(context: Context, parts: DeliverParts): Resul
   return unsure(context, 'limiter-unavailable', parts);
 }
 
+/** The limiter did not say whether the notification was canceled, or sent as a part of a digest. */
+export function endUnknown({ random }: DeliverParts): Result {
+  return deferred(Math.round(NO_ANSWER_MS * (1 + random())), 'limiter-unavailable');
+}
+
 /** The limiter gave a slot, but too few replicas have it (REDIS_WAIT_REPLICAS). Nothing was sent: the next pass uses that slot. */
 export function replicasMissing(context: Context, parts: DeliverParts): Result {
   return unsure(context, 'replicas-missing', parts);

@@ -176,7 +176,8 @@ async function pass(context: Context, parts: DeliverParts): Promise<Result> {
 
 /**
  * Asks the limiter how the notification ends, if this pass found its result without an ask: it may have been canceled, or sent
- * as a part of a digest. Without this, such a notification would be put back, or become a dead letter that a replay sends.
+ * as a part of a digest. Without this, such a notification would be put back, or become a dead letter that a replay sends. Only an
+ * expiry waits for the answer: after any other result a later pass, or the replay, asks again.
  */
 async function unlessEnded(context: Context, result: Result, parts: DeliverParts): Promise<Result> {
   if (context.newer !== undefined || result.kind === 'yielded') return result;
@@ -184,6 +185,10 @@ async function unlessEnded(context: Context, result: Result, parts: DeliverParts
   const { data, jobId, firstEnqueuedAt: enqueuedAt } = context;
   const place = placeOf(data);
   if (place === undefined) return result;
-  const end = await parts.endOf({ ...place, jobId, enqueuedAt }).catch(() => undefined); // then a later pass looks again
-  return end === undefined ? result : decide.ended(context, { kind: 'ended', ...end, gaveBackSlot: false });
+  try {
+    const end = await parts.endOf({ ...place, jobId, enqueuedAt });
+    return end === undefined ? result : decide.ended(context, { kind: 'ended', ...end, gaveBackSlot: false });
+  } catch {
+    return result.kind === 'expired' ? decide.endUnknown(parts) : result;
+  }
 }

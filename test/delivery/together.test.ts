@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { Notification } from '../../src/notification/notification.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { answerWell, enqueuedAtOf, none, openBench, POLICY, RECIPIENT, type Bench, type Passed } from './support.ts';
 
@@ -46,6 +47,19 @@ describe('digest', () => {
     for (const [index, part] of [third, fourth].entries())
       expect((await bench.run(part, parts[index]?.progress)).outcome).toEqual({ kind: 'merged', by: second.id });
     expect(shown(bench)).toEqual(['a: text', 'Class 7b: 3 new']);
+  });
+
+  it('a part that expires when the limiter does not answer is asked about again, since the alert counts it', async () => {
+    const bench = await openBench();
+    await bench.run(make());
+    const [holder, part] = [make(DIGEST), make({ ...DIGEST, expiresAt: bench.clock.now() + 5_000 })];
+    const [holderWaits, partWaits] = [await bench.run(holder), await bench.run(part)];
+    expect((await again(bench, holder, holderWaits)).outcome).toEqual({ kind: 'delivered' });
+    bench.clock.advance(5_000);
+    const endOf = () => Promise.reject(new LimiterUnavailableError('no answer'));
+    const unknown = await bench.run(part, partWaits.progress, { endOf });
+    expect(unknown.outcome).toMatchObject({ kind: 'deferred', code: 'limiter-unavailable' });
+    expect((await bench.run(part, unknown.progress)).outcome).toEqual({ kind: 'merged', by: holder.id });
   });
 
   it('one that waited alone goes with its own text', async () => {
