@@ -6,7 +6,8 @@ const OLDEST = [24, 2] as const;
 
 /** As README.md and docs/getting-started.md say it. */
 const ADVICE =
-  'run "npm install --save-dev node@24" in the folder of your app; "npx" and "npm run" take that one there';
+  'run "npm install --save-dev node@24" in the folder of your app; "npx" and "npm run" take that one there, ' +
+  'as in "npx node app.js"';
 
 /** What is wrong with this version (`process.versions.node`), and what to do; undefined if the version is good. */
 export function nodeFault(version: string): string | undefined {

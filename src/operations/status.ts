@@ -192,7 +192,7 @@ export async function readStatus(
     breakers: breakersOf(alive),
     unreachable: unreachableOf(alive),
   };
-  const wrong = wrongsOf(facts, ends, mayEvict);
+  const wrong = wrongsOf(facts, ends, mayEvict, overview.paused ? await pausedText(queues) : undefined);
   return { ...facts, ok: wrong.length === 0, wrong };
 }
 
@@ -317,8 +317,8 @@ export function callWorker(): string {
 }
 
 /** What is wrong, the worst first. */
-function wrongsOf(facts: Facts, ends: Ends, mayEvict: readonly string[]): Wrong[] {
-  const { now, workers, due, untaken, paused, breakers, unreachable, policies } = facts;
+function wrongsOf(facts: Facts, ends: Ends, mayEvict: readonly string[], paused: string | undefined): Wrong[] {
+  const { now, workers, due, untaken, breakers, unreachable, policies } = facts;
   const whatNow = `docs/runbook.md says what to do; when that is done: ${callOther('status')} --acknowledge`;
   const faults: (readonly [Wrong['kind'], string | undefined | false])[] = [
     ['no-writes', noWritesText(facts)],
@@ -326,7 +326,7 @@ function wrongsOf(facts: Facts, ends: Ends, mayEvict: readonly string[]): Wrong[
     ...facts.losses.map((loss) => ['lost', `${lossText(loss, now)}; ${whatNow}`] as const),
     ...mayEvict.map((text) => ['may-evict', text] as const),
     ...withoutSlotTexts(facts).map((text) => ['no-slot', text] as const),
-    ['paused', paused && 'the queue is paused: workers take nothing; somebody paused it with another program'],
+    ['paused', paused],
     ['due-late', due.oldestAt !== undefined && now - due.oldestAt >= DUE_LATE_MS && dueText(facts)],
     ['untaken-late', untaken.oldestAt !== undefined && now - untaken.oldestAt >= UNTAKEN_LATE_MS && untakenText(facts)],
     ['credentials', credentialsText(workers, facts.waiting, ends.accounts)],
@@ -341,6 +341,15 @@ function wrongsOf(facts: Facts, ends: Ends, mayEvict: readonly string[]): Wrong[
     ...TOO_MANY_DEAD.map((bound) => [bound.kind, deadText(ends, bound, facts)] as const),
   ];
   return faults.flatMap(([kind, text]) => (typeof text === 'string' ? { kind, text } : []));
+}
+
+async function pausedText(queues: readonly ShardQueues['queue'][]): Promise<string> {
+  const paused = await Promise.all(
+    queues.map(async (queue) => ((await queue.isPaused()) ? [queue.opts.prefix ?? ''] : [])),
+  );
+  const prefixes = paused.flat().map(printable);
+  const what = queues.length === 1 ? 'the queue is paused' : `paused: ${named(prefixes)} of ${queues.length} shards`;
+  return `${what}: workers take nothing from it; somebody paused it with another program`;
 }
 
 function some<T>(all: readonly T[]): readonly T[] {

@@ -98,7 +98,7 @@ export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
   const workersAlive = workers.workers.filter(({ alive }) => alive).length;
   const facts = {
     ...{ now, status, passes, passesLeftOut, workersAlive, breakers: [], lacked: [], retractions, ...found.facts },
-    ...defined({ mostOvertaken: sharedPolicy(workers)?.mostOvertaken }),
+    ...defined({ mostOvertaken: sharedPolicy(workers)?.mostOvertaken, replayedAt: found.names.replayedAt }),
     losses: status.state === 'unknown' ? await readLossesOfQueue(connection, prefix, now) : [],
     hasHistory: passes.length > 0 || (await hasHistory(connection, prefixes)),
   };
@@ -260,6 +260,7 @@ async function sourceOfJob(
       lacked: lackedByAll(workers.workers, devices.map(accountOf)),
       job: defined({
         ...{ progress, newer, sendAfter, expiresAt, ending, ...place },
+        isPaused: (await queue.isPaused()) ? (true as const) : undefined,
         takenAt: isLocked ? job.processedOn : undefined,
       }),
     },

@@ -36,6 +36,8 @@ export interface Facts {
   readonly sentAfter?: string;
   /** When it could first be sent: when it was enqueued or replayed, or its `sendAfter` if that is later. */
   readonly from?: number;
+  /** When it was last replayed. */
+  readonly replayedAt?: number;
   readonly workersAlive: number;
   /** The open breakers of its devices, as living workers report them. */
   readonly breakers: readonly SeenWorker['breakers'][number][];
@@ -62,6 +64,8 @@ export interface JobFacts {
   readonly ending?: { readonly how: Ended['outcome']; readonly by?: string };
   /** If no worker has looked at the job: how many jobs are taken before it. */
   readonly ahead?: number;
+  /** Workers take nothing from its queue. */
+  readonly isPaused?: true;
   /** The worker that has the job. */
   readonly worker?: SeenWorker;
   readonly takenAt?: number;
@@ -119,26 +123,29 @@ function unknownWhy({ now, hasHistory, losses }: Facts): string[] {
 function waitingWhy(status: Waiting, facts: Facts): string[] {
   const { now, job, slotReason, mostOvertaken, workersAlive } = facts;
   const { until, rule } = status;
-  const isNoWorker = workersAlive === 0 ? ['No worker is alive.'] : [];
+  const nobodyTakes = [
+    ...(workersAlive === 0 ? ['No worker is alive.'] : []),
+    ...(job?.isPaused === true ? ['Its queue is paused: workers take nothing from it.'] : []),
+  ];
   if (job?.ending !== undefined) {
     const at = until === undefined || until <= now ? '' : `, at ${when(now, until)}`;
-    return [`${endingText(job.ending)}; its job ends when a worker takes it${at}.`, ...isNoWorker];
+    return [`${endingText(job.ending)}; its job ends when a worker takes it${at}.`, ...nobodyTakes];
   }
   if (until === undefined) {
     const ahead =
       job?.ahead === undefined ? '' : `; ${counted(job.ahead, 'job')} ${isOrAre(job.ahead)} taken before it`;
-    return [`It waits for a worker${ahead}.`, ...isNoWorker];
+    return [`It waits for a worker${ahead}.`, ...nobodyTakes];
   }
   if (until <= now) {
     const alive = workersAlive === 0 ? [] : [`${counted(workersAlive, 'worker')} ${isOrAre(workersAlive)} alive.`];
-    return [`It is due since ${when(now, until)}, and no worker has taken it.`, ...alive, ...isNoWorker];
+    return [`It is due since ${when(now, until)}, and no worker has taken it.`, ...alive, ...nobodyTakes];
   }
   const start = `It waits until ${when(now, until)}`;
   const progress = job?.progress;
   if (rule !== undefined && progress?.heldSince === undefined && slotReason !== undefined)
-    return [...slotWhy(slotReason, rule, mostOvertaken), ...isNoWorker];
+    return [...slotWhy(slotReason, rule, mostOvertaken), ...nobodyTakes];
   const cause = otherCause(status, facts);
-  return [`${start}${cause.text}.`, ...cause.more, ...isNoWorker];
+  return [`${start}${cause.text}.`, ...cause.more, ...nobodyTakes];
 }
 
 /** Why a notification whose job has not ended is not sent. */
@@ -324,7 +331,7 @@ function sendingWhy({ now, job }: Facts): string[] {
 function endedWhy(status: Ended, facts: Facts): string[] {
   const { now, from, job } = facts;
   const { outcome, by, sentAt, endedAt, waitMs } = status;
-  const isReplay = facts.passes.some(({ result }) => result === 'replayed');
+  const isReplay = facts.replayedAt !== undefined;
   const at = timeNear(now, sentAt ?? endedAt);
   const since = isReplay ? 'it was replayed' : 'it could be sent at the earliest';
   switch (outcome) {

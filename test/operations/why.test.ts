@@ -269,7 +269,7 @@ test('what a wait was made of, the longest part first; after a replay only what 
     passAt(0.1, { result: 'delivered' }),
   ];
   const status = ended({ sentAt: NOW, waitMs: 30_000 });
-  const text = why(status, { passes, from: NOW - 30_000, sentAfter: 'msg-7' });
+  const text = why(status, { passes, from: NOW - 30_000, replayedAt: NOW - 30_000, sentAfter: 'msg-7' });
   expect(text).toContain('delivered at 09:14:00Z, 30s after it was replayed; of these ');
   expect(text).toContain(
     '9.8s for the quiet hours, 9s for another attempt after timeout, 6s because nothing could be sent (connection-refused), ' +
@@ -278,6 +278,18 @@ test('what a wait was made of, the longest part first; after a replay only what 
   // Where the first passes are not kept, nobody can say what the whole wait was made of.
   expect(why(status, { passes: passes.slice(2), passesLeftOut: 3, from: NOW - 30_000 })).toBe(
     'It was delivered at 09:14:00Z, 30s after it was enqueued.',
+  );
+});
+
+test('after a replay whose passes were not recorded, since when it waited', () => {
+  expect(why(ended({ sentAt: NOW }), { replayedAt: NOW - 5_000 })).toMatch(
+    /^It was delivered .*, 5s after it was replayed\.$/,
+  );
+});
+
+test('one whose queue is paused says so', () => {
+  expect(why({ state: 'waiting' }, { job: { progress, ahead: 0, isPaused: true } })).toMatch(
+    /^It waits for a worker; .*\. Its queue is paused: workers take nothing from it\.$/,
   );
 });
 

@@ -15,7 +15,7 @@ test.each(['24.1.9', '24.0.0', '22.22.3', '20.20.2', '18.0.0', '0.12.0'])(
   (version) => {
     expect(nodeFault(version)).toBe(
       `pushpacer needs Node 24.2 or later, and this is Node ${version}: run "npm install --save-dev node@24" ` +
-        'in the folder of your app; "npx" and "npm run" take that one there',
+        'in the folder of your app; "npx" and "npm run" take that one there, as in "npx node app.js"',
     );
   },
 );
