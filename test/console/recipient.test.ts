@@ -85,108 +85,21 @@ describe('the page of a recipient', () => {
     expect(wrong.status).toBe(400);
     expect(wrong.text).toContain('range: expected 1m, 10m, 1h, 1d, all, found');
   });
-
-  it.each([
-    ['markup', `<script>alert(1)</script>"'&amp;`],
-    ['the longest', 'x'.repeat(256)],
-    ['other scripts', 'учитель-教師-😀'],
-    ['parts of a path', 'a/b?c=d#e%2F&f'],
-  ])('shows ids as they are: %s', async (_, hostile) => {
-    const { get, post, wait, limiter, audit } = await open();
-    await wait(hostile, { id: 'a' }, { id: 'b' });
-    const path = `/recipients/${encodeURIComponent(hostile)}`;
-    const reason = '<b>"exam"</b>';
-    const preview = await get(`${path}/block?${new URLSearchParams({ for: '2h', reason }).toString()}`);
-    expect(preview.status).toBe(200);
-    const until = hiddenIn(preview)['until'] ?? '';
-    const done = await post(`${path}/block`, { until, reason });
-    expect(done.location).toBe(`${path}?done=block&count=1`);
-    for (const { text } of [preview, await get(done.location), await get(path), await get('/audit')]) {
-      expect(text).not.toMatch(/<script>alert|<b>"exam|<b>&quot;/);
-    }
-    expect((await limiter.inspect(hostile)).block).toEqual({ until: Number(until), reason });
-    expect(await audit.read({ count: 1 })).toMatchObject([{ on: hostile, action: 'recipient block' }]);
-  });
 });
 
 describe('an action', () => {
-  it('shows what would move and expire, does that, and is written down', async () => {
-    const { get, post, wait, limiter, audit } = await open();
+  it('shows what would move and expire, and says what moved', async () => {
+    const { get, post, wait } = await open();
     await wait(ID, { id: 'a' }, { id: 'b', expiresAt: Date.now() + 90 * 60_000 }, { id: 'c' });
-    const path = `/recipients/${ID}/block`;
-    const preview = await get(`${path}?for=2h&reason=exam`);
-    const text = flat(preview);
+    const preview = await get(`/recipients/${ID}/block?for=2h&reason=exam`);
     const until = Number(hiddenIn(preview)['until']);
     const last = `${new Date(until + 3_000).toISOString().slice(0, 19)}Z`;
-    expect(text).toContain(`All 2 that wait move, the last one to ${last}`);
-    expect(text).toContain('1 expires before the new slot, and will not be sent.');
-    expect(text).toMatch(/(?:2h|1h 59m) later/);
-    expect((await limiter.inspect(ID)).block).toBeUndefined();
-    expect(await audit.read({ count: 1 })).toEqual([]);
-
-    const done = await post(path, hiddenIn(preview));
-    expect([done.status, done.location]).toEqual([303, `/recipients/${ID}?done=block&count=2`]);
-    expect(flat(await get(done.location))).toContain('Done: the recipient is blocked; 2 notifications moved.');
-    const { block, reserved } = await limiter.inspect(ID);
-    expect(block).toEqual({ until, reason: 'exam' });
-    expect(reserved.map((slot) => slot.at)).toEqual([until, until + 3_000]);
-    expect(await audit.read({ count: 1 })).toMatchObject([
-      { who: 'local', action: 'recipient block', on: ID, facts: { until, reason: 'exam', moved: 2 } },
-    ]);
+    expect(flat(preview)).toContain(`All 2 that wait move, the last one to ${last}`);
+    expect(flat(preview)).toContain('1 expires before the new slot, and will not be sent.');
+    expect(flat(preview)).toMatch(/(?:2h|1h 59m) later/);
+    const { location } = await post(`/recipients/${ID}/block`, hiddenIn(preview));
+    expect(flat(await get(location))).toContain('Done: the recipient is blocked; 2 notifications moved.');
     expect(flat(await get(`/recipients/${ID}`))).toContain('End the block');
-    await post(`/recipients/${ID}/unblock`);
-    expect((await limiter.inspect(ID)).block).toBeUndefined();
-  });
-
-  it('takes several values of a field, and leaves what it settled to the form that confirms', async () => {
-    const { get, post, limiter } = await open();
-    const path = `/recipients/${ID}`;
-    const quiet = await get(`${path}/quiet?timezone=Europe/Paris&from=21:00&until=07:00&days=mon&days=tue`);
-    expect(flat(quiet)).toContain('mon,tue 21:00-07:00, Europe/Paris');
-    await post(`${path}/quiet`, hiddenIn(quiet));
-    expect((await limiter.inspect(ID)).quiet?.hours).toEqual({
-      timezone: 'Europe/Paris',
-      quietHours: [{ days: ['mon', 'tue'], from: '21:00', until: '07:00' }],
-    });
-    for (const kind of ['unlimit', 'unquiet', 'reset']) {
-      expect((await get(`${path}/${kind}`)).status).toBe(200);
-      expect((await post(`${path}/${kind}`)).status).toBe(303);
-    }
-  });
-
-  it('cancels what it said that it would, and nothing of another recipient', async () => {
-    const { get, post, wait } = await open();
-    const cancellationKey = 'trip';
-    await wait(ID, { id: 'a' }, { id: 'b', cancellationKey }, { id: 'c' }, { id: 'd', cancellationKey });
-    await wait('teacher-7', { id: 'before' }, { id: 'other' });
-    const path = `/recipients/${ID}/cancel`;
-    const one = await get(`${path}?notification=c`);
-    expect(flat(one)).toContain('1 notification is canceled.');
-    expect((await post(path, hiddenIn(one))).location).toContain('?done=cancel&count=1');
-    const key = await get(`${path}?key=trip`);
-    expect(flat(key)).toContain('2 notifications are canceled.');
-    expect((await post(path, hiddenIn(key))).location).toContain('count=2');
-    expect(flat(await get(`${path}?notification=other`))).toContain(
-      'expected the id of a notification of this recipient',
-    );
-    expect((await post(path, { notification: 'other' })).status).toBe(400);
-  });
-
-  // What is wrong with each field is held by test/operations/catalogue.test.ts.
-  it.each([
-    ['block', { for: 'soon', reason: 'exam' }, 'for: expected a duration such as'],
-    ['block', { for: '2h', reason: '' }, 'reason: expected 1 to 500 printable characters'],
-    ['block', { until: '1500000000000', reason: 'exam' }, 'until: expected an instant ahead of now, which is'],
-    ['limit', {}, 'rules: expected rules or minGap, found neither'],
-    ['limit', { rules: 'none', gap: '0' }, 'gap: expected no such field'],
-  ])('%s refuses what is not usable, by its field: %o', async (kind, fields, fault) => {
-    const { get, post } = await open();
-    const path = `/recipients/${ID}/${kind}`;
-    for (const answer of [await get(`${path}?${new URLSearchParams(fields).toString()}`), await post(path, fields)]) {
-      expect(answer.status).toBe(400);
-      expect(answer.text).toContain(fault);
-      expect(answer.text).toContain(`href="/recipients/${ID}"`);
-    }
   });
 
   it('is for operators: a viewer sees no form and can do nothing', async () => {

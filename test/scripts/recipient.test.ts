@@ -1,12 +1,10 @@
 import { readFile, writeFile } from 'node:fs/promises';
-import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { main } from '../../scripts/recipient.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { type Inspection, type Limiter, apartOptions } from '../../src/limiter/limiter.ts';
-import { createAudit } from '../../src/operations/audit.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/producer/producer.ts';
 import { jsonOf, outputOf, runMain, type CommandExit } from '../support/command.ts';
@@ -147,14 +145,18 @@ describe('show', () => {
     expect(text).toMatch(/ no job \(live activity\) .* m\n.* no job \(background\) .* s\n$/);
   });
 
-  test('shows the limits per category of the file that the workers have, and which is exempt from what', async () => {
+  test('shows the limits of the file that the workers have: categories, exemptions and quiet hours', async () => {
     const emergency = { rules: '5/1h', exempt: ['quietHours', 'gap'] };
     const { run } = await openWithLimits({
+      ...{ timezone: 'UTC', quietHours: [{ from: '21:00', until: '07:00' }] },
       categories: { emergency, messages: { rules: '5/1m,50/1h', minGap: '10s' } },
     });
     const text = await outputOf(run('show', ID));
     expect(text).toContain('           messages: 5/1m, 50/1h, gap 10s; from LIMITS_FILE\n');
     expect(text).toContain('emergency: 5/1h, no gap, exempt from the overall gap and quiet hours; from LIMITS_FILE');
+    expect(text).toContain('quiet      21:00-07:00, UTC; from LIMITS_FILE');
+    await outputOf(run('quiet', ID, '--none'));
+    expect(await outputOf(run('show', ID))).toContain('quiet      none; stored');
   });
 
   test('shows what no worker has taken yet', async () => {
@@ -192,57 +194,6 @@ describe('show', () => {
   });
 });
 
-// What each operation does and says is held by test/operations/operations.test.ts.
-describe('an operation', () => {
-  test('says what it did, and what waits now: below a long sentence, behind a short one', async () => {
-    const { limiter, run } = openBench();
-    await askFor(limiter, ['a/0', 'b/0', 'c/0']);
-    const blocked = await outputOf(run('block', ID, '--for', '2h', '--reason', "parents' evening"));
-    expect(blocked).toMatch(
-      /^teacher-42 is blocked until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \(in 2h\): parents' evening\n2 notifications wait, the last until .* \(in 2h\); 2 moved\n$/,
-    );
-    expect((await limiter.inspect(ID)).block?.reason).toBe("parents' evening");
-    expect(await outputOf(run('unblock', ID))).toMatch(
-      /^teacher-42 is not blocked any more; 2 notifications wait, the last until .* \(in \d\.?\d?s\); 2 moved\n$/,
-    );
-  });
-
-  test('answers in JSON, with what waits and the last slot', async () => {
-    const { limiter, run } = openBench();
-    const none = { recipientId: ID, policy: { rules: [], minGapMs: 3_000 }, source: 'stored', waiting: 0, moved: 0 };
-    expect(await jsonOf(run('limit', ID, '--rules', 'none', '--json'))).toEqual(none);
-    await askFor(limiter, ['a/0', 'b/0']);
-    const time = new Date(Math.ceil(Date.now() / 1_000) * 1_000 + HOUR).toISOString();
-    const until = Date.parse(time);
-    expect(await jsonOf(run('block', ID, '--until', time, '--reason', 'a', '--json'))).toEqual({
-      ...{ recipientId: ID, until, reason: 'a', waiting: 1, lastAt: until, moved: 1 },
-    });
-    expect((await limiter.inspect(ID)).block).toEqual({ until, reason: 'a' });
-  });
-
-  test('keeps what is not given as the environment has it, and is taken back by the flag --clear', async () => {
-    const { limiter, run } = openBench();
-    expect(await outputOf(run('limit', ID, '--min-gap', '0'))).toBe(
-      'teacher-42 is limited to 10/1m, no gap, without an end\n',
-    );
-    expect(await outputOf(run('limit', ID, '--clear'))).toBe(
-      'teacher-42 has no limits of its own any more; in force is 10/1m, gap 3s\n',
-    );
-    expect((await limiter.inspect(ID)).source).toBe('limiter');
-  });
-
-  test('is in the audit, with the user of the machine', async () => {
-    const { run, prefix } = openQueue();
-    await run('limit', ID, '--rules', '5/1m');
-    await run('limit', ID, '--clear');
-    const who = `${userInfo().username} (terminal)`;
-    expect(await createAudit(connectRedis(), prefix).read({ count: 9 })).toMatchObject([
-      { who, action: 'recipient unlimit', on: ID, facts: { moved: 0 } },
-      { who, action: 'recipient limit', on: ID, facts: { rules: '5/1m', minGap: '3s', moved: 0 } },
-    ]);
-  });
-});
-
 describe('quiet', () => {
   test('reads several quiet times from a file, moves what waits, and is shown', async () => {
     const { limiter, run } = openBench();
@@ -263,17 +214,6 @@ describe('quiet', () => {
     expect(waiting).toMatchObject({ id: 'b/0', rule: 'quiet', at: (answer['quiet'] as { until: number }).until });
     expect(await outputOf(run('show', ID))).toMatch(/; stored; quiet now, until .*\n[^]*next free .*, by quiet/);
   });
-
-  test('replaces the quiet hours of LIMITS_FILE, with none too', async () => {
-    const quietHours = [{ from: '21:00', until: '07:00' }];
-    const { run } = await openWithLimits({ timezone: 'UTC', quietHours });
-    expect(await outputOf(run('show', ID))).toContain('quiet      21:00-07:00, UTC; from LIMITS_FILE');
-    expect(await outputOf(run('quiet', ID, '--none'))).toBe('teacher-42 has quiet hours: none\n');
-    expect(await outputOf(run('show', ID))).toContain('quiet      none; stored');
-    expect(await outputOf(run('unquiet', ID))).toBe(
-      'teacher-42 has no quiet hours of its own any more; in force is 21:00-07:00, UTC\n',
-    );
-  });
 });
 
 test('takes any recipient that a notification may have', async () => {
@@ -288,32 +228,17 @@ test('shows a recipient that an earlier version took, and this one refuses', asy
   expect(await outputOf(run('show', '..'))).toContain('..');
 });
 
-test('a bad environment is reported as by the worker', async () => {
-  const { code, stderr } = await recipient({ ...UNSET, LIMIT_RULES: 'ten' }, 'show', 'teacher-42');
-  expect(stderr).toContain('error: bad environment: LIMIT_RULES: expected');
-  expect(code).toBe(1);
-});
-
 // Reported without asking Redis. What is wrong with each field is held by test/operations/catalogue.test.ts.
 test.each([
   [[], 'Usage: recipient'],
   [['look', ID], "unknown command 'look'"],
   [['show'], "missing required argument 'id'"],
-  [['show', ''], 'ID: expected 1 to 256 printable characters, found ""'],
   [['show', 'a\nb'], 'ID: expected 1 to 256 printable characters, found "a\\nb"'],
   [['block', '.', '--for', '2h', '--reason', 'a'], 'ID: expected another text than . and .., which no URL can name'],
-  [['block', ID, '--for', '2h'], '--reason: expected a string, found nothing'],
   [['block', ID], '--for: expected --for or --until, found neither'],
-  [['block', ID, '--reason', 'a'], '--for: expected --for or --until, found neither'],
   [['limit', ID], '--rules: expected --rules, --min-gap or --clear, found none of them'],
-  [['limit', ID, '--rules', '5/1m,0/1h'], '--rules[1].max: expected an integer from 1 to 100000, found 0'],
-  [['limit', ID, '--min-gap', '32d'], '--min-gap: expected 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most'],
   [['limit', ID, '--clear', '--rules', '5/1m'], '--clear: expected nothing beside it, found --rules'],
-  [
-    ['quiet', ID],
-    '--timezone, --from, --until: expected --timezone, --from and --until (or --file, or --none), found nothing',
-  ],
-  [['quiet', ID, '--from', '21:00', '--none'], '--none: expected no other flag, found --from'],
+  [['note', ID], 'TEXT: expected'],
   [['quiet', ID, '--file', 'x.json', '--none'], '--file: expected nothing beside it, found --none'],
   [
     ['quiet', ID, '--file', '/nowhere.json'],
@@ -329,13 +254,6 @@ test.each([
   const { code, stderr, stdout } = await recipient(nobody, ...args);
   expect(stderr).toContain(message);
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-});
-
-test('what only the clock of the limiter shows to be bad usage names its flag too', async () => {
-  const { run } = openBench();
-  const { code, stderr } = await run('block', ID, '--reason', 'a', '--until', '2020-01-01T00:00:00Z');
-  expect(stderr).toMatch(/^error: --until: expected an instant ahead of now, .* by 366d at most, found "/);
-  expect(code).toBe(2);
 });
 
 test('after what docs/upgrading.md says, nothing is left of a person that an operator stored', async () => {

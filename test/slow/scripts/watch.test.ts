@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
 import { main } from '../../../scripts/status.ts';
-import type { Rates } from '../../../src/operations/rates.ts';
 import { runMain } from '../../support/command.ts';
 import { startProcess } from '../../support/process.ts';
 import { temporaryFolder } from '../../support/program.ts';
@@ -91,54 +90,6 @@ test('without a terminal each look is a block, or a line of JSON; it goes on whe
   const looks = ofJson.stdout.trimEnd().split('\n');
   for (const look of looks) expect(JSON.parse(look)).toMatchObject({ ok: false, workersAlive: 0 });
 });
-
-test('the rates are those of the workers', async () => {
-  const bench = await openReplicaBench();
-  const watch = startProcess({
-    args: ['scripts/status.ts', '--watch', '500ms', '--json'],
-    env: queueEnv(bench.prefix),
-  });
-  await watch.waitForLine(/^\{/); // what starts later counts from its start
-  await bench.startHere({ LIMIT_MIN_GAP: '1h' });
-  for (let at = 0; at < 20; at++) {
-    await bench.queue.add('push', makeNotification({ recipientId: `t${at % 10}` }), { priority: 10 });
-  }
-  const looks = () =>
-    watch
-      .stdout()
-      .split('\n')
-      .slice(0, -1)
-      .map((line) => JSON.parse(line) as Look);
-  const done = { delivered: 10, requeued: 10, dead: 0 }; // on a busy machine a pass may come too late, and be made again
-  await vi.waitFor(() => expect(looks().at(-1)?.workers[0]?.tally).toMatchObject(done), 60_000);
-
-  // A worker may write its counts in the middle of its work: each look has the rates since the write that was seen before.
-  const NOTHING = { passes: 0, delivered: 0, requeued: 0, dead: 0 };
-  let before: Seen | undefined;
-  for (const { rates, workers } of looks()) {
-    const [worker] = workers;
-    if (worker === undefined || worker.seenAt === before?.seenAt) continue;
-    const last = before ?? { seenAt: worker.startedAt, tally: NOTHING };
-    const seconds = (worker.seenAt - last.seenAt) / 1_000;
-    for (const name of ['passes', 'delivered', 'requeued', 'dead'] as const) {
-      const rate = seconds > 0 ? (worker.tally[name] - last.tally[name]) / seconds : 0;
-      expect.soft(rates?.[`${name}PerS`], name).toBeCloseTo(rate);
-    }
-    before = worker;
-  }
-});
-
-type Tally = Readonly<Record<'passes' | 'delivered' | 'requeued' | 'dead', number>>;
-
-interface Seen {
-  readonly seenAt: number;
-  readonly tally: Tally;
-}
-
-interface Look {
-  readonly rates?: Rates;
-  readonly workers: readonly (Seen & { readonly startedAt: number })[];
-}
 
 test.each([
   [['--watch', '100ms'], '--watch: expected a duration such as 2s, from 500ms to 1h, found "100ms"'],
