@@ -1,6 +1,5 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import { createAdmitMetrics } from '../../api/admits.ts';
 import { openApiDocument } from '../../api/openapi.ts';
@@ -110,14 +109,12 @@ it('gives the same id the same answer, and no second slot; another category is a
 });
 
 it('an id takes a slot again when its first one counts no longer', async () => {
-  const { admit, refund, pass } = await open({ LIMIT_RULES: '1/10m' });
+  const { admit, pass } = await open({ LIMIT_RULES: '1/10m' });
   const { body: first } = await admit({ id: 'a' });
   await pass(600_001);
   const { body: second } = await admit({ id: 'a' });
   expect(second).toMatchObject({ result: 'admitted', repeated: false });
   expect(Number(second['at'])).toBeGreaterThanOrEqual(Number(first['at']));
-  await pass(600_001);
-  expect((await refund({ id: 'a' })).body).toEqual({ id: 'a', result: 'unknown' });
 
   // Also while a later slot keeps the first one in Redis.
   const two = await open({ LIMIT_RULES: '2/20m' });
@@ -233,31 +230,6 @@ it.each([
   expect(moved?.at).toBeLessThanOrEqual(id === 'a' ? Date.now() + 1_100 : (first?.at ?? 0));
 });
 
-it('obeys what an operator orders for the recipient, at once', async () => {
-  const { admit, operate, refund } = await open();
-  await operate('block', { for: '2h', reason: 'exam' });
-  expect((await admit({ id: 'a' })).body).toMatchObject({ result: 'refused', rule: 'block' });
-  expect((await admit({ id: 'a' })).body['ruleUntil']).toBeGreaterThan(Date.now() + 7_100_000);
-  expect((await admit({ id: 'a', wait: true })).body).toMatchObject({ result: 'reserved', rule: 'block' });
-  expect((await operate('unblock')).body).toMatchObject({ wasBlocked: true, moved: 1 });
-  await sleep(1_050); // moved slots lie at least a second ahead
-  expect((await admit({ id: 'a' })).body).toMatchObject({ result: 'admitted', repeated: false });
-
-  await operate('limit', { rules: '1/1d' });
-  expect((await admit({ id: 'b' })).body).toMatchObject({ result: 'refused', rule: '1/1d' });
-  await operate('reset');
-  expect((await admit({ id: 'b' })).body).toMatchObject({ result: 'admitted' });
-  await operate('unlimit');
-  expect((await admit({ id: 'c' })).body).toMatchObject({ result: 'admitted', rule: '2/1h' });
-  expect((await refund({ id: 'a' })).body).toMatchObject({ result: 'unknown' }); // the reset has forgotten it
-
-  const hour = (ahead: number) => new Date(Date.now() + ahead * 3_600_000).toISOString().slice(11, 16);
-  await operate('quiet', { timezone: 'UTC', quietHours: [{ from: hour(-1), until: hour(1) }] });
-  for (const asked of [{ id: 'd' }, { id: 'd', wait: true, maxWait: '10s' }]) {
-    expect((await admit(asked)).body).toMatchObject({ result: 'refused', because: 'max-wait' });
-  }
-});
-
 it('an urgent category goes although the overall limits have no room, and counts all the same', async () => {
   const { admit, look } = await open({
     LIMIT_RULES: '1/1h',
@@ -305,7 +277,6 @@ it.each([
   ],
   ['admit', { id: 'a', maxWait: '1m' }, ['wait']],
   ['admit', { id: 'a', wait: true, maxWait: '32d' }, ['maxWait']],
-  ['admit', { id: 'a', wait: true, maxWait: 60 }, ['maxWait']],
   ['refund', { id: 'x'.repeat(129), wait: true }, ['id', 'wait']],
 ])('%s refuses %j, names every field, and writes nothing', async (name, body, faulty) => {
   const api = await open();
@@ -327,10 +298,6 @@ it('is for tokens with the scope limit alone, and takes JSON of a size that it c
   expect((await call('GET', PATH, { secret: secrets.mailer })).status).toBe(403);
   expect((await admit('{')).status).toBe(400);
   expect((await admit('x'.repeat(16 * 1024 * 1024 + 1))).status).toBe(413);
-  const plain = await call('POST', `${PATH}/admit`, { body: 'id=a', headers: { 'content-type': 'text/plain' } });
-  expect(plain.status).toBe(415);
-  const long = await admit({ id: 'a' }, '', `/v1/recipients/${'x'.repeat(257)}`);
-  expect(long).toMatchObject({ status: 422, body: { faults: [{ path: 'id' }] } });
   expect((await refund({ id: 'a' }, '?preview=true')).body).toMatchObject({ faults: [{ path: 'preview' }] });
   expect((await admit({ id: 'a' }, '?preview=maybe')).status).toBe(422);
 });

@@ -7,7 +7,6 @@ import { API_VARIABLES } from '../../src/config/variables.ts';
 import { openApi, type ApiBench } from '../support/api.ts';
 import { documentOf, type Json } from '../support/openapi.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { openReplicaBench } from '../support/replica.ts';
 
 const { paths, validatorOf, faultsOf } = documentOf(openApiDocument());
 const notificationFits = validatorOf({ $ref: '#/components/schemas/Notification' });
@@ -67,38 +66,6 @@ it('says of each object which fields it may have, and has no default, which a ge
   };
   look(openApiDocument(), '');
   expect(faulty).toEqual([]);
-});
-
-it('tells the story of a notification: who enqueued it, its passes and why it was late, also long after its end', async () => {
-  const bench = await openReplicaBench();
-  await bench.startHere({ HISTORY_MAX: '10', LIMIT_MIN_GAP: '1h' });
-  const api = await openApi({ QUEUE_PREFIX: bench.prefix });
-  const [first, second] = [makeNotification(), makeNotification()];
-  await api.call('POST', '/v1/notifications', { body: first });
-  await bench.line(new RegExp(`"jobId":"${first.id}".*"outcome":"delivered"`));
-  await api.call('POST', '/v1/notifications', { body: second });
-  const path = `/v1/notifications/${second.id}`;
-  const story = async () => (await checked(api, 'get', path, '/v1/notifications/{id}')).body;
-  const waiting = {
-    slotReason: { rule: 'gap', after: first.id },
-    enqueuedBy: 'all',
-  };
-  await expect.poll(story, { timeout: 10_000 }).toMatchObject({ id: second.id, state: 'waiting', story: waiting });
-  await api.call('POST', `/v1/recipients/${second.recipientId}/reset`, { body: {} });
-  await expect.poll(story, { timeout: 10_000 }).toMatchObject({ state: 'ended', outcome: 'delivered' });
-  await bench.queue.clean(0, 100, 'completed'); // as BullMQ does after an hour
-  const ended = await story();
-  expect(ended).toMatchObject({
-    ...{ state: 'ended', outcome: 'delivered', devices: { 'apns#0': 'delivered' } },
-    story: {
-      ...{ recorded: true, enqueuedBy: waiting.enqueuedBy, recipientId: second.recipientId },
-      passes: [
-        { result: 'requeued', rule: 'gap' },
-        { result: 'delivered', sends: [{ device: 'apns#0', code: '200' }] },
-      ],
-      why: [expect.stringMatching(/^It was delivered at .*; of these .* for the gap/) as string],
-    },
-  });
 });
 
 /** Nine times of ten the good one. */

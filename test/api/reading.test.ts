@@ -199,8 +199,7 @@ describe('a retract', () => {
     for (const [path, body, faulty] of [
       ['recipients/a', undefined, ['cancellationKey']],
       ['recipients/a', { cancellationKey: '', bagde: 1 }, ['cancellationKey', 'bagde']],
-      ['notifications/m', { badge: -1 }, ['badge']],
-      ['notifications/m', { id: 'other' }, ['id']],
+      ['notifications/m', { badge: -1, id: 'other' }, ['badge', 'id']],
       ['notifications/a%20b', undefined, ['id']],
       ['notifications/m', [], ['']],
     ] as const) {
@@ -253,32 +252,24 @@ it('shows background pushes and Live Activities of a recipient apart from alerts
   const before = await look();
   expect(before).not.toHaveProperty('background');
   expect(before).not.toHaveProperty('liveActivity');
-  const push = async (made: object) => {
-    const { id } = (await api.call('POST', '/v1/notifications', { body: made })).body;
-    await bench.line(new RegExp(`"jobId":"${String(id)}".*"outcome"`));
-    return id;
-  };
   const silent = { recipientId: 'teacher-42', pushType: 'background', alert: undefined, data: { sync: true } } as const;
-  const [, second] = [await push(makeNotification(silent)), await push(makeNotification(silent))];
-  const body = await look();
-  const at = expect.any(Number) as number;
-  expect(body).toMatchObject({ sent: [], waitingCount: 0, waiting: [], delayed: [] });
-  expect(body['background']).toEqual({
-    rules: [{ max: 1, perMs: 3_600_000 }],
-    sent: [{ at }],
-    waitingCount: 1,
-    waiting: [{ at, id: second, rule: '1/1h', before: 0 }],
-  });
   const activity = { ...silent, pushType: 'liveactivity', data: undefined, liveActivity: ACTIVITY } as const;
-  const [, update] = [await push(makeNotification(activity)), await push(makeNotification(activity))];
-  const withBoth = await look();
-  expect(withBoth).toMatchObject({ background: body['background'], liveActivity: { waitingCount: 1 } });
-  expect(withBoth['liveActivity']).toMatchObject({
-    sent: [{ at }],
-    waiting: [{ at, id: update, rule: '1/1h', before: 0 }],
+  const ids: unknown[] = [];
+  for (const made of [silent, silent, activity, activity]) {
+    const { id } = (await api.call('POST', '/v1/notifications', { body: makeNotification(made) })).body;
+    await bench.line(new RegExp(`"jobId":"${String(id)}".*"outcome"`));
+    ids.push(id);
+  }
+  const at = expect.any(Number) as number;
+  const apart = (id: unknown) => ({
+    ...{ rules: [{ max: 1, perMs: 3_600_000 }], sent: [{ at }] },
+    ...{ waitingCount: 1, waiting: [{ at, id, rule: '1/1h', before: 0 }] },
   });
+  const body = await look();
+  expect(body).toMatchObject({ sent: [], waitingCount: 0, waiting: [], delayed: [] });
+  expect([body['background'], body['liveActivity']]).toEqual([apart(ids[1]), apart(ids[3])]);
   const { faultsOf } = documentOf(openApiDocument());
-  expect(faultsOf('get', '/v1/recipients/{id}', 200, 'application/json', withBoth)).toEqual([]);
+  expect(faultsOf('get', '/v1/recipients/{id}', 200, 'application/json', body)).toEqual([]);
 });
 
 it('says so where a newer version wrote the limits of a recipient, and enqueues all the same', async () => {

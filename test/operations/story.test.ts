@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { main as recipient } from '../../scripts/recipient.ts';
 import { main as status } from '../../scripts/status.ts';
 import { main as why } from '../../scripts/why.ts';
 import { noteLoss } from '../../src/queue/losses.ts';
@@ -17,48 +16,6 @@ const SOON = { timeout: 20_000, interval: 50 };
 const HISTORY = { HISTORY_MAX: '100' };
 
 const text = async (prefix: string, id: string) => outputOf(runMain(why, [id], queueEnv(prefix)));
-
-describe('one that waits says why', () => {
-  it('for a window: the one that has to leave it, of those that were sent and of those that wait', async () => {
-    const { prefix, producer, startHere, line } = await openReplicaBench();
-    await startHere({ LIMIT_RULES: '2/1h', LIMIT_MIN_GAP: '0' });
-    // One after the other: a worker takes several at once, and who asks first is first in the line.
-    for (const id of ['a', 'b', 'c', 'd', 'e']) {
-      await producer.enqueue(makeNotification({ id, recipientId: 'w' }));
-      await line(new RegExp(`"jobId":"${id}".*"outcome":"${id <= 'b' ? 'delivered' : 'requeued'}"`));
-    }
-    const whyOf = async (id: string) => (await storyOf(prefix, id)).story.why.join(' ');
-    await expect
-      .poll(() => whyOf('c'), SOON)
-      .toMatch(/for the rule 2\/1h \(2 in 1h\): first a, which was sent at \S+Z, has to be 1h old\. It is the next/);
-    await expect.poll(() => whyOf('d'), SOON).toContain('first b, which was sent at');
-    await expect.poll(() => whyOf('e'), SOON).toMatch(/first c, which goes at .*\. 2 are before it in its line\./);
-  });
-
-  it.each([
-    ['a block, with its reason', 'block', /when the block of its recipient ends \("exam week"\)/],
-    ['quiet hours', 'quiet', /when its quiet hours end/],
-  ] as const)('for %s; those behind it for the gap, and the same end', async (_, what, expected) => {
-    const { prefix, producer, startHere, line } = await openReplicaBench();
-    await startHere({ LIMIT_RULES: '100/1m', LIMIT_MIN_GAP: '3s' });
-    const hour = (ahead: number) => new Date(Date.now() + ahead * 3_600_000).toISOString().slice(11, 16);
-    const orders = {
-      block: ['block', 'r', '--for', '1h', '--reason', 'exam week'],
-      quiet: ['quiet', 'r', '--timezone', 'UTC', '--from', hour(-1), '--until', hour(1)],
-    };
-    const done = await runMain(recipient, orders[what], queueEnv(prefix));
-    expect(done).toMatchObject({ code: 0 });
-    for (const id of ['p', 'q']) {
-      await producer.enqueue(makeNotification({ id, recipientId: 'r' }));
-      await line(new RegExp(`"jobId":"${id}".*"outcome":"requeued"`));
-    }
-    await expect.poll(async () => (await storyOf(prefix, 'p')).story.why[0], SOON).toMatch(expected);
-    const behind = async () => (await storyOf(prefix, 'q')).story.why.join(' ');
-    await expect.poll(behind, SOON).toMatch(/for the gap of 3s after p, which goes at/);
-    const end = what === 'block' ? /The block ends at .*\("exam week"\)/ : /The quiet hours end at \S+Z/;
-    expect(await behind()).toMatch(end);
-  });
-});
 
 it('says which digest a part waits for, and which newer one goes in its place', async () => {
   const { prefix, producer, startHere, line } = await openReplicaBench();

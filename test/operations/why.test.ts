@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { readProgress } from '../../src/delivery/progress.ts';
 import type { StoryPass } from '../../src/notification/story.ts';
 import type { RetractionSeen } from '../../src/operations/retractions.ts';
-import { whySentences, type Facts } from '../../src/operations/why.ts';
+import { whySentences, type Facts, type NamedReason } from '../../src/operations/why.ts';
 import type { NotificationStatus } from '../../src/queue/status.ts';
 import type { SeenWorker } from '../../src/queue/workers.ts';
 
@@ -43,7 +43,86 @@ const passAt = (secondsAgo: number, fields: Partial<StoryPass>): StoryPass => ({
   ...fields,
 });
 
+/** One that waits a minute for the slot that the limits gave it. */
+const inLine = (slotReason: Partial<NamedReason>): Partial<Facts> => ({
+  job: { progress },
+  slotReason: { now: NOW, at: NOW + 60_000, rule: 'gap', before: 0, ...slotReason },
+});
+const gap = { rule: 'gap', max: 1, perMs: 3_000, after: { at: NOW + 57_000, isSent: false } };
+const window = { rule: '2/1h', max: 2, perMs: 3_600_000, after: { at: NOW - 3_540_000, isSent: true } };
+
+test.each<readonly [what: string, facts: Partial<Facts>, sentence: RegExp]>([
+  [
+    'a window, for one that was sent',
+    inLine({ rule: '2/1h', fixed: window, after: 'msg-1' }),
+    /^It waits until 09:15:00Z \(in 1m\) for the rule 2\/1h \(2 in 1h\): first msg-1, which was sent at 08:15:00Z, has to be 1h old\. It is the next one in its line\.$/,
+  ],
+  [
+    'the gap, for one that waits itself, before others',
+    inLine({ fixed: gap, after: 'msg-1', before: 2, goesBefore: 3 }),
+    /for the gap of 3s after msg-1, which goes at 09:14:57Z\. 2 are before it in its line\. It is of high priority, so it goes before 3 of normal priority\.$/,
+  ],
+  [
+    'a block, with its reason',
+    inLine({ rule: 'block', fixed: { rule: 'block', until: NOW + 60_000 }, block: { until: 1, reason: 'exam week' } }),
+    /, when the block of its recipient ends \("exam week"\)\. It is the next one in its line\.$/,
+  ],
+  [
+    'quiet hours',
+    inLine({ rule: 'quiet', fixed: { rule: 'quiet', until: NOW + 60_000 } }),
+    /, when its quiet hours end\. It is the next one in its line\.$/,
+  ],
+  [
+    'the gap, behind the end of a block',
+    inLine({ rule: 'block', ruleUntil: NOW + 50_000, fixed: gap, block: { until: 1, reason: 'exam week' } }),
+    /after another one, which goes at .* The block ends at 09:14:50Z \("exam week"\), and it stands in the line behind that\.$/,
+  ],
+  [
+    'the gap, behind the end of quiet hours',
+    inLine({ rule: 'quiet', ruleUntil: NOW + 50_000, fixed: gap }),
+    / The quiet hours end at 09:14:50Z, and it stands in the line behind that\.$/,
+  ],
+  [
+    'the gap, although a window is the longest cause',
+    inLine({ rule: '2/1h', fixed: gap, longest: window, longestAfter: 'msg-0' }),
+    / The longest cause is another one: it waits for the rule 2\/1h \(2 in 1h\): first msg-0, which was sent at .*\.$/,
+  ],
+  [
+    'a slot whose cause has ended since',
+    inLine({}),
+    /: the slot that it was given for the gap\. Something before it has ended since, so the limits would allow an earlier one by now\./,
+  ],
+])('one that waits for %s', (_, facts, sentence) => expect(why(waits({ rule: 'gap' }), facts)).toMatch(sentence));
+
 test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Facts>, sentence: RegExp]>([
+  [
+    'a block that is not in the limiter any more',
+    waits({ rule: 'block', ruleUntil: NOW + 9_000 }),
+    {},
+    /: its recipient is blocked, and the block ends at 09:14:09Z\.$/,
+  ],
+  [
+    'quiet hours that are not in the limiter any more',
+    waits({ rule: 'quiet' }),
+    {},
+    /, when the quiet hours of its recipient end\.$/,
+  ],
+  [
+    'another attempt',
+    waits(),
+    {
+      workersAlive: 0,
+      job: {
+        progress: {
+          ...progress,
+          tries: 1,
+          attempts: [{ at: NOW, device: 'apns#0', error: 'Shutdown' }],
+          devices: { 'fcm#1': 'delivered' },
+        },
+      },
+    },
+    /, for another attempt: attempt 1 failed at apns#0 at 09:14:00Z with Shutdown\..* Delivered already: fcm#1\.$/,
+  ],
   [
     'due',
     waits({ until: NOW - 5_000 }),

@@ -5,7 +5,6 @@ import type { Job } from 'bullmq';
 import { describe, expect, test, onTestFinished } from 'vitest';
 import { main as cancelCommand } from '../../scripts/cancel.ts';
 import { completionOf } from '../../scripts/support/completion.ts';
-import { main as discard } from '../../scripts/discard.ts';
 import { main as enqueue } from '../../scripts/enqueue.ts';
 import { main as recipient } from '../../scripts/recipient.ts';
 import { main as redis } from '../../scripts/redis.ts';
@@ -81,14 +80,6 @@ ${asks.join('\n')}`;
     expect(await offered(lines, folder)).toEqual(cases.map(([, words]) => words));
   });
 
-  test('the script is the same from a process of its own', async () => {
-    const { code, stdout, stderr } = await startProcess({
-      args: ['scripts/pushpacer.ts', 'completion', 'bash'],
-    }).waitForExit();
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    expect(stdout).toBe((await runMain(completion, ['bash'])).stdout);
-  });
-
   test.each(['zsh', 'fish'])('%s gets every command and every known reason', async (shell) => {
     const { code, stdout, stderr } = await runMain(completion, [shell]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -107,7 +98,6 @@ describe('flags that npm kept', () => {
   // As npm 11 sets them.
   test.each([
     [enqueue, ['x'], { event: 'enqueue', recipient: 'true' }, 'npm run enqueue -- --recipient x'],
-    [enqueue, [], { event: 'enqueue', recipient: 'x', dry_run: 'true' }, 'npm run enqueue -- --dry-run --recipient x'],
     [
       enqueue,
       ['x', 'y'],
@@ -116,7 +106,6 @@ describe('flags that npm kept', () => {
     ],
     [enqueue, ['a=b', 'c=d'], { event: 'enqueue', data: 'true\n\ntrue' }, '-- a=b c=d --data <key=value>'],
     [replay, [], { event: 'replay', reason: 'stalled' }, 'npm run replay -- --reason stalled'],
-    [discard, ['--all', '--yes'], { event: 'discard', dry_run: 'true' }, 'npm run discard -- --all --yes --dry-run'],
     [recipient, ['block', 't', '2h'], { event: 'recipient', for: 'true' }, '-- block t 2h --for <duration>'],
   ] as const)('a flag that npm kept stops the command: %#', async (main, args, { event, ...flags }, instead) => {
     const { code, stdout, stderr } = await runMain(main, args, environment(event, flags));
@@ -165,37 +154,38 @@ describe('flags that npm kept', () => {
   }
 });
 
-describe('cancel', () => {
-  function openCommand() {
+describe('cancel and retract', () => {
+  const KEY = { recipientId: 'teacher-42', cancellationKey: 'trip-77' };
+  const BY_KEY = ['--recipient', KEY.recipientId, '--key', KEY.cancellationKey];
+  const WHO = expect.stringMatching(/^.+ \(terminal\)$/) as string;
+
+  function openCommands() {
     const { prefix, queue } = openQueues();
     const producer = createProducer({ ...testTarget(), prefix });
     onTestFinished(() => producer.close());
     const cancel = (...args: string[]) => runMain(cancelCommand, args, queueEnv(prefix));
-    return { queue, producer, cancel, audit: createAudit(connectRedis(), prefix) };
+    const retract = (...args: string[]) => runMain(retractCommand, args, queueEnv(prefix));
+    return { queue, producer, cancel, retract, audit: createAudit(connectRedis(), prefix) };
   }
 
-  test('cancels by id, and all that wait under a key; says the same when it is repeated', async () => {
-    const { producer, cancel, audit } = openCommand();
-    const input = notification({ cancellationKey: 'trip-77' });
-    await producer.enqueueMany([notification({ id: 'msg-1' }), input, input]);
+  test('a cancel is by id, or of all that wait under a key; repeated, it says the same', async () => {
+    const { producer, cancel, audit } = openCommands();
+    await producer.enqueueMany([notification({ id: 'msg-1' }), notification(KEY), notification(KEY)]);
     const canceled = { code: 0, stdout: 'canceled 1\n', stderr: '' };
     for (const id of [['--id', 'msg-1'], ['msg-1']]) expect(await cancel(...id)).toEqual(canceled);
-    const args = ['--recipient', input.recipientId, '--key', 'trip-77', '--json'];
-    expect(await cancel(...args)).toEqual({ code: 0, stdout: '{"canceled":2,"tooLate":0}\n', stderr: '' });
-    const who = expect.stringMatching(/^.+ \(terminal\)$/) as string;
-    expect(await audit.read({ count: 1 })).toMatchObject([
-      { who, action: 'recipient cancel', on: 'teacher-42', facts: { key: 'trip-77', canceled: 2, tooLate: 0 } },
-    ]);
+    const done = { code: 0, stdout: '{"canceled":2,"tooLate":0}\n', stderr: '' };
+    expect(await cancel(...BY_KEY, '--json')).toEqual(done);
+    const facts = { key: 'trip-77', canceled: 2, tooLate: 0 };
+    const [entry] = await audit.read({ count: 1 });
+    expect(entry).toMatchObject({ who: WHO, action: 'recipient cancel', on: 'teacher-42', facts });
   });
 
-  test('says what is not there, and what it is too late for', async () => {
-    const { queue, cancel } = openCommand();
+  test('a cancel says what is not there, and what it is too late for', async () => {
+    const { queue, cancel } = openCommands();
     expect((await cancel('--id', 'msg-1')).stdout).toBe(
       'canceled 0: no notification with the id msg-1 waits, or ended within the last hour\n',
     );
-    expect((await cancel('--recipient', 'teacher-42', '--key', 'trip-77')).stdout).toBe(
-      'canceled 0: nothing waits for teacher-42 under trip-77\n',
-    );
+    expect((await cancel(...BY_KEY)).stdout).toBe('canceled 0: nothing waits for teacher-42 under trip-77\n');
     const job = await queue.add('push', notification(), { jobId: 'msg-2', delay: 60_000 });
     await job.updateProgress({ devices: { 'apns#0': 'delivered' } });
     expect((await cancel('--id', 'msg-2')).stdout).toBe(
@@ -203,68 +193,38 @@ describe('cancel', () => {
     );
   });
 
-  test.each([
-    [[], 'expected an id, or --recipient and --key together'],
-    [['--id', 'msg-1', '--key', 'trip-77'], 'expected an id, or --recipient and --key together'],
-    [['--recipient', 'teacher-42'], 'expected an id, or --recipient and --key together'],
-    [['--id', 'a b'], '--id: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"'],
-    [['--recipient', 'teacher-42', '--key', ''], '--key: expected 1 to 128 printable characters, found ""'],
-  ])('%j is bad usage', async (args, message) => {
-    const { cancel } = openCommand();
-    const exit = await cancel(...args);
-    expect(exit).toMatchObject({ code: 2, stdout: '' });
-    expect(exit.stderr).toContain(message);
-  });
-});
-
-describe('retract', () => {
-  function openCommand() {
-    const { prefix, queue } = openQueues();
-    const producer = createProducer({ ...testTarget(), prefix });
-    onTestFinished(() => producer.close());
-    const retract = (...args: string[]) => runMain(retractCommand, args, queueEnv(prefix));
-    return { queue, producer, retract, audit: createAudit(connectRedis(), prefix) };
-  }
-  const KEY = { recipientId: 'teacher-42', cancellationKey: 'trip-77' };
-  const BY_KEY = ['--recipient', KEY.recipientId, '--key', KEY.cancellationKey];
-
-  test('cancels what waits, takes back what was sent, and says so; repeated, it says the same', async () => {
-    const { queue, producer, retract, audit } = openCommand();
+  test('a retract cancels what waits, takes back what was sent, and says so; repeated, it says the same', async () => {
+    const { queue, producer, retract, audit } = openCommands();
     await producer.enqueueMany([notification({ id: 'waits', ...KEY }), notification({ id: 'sent' })]);
     const job = (await queue.getJob('sent')) as Job;
     await job.updateProgress({ devices: { 'apns#0': 'delivered' } });
     const sent = { code: 0, stdout: 'retracting 1: sent, and to be taken from the devices\n', stderr: '' };
     for (const id of [['--id', 'sent'], ['sent']]) expect(await retract(...id, '--badge', '3')).toEqual(sent);
-    const who = expect.stringMatching(/^.+ \(terminal\)$/) as string;
     const counts = { canceled: 0, retracting: 0, ended: 0, unknown: 0 };
     expect(await audit.read({ count: 1 })).toMatchObject([
-      { who, action: 'notification retract', on: 'sent', facts: { ...counts, retracting: 1, badge: 3 } },
+      { who: WHO, action: 'notification retract', on: 'sent', facts: { ...counts, retracting: 1, badge: 3 } },
     ]);
     expect((await retract(...BY_KEY)).stdout).toBe('canceled 1\n');
-    const { stdout } = await retract(...BY_KEY, '--json');
-    expect(JSON.parse(stdout)).toEqual({ ...counts, canceled: 1 });
+    expect(JSON.parse((await retract(...BY_KEY, '--json')).stdout)).toEqual({ ...counts, canceled: 1 });
     expect(await audit.read({ count: 1 })).toMatchObject([
-      { who, action: 'recipient retract', on: 'teacher-42', facts: { key: 'trip-77', ...counts, canceled: 1 } },
+      { who: WHO, action: 'recipient retract', on: 'teacher-42', facts: { key: 'trip-77', ...counts, canceled: 1 } },
     ]);
-  });
-
-  test('says what is not there', async () => {
-    const { retract } = openCommand();
     expect((await retract('--id', 'msg-1')).stdout).toBe(
       'no notification has the id msg-1; if it is enqueued within the next hour, it is not sent\n',
     );
-    expect((await retract(...BY_KEY)).stdout).toBe(
-      'retracted 0: nothing waits for teacher-42 under trip-77, or ended within the last hour\n',
+    expect((await retract('--recipient', 'nobody', '--key', 'trip-77')).stdout).toBe(
+      'retracted 0: nothing waits for nobody under trip-77, or ended within the last hour\n',
     );
   });
 
   test.each([
     [['--badge', '3'], 'expected an id, or --recipient and --key together'],
-    [['--id', 'msg-1', '--badge', 'many'], '--badge: expected a number, found "many"'],
+    [['--id', 'msg-1', '--key', 'trip-77'], 'expected an id, or --recipient and --key together'],
     [['--id', 'a b', '--badge', '-1'], '--id: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"; --badge: '],
+    [['--id', 'msg-1', '--badge', 'many'], '--badge: expected a number, found "many"'],
+    [['--recipient', 'teacher-42', '--key', ''], '--key: expected 1 to 128 printable characters, found ""'],
   ])('%j is bad usage', async (args, message) => {
-    const { retract } = openCommand();
-    const exit = await retract(...args);
+    const exit = await openCommands().retract(...args);
     expect(exit).toMatchObject({ code: 2, stdout: '' });
     expect(exit.stderr).toContain(message);
   });
@@ -290,11 +250,11 @@ const KEEPS_NOTHING =
   'Note: it keeps all in memory alone: what waits in it is gone when it ends. With --dir FOLDER it is kept.\n';
 
 describe('redis', () => {
-  test.each(['SIGINT', 'SIGTERM'] as const)('npm run redis serves until %s, and ends with 0', async (signal) => {
+  test('npm run redis serves until a signal, and ends with 0', async () => {
     const command = startProcess({ args: ['scripts/redis.ts', '--hz', '50'] });
     const url = (await command.waitForLine(/^REDIS_URL=/)).replace('REDIS_URL=', '');
     expect(await connectRedis(url).config('GET', 'hz')).toEqual(['hz', '50']);
-    command.kill(signal);
+    command.kill('SIGTERM');
     expect(await command.waitForExit()).toMatchObject({ code: 0, stdout: `REDIS_URL=${url}\n`, stderr: KEEPS_NOTHING });
   });
 

@@ -8,7 +8,6 @@ import { createAudit } from '../../src/operations/audit.ts';
 import { addDead, deadIdsIn, deadLetter, manyLetters } from '../dead-letters/letters.ts';
 import { openQueues } from '../queue/support.ts';
 import { jsonOf, runMain, type CommandExit } from '../support/command.ts';
-import { killedAfter, startProcess } from '../support/process.ts';
 import { connectRedis, queueEnv, testPrefix } from '../support/redis.ts';
 
 // What it has in common with replay is tested there.
@@ -43,29 +42,12 @@ test('removes what the flags say, and leaves nothing of it', async () => {
   expect(await discard(prefix, '--all')).toMatchObject({ seen: 0, discarded: 0 });
 });
 
-test('killed half-way and started again, it takes the rest, and nothing that came meanwhile', async () => {
-  const { prefix, deadQueue } = openQueues();
-  await addDead(deadQueue, manyLetters(400));
-  const { flags, env } = killedAfter(200);
-  const args = [...flags, 'scripts/discard.ts', '--reason', 'rejected', '--yes'];
-  const command = startProcess({ args, env: { ...queueEnv(prefix), ...env } });
-  expect((await command.waitForExit()).signal).toBe('SIGKILL');
-  const left = await deadQueue.getJobCountByTypes('wait');
-  expect(left).toBeGreaterThan(100);
-  expect(left).toBeLessThan(300);
-  expect((await connectRedis().keys(`${prefix}:dead-letters:n*`)).length).toBe(left);
-  await addDead(deadQueue, { late: deadLetter('late', { reason: 'stalled' }) });
-  expect(await discard(prefix, '--reason', 'rejected')).toMatchObject({ discarded: left, left: 1 });
-  expect(await deadIdsIn(deadQueue)).toEqual(['late']);
-});
-
 test.each([
   [
     [],
     'say which dead letters to discard: with --reason, --recipient, --platform, --app, --category, --id, --since or',
   ],
   [['--limit', '5', '--yes'], 'pushpacer discard --reason unregistered --dry-run'],
-  [['--all', '--reason', 'stalled', '--yes'], '--all: expected no filter beside it'],
   [['--all'], 'there is no terminal to ask on: add --yes'],
 ])('%j is bad usage, and removes nothing', async (args, message) => {
   const { prefix, deadQueue } = openQueues();

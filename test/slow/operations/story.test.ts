@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { main as replay } from '../../../scripts/replay.ts';
 import { main as why } from '../../../scripts/why.ts';
 import type { StoryPass } from '../../../src/notification/story.ts';
@@ -72,37 +72,4 @@ it('has every pass in order: two requeues, an error of the provider, a death, a 
   const stored = JSON.stringify([story, dead, await connectRedis().hgetall(historyKeys(prefix).stories)]);
   for (const secret of [phone.token, tablet.token, 'Room 12', 'Field trip']) expect(stored).not.toContain(secret);
   expect(await outputOf(runMain(why, ['late'], queueEnv(prefix)))).toContain('replayed; it was a dead letter since');
-});
-
-describe('one that waits says why', () => {
-  it('for an attempt, a provider that is down, sendAfter, a worker that is not there', async () => {
-    const { prefix, producer, sandbox, startHere, line } = await openReplicaBench();
-    const later = makeNotification({ id: 'later', sendAfter: Date.now() + 3_600_000 });
-    await producer.enqueueMany([makeNotification({ id: 'new', recipientId: 'n' }), later]);
-    const whyOf = async (id: string) => (await storyOf(prefix, id)).story.why.join(' ');
-    expect(await whyOf('new')).toBe('It waits for a worker; 0 jobs are taken before it. No worker is alive.');
-    expect(await whyOf('later')).toMatch(/: its producer wants it to be sent no earlier \(sendAfter\)\. No worker/);
-
-    const phone = makeDevice();
-    sandbox.apns.script(phone.token, [{ kind: 'refuse', status: 500, reason: 'InternalServerError' }]);
-    const replica = await startHere({ BACKOFF_BASE: '1h', BACKOFF_MAX: '1h' });
-    await producer.enqueue(makeNotification({ id: 'again', recipientId: 'a', devices: [phone, makeDevice('fcm')] }));
-    await line(/"jobId":"again".*"outcome":"retried"/);
-    await expect
-      .poll(() => whyOf('again'), SOON)
-      .toMatch(
-        /, for another attempt: attempt 1 failed at apns#0 at \S+Z with InternalServerError\. Delivered already: fcm#1\.$/,
-      );
-
-    sandbox.setAnswers([{ platform: 'apns', reason: 'InvalidProviderToken' }]);
-    await producer.enqueue(makeNotification({ id: 'held', recipientId: 'h' }));
-    await line(/"jobId":"held".*"outcome":"held"/);
-    await expect
-      .poll(() => whyOf('held'), SOON)
-      .toMatch(
-        /its provider refuses the credentials.* Nothing is sent to apns since \S+Z \(.*\): auth, InvalidProviderToken\./,
-      );
-    await replica.stop();
-    expect(await whyOf('held')).toContain('No worker is alive.');
-  });
 });
