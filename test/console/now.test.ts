@@ -42,12 +42,13 @@ describe('the page Now', () => {
     expect(text).toContain('finishes nothing</span>');
   });
 
-  it('does not name one that finished something a moment ago, nor one to which nothing is due', async () => {
-    const [busy, idle] = [await openConsole(), await openConsole()];
-    await addDue(busy);
+  it('does not name one that finished something a moment ago or says less, nor one to which nothing is due', async () => {
+    const [busy, idle, old] = [await openConsole(), await openConsole(), await openConsole()];
+    for (const bench of [busy, old]) await addDue(bench);
     await enter(busy, { tally: { passes: 9, lastPassAt: Date.now(), delivered: 5, dead: 1, requeued: 3, late: LATE } });
     await enter(idle, {});
-    for (const { get } of [busy, idle]) expect((await get('/')).text).not.toContain('finishes nothing');
+    await enter(old, { tally: undefined }); // of an older version
+    for (const { get } of [busy, idle, old]) expect((await get('/')).text).not.toContain('finishes nothing');
   });
 
   it('shows version, places in use, clock and how much of a quota is used', async () => {
@@ -64,42 +65,23 @@ describe('the page Now', () => {
     expect(text).toContain('quota of webpush (teacher) (fcm.googleapis.com): 0 of 1000/1m');
   });
 
-  it('says what to start if no worker is alive', async () => {
-    const { get } = await openConsole();
-    const text = (await get('/')).text.replaceAll(/\s+/g, ' ');
+  it('says what to start if no worker is alive, and which was seen last', async () => {
+    const bench = await openConsole();
+    await addDead(bench.deadQueue, manyLetters(21));
+    const text = (await bench.get('/')).text.replaceAll(/\s+/g, ' ');
     expect(text).toContain('<strong>No worker is alive, so nothing is sent.</strong> Start one: <code>');
     expect(text.match(/<code>(npx )?(pushpacer|npm run) worker<\/code>/g)).toHaveLength(1);
     expect(text).not.toContain('every provider that was tried');
-  });
-
-  it('says which worker was seen last if none is alive', async () => {
-    const bench = await openConsole();
-    await enter(bench, {});
-    const key = workersKey(bench.prefix);
-    const entry = (await bench.connection.hget(key, 'a')) ?? '';
-    await bench.connection.hset(key, 'a', entry.replace(/^\d+/, String(Date.now() - 5 * MINUTE)));
-    expect((await bench.get('/')).text).toMatch(/The last one, web-1 \(process 4711\), was seen <time[^>]*>5m ago</);
-  });
-
-  it('shows a command that a text ends with as such', async () => {
-    const bench = await openConsole();
-    await addDead(bench.deadQueue, manyLetters(21));
-    const { text } = await bench.get('/');
     expect(text).toMatch(/look: <code>(npx )?(pushpacer|npm run) dead-letters (-- )?--since 30m<\/code>/);
-  });
-
-  it('has the charts without scripts too', async () => {
-    const { get } = await openConsole();
-    const { text } = await get('/');
+    // Also without scripts.
     expect(text.match(/<svg[^>]* role="img" aria-label="[^"]+: no values yet"/g)).toHaveLength(4);
-    expect(text).toContain('notifications per second');
-  });
 
-  it('reads a worker of an older version, which says less', async () => {
-    const bench = await openConsole();
-    await addDue(bench);
-    await enter(bench, { tally: undefined });
-    expect((await bench.get('/')).text).not.toContain('finishes nothing');
+    const ended = await openConsole();
+    await enter(ended, {});
+    const key = workersKey(ended.prefix);
+    const entry = (await ended.connection.hget(key, 'a')) ?? '';
+    await ended.connection.hset(key, 'a', entry.replace(/^\d+/, String(Date.now() - 5 * MINUTE)));
+    expect((await ended.get('/')).text).toMatch(/The last one, web-1 \(process 4711\), was seen <time[^>]*>5m ago</);
   });
 });
 

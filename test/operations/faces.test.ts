@@ -149,8 +149,11 @@ const FACES: Readonly<Record<string, (prefix: string) => Promise<Face>>> = {
     const textIn = ({ text }: PageAnswer) => decoded(text.replaceAll(/\s+/g, ' '));
     let confirmed: Readonly<Record<string, string>> = {};
     const look = ({ name, fields }: Case) => {
-      const query = Object.entries(fields).flatMap(([field, value]) => [value].flat().map((each) => [field, each]));
-      return get(`/${ADDRESS}/${name}?${new URLSearchParams(query).toString()}`);
+      const query = new URLSearchParams();
+      for (const [field, value] of Object.entries(fields)) {
+        for (const each of [value].flat()) query.append(field, each);
+      }
+      return get(`/${ADDRESS}/${name}?${query.toString()}`);
     };
     return {
       who: 'local',

@@ -246,14 +246,6 @@ test('shows all dead letters of a notification by its id, also if one of them ha
     expect(JSON.parse((await run(prefix, ['show', id, '--json'])).stdout)).toMatchObject({ id });
 });
 
-test('shows all dead letters of a notification whose data has no id, by the id of its first job', async () => {
-  const { prefix, deadQueue } = openQueues();
-  const withoutId = { notification: notification({ id: undefined }) };
-  await addDead(deadQueue, { 'msg-1': deadLetter('', withoutId), 'msg-1#r1': deadLetter('', withoutId) });
-  const { stdout } = await run(prefix, ['show', 'msg-1', '--json']);
-  expect(idsOf(JSON.parse(stdout) as Listed)).toEqual(['msg-1', 'msg-1#r1']);
-});
-
 test('prints whatever lies there, and no terminal codes of others', async () => {
   const { prefix, deadQueue } = openQueues();
   const odd = { devices: [null, { platform: 'sms', token: 'x' }], recipientId: '\u001b[31mred', expiresAt: 'soon' };

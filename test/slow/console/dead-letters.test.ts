@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
-import { addDead, deadLetter, manyLetters } from '../../dead-letters/letters.ts';
+import { addDead, deadLetter } from '../../dead-letters/letters.ts';
 import { openPage, seriousFindings } from '../../support/browser.ts';
 import { openConsole } from '../../support/console.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
@@ -53,21 +53,4 @@ test('an operator replays all of a reason from the page, and a real worker deliv
   await page.getByText('Find out why before you replay').waitFor();
   expect(await seriousFindings(page)).toEqual([]);
   expect(faults).toEqual([]);
-});
-
-test('without scripts, on a narrow screen, in the dark: chosen ones are discarded, and the page says when it is done', async () => {
-  const console = await openConsole();
-  await addDead(console.deadQueue, manyLetters(30));
-  const narrow = { viewport: { width: 390, height: 800 }, colorScheme: 'dark' } as const;
-  const { page } = await openPage({ ...narrow, javaScriptEnabled: false });
-  await page.goto(`${console.url}/dead-letters`);
-  for (const id of ['n3', 'n5', 'n8']) await page.getByLabel(`Choose ${id}`, { exact: true }).check();
-  await page.getByRole('button', { name: 'Discard chosen…' }).click();
-  await page.getByText('A discarded dead letter cannot be restored.').waitFor();
-  await page.getByLabel('Rate').fill('2/s');
-  await page.getByRole('button', { name: 'Look again' }).click();
-  await page.getByLabel(/^Type 3 to discard/).fill('3');
-  await page.getByRole('button', { name: 'Discard 3 dead letters' }).click();
-  await page.getByText('3 of 3 discarded').waitFor();
-  expect(await console.deadQueue.getJobCountByTypes('wait')).toBe(27);
 });

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
-import { expect, test, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { main } from '../../../scripts/sandbox.ts';
 import { runMain } from '../../support/command.ts';
 import { startProcess } from '../../support/process.ts';

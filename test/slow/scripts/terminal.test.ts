@@ -19,7 +19,6 @@ async function fileWith(count: number, isBad: (line: number) => boolean): Promis
 }
 
 test.each([
-  ['a few', 8, 100],
   ['a few, on a narrow terminal', 8, 30],
   ['so many that the bar is shown', 60_000, 100],
 ])('enqueue on a terminal shows every bad line: %s', async (_, count, columns) => {
@@ -86,10 +85,8 @@ test.each([
 
 test.each([
   ['scripts/pushpacer.ts --help'],
-  ['scripts/enqueue.ts --help'],
   ['scripts/pushpacer.ts completion bash'],
   ['chaos/chaos.ts --plan --seconds 3600'],
-  ['workers/notifications.ts --help'],
 ])('%s ends quietly when its reader goes away', async (command) => {
   // The reader is gone before the command writes for the first time.
   const shell = `{ ${process.execPath} ${command}; echo "code $?" >&3; } 2>&1 >&4 | cat >&3`;
