@@ -1,11 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import type { Inspection, ReservedView } from '../../src/limiter/limiter.ts';
 import { describe as describeRecipient } from '../../scripts/recipient/describe.ts';
-import type { DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
+import type { WaitingJob } from '../../src/operations/jobs.ts';
 import { fromNow, span } from '../../src/terminal/text.ts';
 import { policyText } from '../../src/domain/limits.ts';
 
+type Described = Parameters<typeof describeRecipient>[0];
+
 const NOW = Date.parse('2026-11-21T12:00:03.300Z');
+const HOUR = 3_600_000;
 const QUIET: Inspection = {
   now: NOW,
   policy: { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 },
@@ -15,20 +18,11 @@ const QUIET: Inspection = {
   nextAt: NOW,
   rule: 'gap',
 };
-const JOB: WaitingJob = {
-  id: 'msg-1',
-  priority: 'high',
-  enqueuedAt: NOW - 4_000,
-  attempts: 2,
-  requeues: 1,
-  waitsFor: 'gap',
-};
-const NONE: DelayedJobs = { found: [], lookedAt: 0, of: 0 };
-/** Nothing but what waits for a slot is known of the recipient. */
-const BARE = {
-  ...{ others: [], kept: [], delayed: NONE, notTaken: NONE, sending: [] },
-  ...{ categories: {}, limitsOf: undefined, most: 20 },
-};
+const job = (id: string, fields: Partial<WaitingJob> = {}): WaitingJob => ({
+  ...{ id, priority: 'high', enqueuedAt: NOW - 4_000, attempts: 2, requeues: 1, waitsFor: 'gap' },
+  ...fields,
+});
+const NONE = { found: [], lookedAt: 0, of: 0 };
 
 /** `count` slots, the first `fromMs` after now and each `stepMs` after the one before. */
 function slots(count: number, fromMs: number, stepMs: number): ReservedView[] {
@@ -40,34 +34,17 @@ function slots(count: number, fromMs: number, stepMs: number): ReservedView[] {
   }));
 }
 
-interface Options {
-  readonly most?: number;
-  readonly job?: WaitingJob;
-  /** The notification's, where its job has another one. */
-  readonly id?: string;
-  readonly recipientId?: string;
-  readonly delayed?: DelayedJobs;
-  readonly notTaken?: FoundJobs<WaitingJob>;
-  readonly sending?: readonly SendingJob[];
-  readonly limitsOf?: typeof WORKERS & { readonly mostOvertaken?: number };
-}
-
-function lines(change: Partial<Inspection>, options: Options = {}) {
-  const inspection = { ...QUIET, ...change };
-  const { most = 20, job, recipientId = 'teacher-42', delayed = NONE, notTaken = NONE, sending = [] } = options;
-  const waiting = inspection.reserved.map((slot) => ({
-    ...slot,
-    notification: job ?? { ...JOB, id: options.id ?? slot.id?.replace(/\/\d+$/, '') ?? '' },
-  }));
-  const categories = { messages: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 10_000 } };
+/** What is shown of a recipient of whom no more is known than this. */
+function lines(inspection: Partial<Inspection>, more: Partial<Described> = {}): string[] {
+  const { reserved = [] } = inspection;
   return describeRecipient({
-    ...BARE,
-    ...{ recipientId, inspection, waiting, delayed, notTaken, sending, categories, most },
-    limitsOf: options.limitsOf ?? WORKERS,
+    ...{ recipientId: 'teacher-42', inspection: { ...QUIET, ...inspection }, most: 20 },
+    ...{ others: [], kept: [], delayed: NONE, notTaken: NONE, sending: [] },
+    ...{ categories: { messages: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 10_000 } } },
+    waiting: reserved.map((slot) => ({ ...slot, notification: job(slot.id?.replace(/\/\d+$/, '') ?? '') })),
+    ...{ limitsOf: { workers: 4, others: 0 }, ...more },
   });
 }
-
-const WORKERS = { workers: 4, others: 0 };
 
 describe('a recipient', () => {
   it('who was never seen is said to be that, with the limits that would apply', () => {
@@ -85,57 +62,84 @@ describe('a recipient', () => {
     ]);
   });
 
-  it('who waits is shown with limits, block, slots and notifications', () => {
-    const shown = lines({
-      source: 'stored',
-      policyUntil: NOW + 7_200_000,
-      block: { until: NOW + 31_000, reason: "parents' evening" },
-      sent: slots(3, -9_000, 3_000),
-      reserved: slots(2, 31_000, 3_000),
-      nextAt: NOW + 37_000,
-    });
+  it('who has everything is shown with all of it, and whose is nearest comes first', () => {
+    const slot = { rule: 'gap', before: 0 };
+    const reserved = [
+      { ...slot, at: NOW + 31_000, id: 'msg-1/0', goesBefore: 2 },
+      { ...slot, at: NOW + 34_000, id: '#17/0', before: 1, overtaken: 1 },
+      { ...slot, at: NOW + 37_000, id: 'msg-3#r2/0', rule: '10/1m', before: 2, overtaken: 25 },
+      { ...slot, at: NOW + 40_000, id: 'http:email:mail-1', rule: 'email:1/1h' },
+      { ...slot, at: NOW + 43_000, id: 'gone#r1/0' },
+      { ...slot, at: NOW + 58_000, id: '#123/0', rule: 'quiet', ruleUntil: NOW + HOUR, before: 5 },
+    ];
+    const notifications = [job('msg-1', { category: 'messages' }), job('form-12'), job('msg-3', { replay: 2 })];
+    const at = NOW - 12_000;
+    const shown = lines(
+      {
+        ...{ source: 'stored', policyUntil: NOW + 2 * HOUR, nextAt: NOW + 37_000 },
+        block: { until: NOW + 31_000, reason: "parents' evening" },
+        // One of them is being sent, and counts already.
+        sent: [...slots(3, -21_000, 3_000), { at }, { at }],
+        reserved,
+        quiet: {
+          hours: { timezone: 'Europe/Paris', quietHours: [{ from: '21:00', until: '07:00' }] },
+          source: 'stored',
+          until: NOW + HOUR,
+        },
+      },
+      {
+        waiting: reserved.map((each, place) => {
+          const notification = notifications[place];
+          return { ...each, ...(notification && { notification }) };
+        }),
+        kept: [{ label: 'Note', text: 'call first (olga, 2026-11-20T09:00:00Z)', fields: {} }],
+        others: [
+          {
+            ...{ ...QUIET, kind: 'background', policy: { rules: [{ max: 3, perMs: HOUR }], minGapMs: 0 } },
+            ...{ sent: [{ at: NOW - 60_000 }], reserved: [{ ...slot, at: NOW + 32_000, id: 'p/0', rule: '3/1h' }] },
+          },
+        ],
+        delayed: { found: [{ ...job('retried', { waitsFor: 'retry' }), dueAt: NOW + 25 * HOUR }], lookedAt: 3, of: 3 },
+        notTaken: { found: [job('new')], lookedAt: 20_000, of: 90_000 },
+        sending: [{ ...job('sending'), at, takenAt: at - 50 }],
+        limitsOf: { workers: 2, others: 1, mostOvertaken: 20 },
+      },
+    );
     expect(shown).toEqual([
       'teacher-42 at 2026-11-21T12:00:03Z',
       '',
-      'policy     10/1m, gap 3s; stored until 2026-11-21T14:00:03Z (in 2h)',
-      '           messages: 5/1m, gap 10s; from LIMITS_FILE',
-      "block      until 2026-11-21T12:00:34Z (in 31s): parents' evening",
-      'sent       3 within 1m, the last 3s ago',
-      'reserved   2, the next in 31s (gap), the last in 34s (gap; 1 before it)',
-      'delayed    none without a slot',
-      'next free  2026-11-21T12:00:40Z (in 37s), by gap',
+      'note        call first (olga, 2026-11-20T09:00:00Z)',
+      'policy      10/1m, gap 3s; stored until 2026-11-21T14:00:03Z (in 2h)',
+      '            messages: 5/1m, gap 10s; from LIMITS_FILE',
+      "block       until 2026-11-21T12:00:34Z (in 31s): parents' evening",
+      'quiet       21:00-07:00, Europe/Paris; stored; quiet now, until 2026-11-21T13:00:03Z (in 1h)',
+      'sent        4 within 1m, the last 12s ago',
+      'sending     1, for 12s',
+      'reserved    6, the next in 31s (gap), the last in 58s (quiet until 13:00:03Z; 5 before it)',
+      'background  sent 1 within 1h, the last 1m ago',
+      '            reserved 1, in 32s (3/1h)',
+      'delayed     1 without a slot, the next in 1d 1h',
+      'waiting     1 not taken yet, among the first 20000 of 90000 that no worker has taken',
+      'next free   2026-11-21T12:00:40Z (in 37s), by gap',
       '',
-      '           -9s         now                                            +34s',
-      'sent       1···1···1····│·················································',
-      'reserved   ·············│············································1···1',
-      'block      ·············│============================================·····',
-      'A column is 694ms; a digit counts its slots, + is more than nine.',
+      '           -21s            now                                         +58s',
+      'sent       1·1··1·2·········│··············································',
+      'reserved   ·················│························1·1··1·1·1···········1',
+      'block      ·················│========================······················',
+      'A column is 1.3s; a digit counts its slots, + is more than nine.',
       '',
-      'due     at         why  enqueued  attempts  priority  category  notification',
-      'in 31s  12:00:34Z  gap  4s ago    2         high      -         msg-0',
-      'in 34s  12:00:37Z  gap  4s ago    2         high      -         msg-1',
+      'due       at                    why                                      enqueued  attempts  priority  category  notification',
+      'now       -                     being sent                               4s ago    2         high      -         sending',
+      'now       -                     not taken yet                            4s ago    2         high      -         new',
+      'in 31s    12:00:34Z             gap, goes first                          4s ago    2         high      messages  msg-1',
+      'in 32s    12:00:35Z             no job (background)                      -         -         -         -         p',
+      'in 34s    12:00:37Z             gap, overtaken once, at most 19 more     4s ago    2         high      -         form-12 (job #17)',
+      'in 37s    12:00:40Z             gap, overtaken 25 times, at most 0 more  4s ago    2         high      -         msg-3 (replay 2)',
+      'in 40s    12:00:43Z             email:1/1h                               -         -         -         -         http:email:mail-1',
+      'in 43s    12:00:46Z             no job                                   -         -         -         -         gone (replay 1)',
+      'in 58s    12:01:01Z             no job                                   -         -         -         -         123',
+      'in 1d 1h  2026-11-22T13:00:03Z  retry                                    4s ago    2         high      -         retried',
     ]);
-  });
-
-  it('is shown who goes first, who was overtaken, and how often each still can be', () => {
-    const [first, second, third] = slots(3, 31_000, 3_000) as [ReservedView, ReservedView, ReservedView];
-    const reserved = [
-      { ...first, goesBefore: 2 },
-      { ...second, overtaken: 1 },
-      { ...third, overtaken: 2 },
-    ];
-    const causes = (mostOvertaken?: number) => {
-      const limitsOf = { ...WORKERS, ...(mostOvertaken !== undefined && { mostOvertaken }) };
-      return lines({ reserved }, { limitsOf }).flatMap((line) => /^in \S+ +\S+ +(gap.*?) {2,}4s/.exec(line)?.[1] ?? []);
-    };
-    expect(causes(20)).toEqual([
-      'gap, goes first',
-      'gap, overtaken once, at most 19 more',
-      'gap, overtaken 2 times, at most 18 more',
-    ]);
-    expect(causes(1).at(-1)).toBe('gap, overtaken 2 times, at most 0 more');
-    // Workers of an older version do not say how often.
-    expect(causes()).toEqual(['gap, goes first', 'gap, overtaken once', 'gap, overtaken 2 times']);
   });
 
   it('who has no limits is shown as such', () => {
@@ -144,106 +148,48 @@ describe('a recipient', () => {
     expect(shown).toContain('sent       not counted');
     expect(shown.join()).not.toContain('Nothing is stored');
   });
+
+  it('is known by what waits for it alone, also if not all was looked through', () => {
+    const some = { found: [], lookedAt: 20_000, of: 90_000 };
+    expect(lines({}, { notTaken: some, delayed: some })).toEqual([
+      'teacher-42 at 2026-11-21T12:00:03Z',
+      '',
+      expect.stringMatching(/^policy/),
+      expect.stringMatching(/messages/),
+      ...['block      none', 'sent       0 within 1m', 'reserved   none'],
+      'delayed    none without a slot among the first 20000 of 90000 delayed jobs',
+      'waiting    none not taken yet, among the first 20000 of 90000 that no worker has taken',
+      'next free  now',
+    ]);
+    expect(lines({}, { sending: [{ ...job('a'), at: NOW, takenAt: NOW }] }).join()).not.toContain('Nothing is stored');
+  });
+});
+
+it('workers of an older version do not say how often one may be overtaken', () => {
+  const [slot] = slots(1, 31_000, 0);
+  const reserved = slot === undefined ? [] : [{ ...slot, overtaken: 2 }];
+  expect(lines({ reserved }).at(-1)).toMatch(/ gap, overtaken 2 times {2,}/);
 });
 
 it('lists what waits up to a number, and counts the rest', () => {
   const reserved = slots(200, 1_000, 3_000);
+  const listed = (all: readonly string[]) => all.filter((line) => /^in .* msg-\d+$/.test(line));
   const shown = lines({ reserved });
-  expect(shown.filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(20);
+  expect(listed(shown)).toHaveLength(20);
   expect(shown.at(-1)).toBe('and 180 more; --all shows them');
-  expect(lines({ reserved }, { most: Infinity }).filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(200);
+  expect(listed(lines({ reserved }, { most: Infinity }))).toHaveLength(200);
 });
 
-describe('why notifications wait', () => {
-  function reservedLine(...causes: readonly Partial<ReservedView>[]): string | undefined {
-    const reserved = causes.map((cause) => ({ at: NOW + 9_000_000, id: 'msg-1/0', rule: 'gap', before: 0, ...cause }));
-    return lines({ reserved }).find((line) => line.startsWith('reserved'));
-  }
-
-  it('is shown with the end of a quiet time or a block, and with the place in line', () => {
-    const until = Date.parse('2026-11-22T07:00:00Z');
-    const quiet = { rule: 'quiet', ruleUntil: until };
-    expect(reservedLine(quiet)).toBe('reserved   1, in 2h 30m (quiet until 07:00:00Z)');
-    expect(reservedLine(quiet, { ...quiet, before: 1 })).toBe(
-      'reserved   2, the next in 2h 30m (quiet until 07:00:00Z), the last in 2h 30m (quiet until 07:00:00Z; 1 before it)',
-    );
-    const block = { rule: 'block', ruleUntil: until + 86_400_000 };
-    expect(reservedLine(block)).toBe('reserved   1, in 2h 30m (block until 2026-11-23T07:00:00Z)');
-    expect(reservedLine({ rule: '10/1m', before: 19 })).toBe('reserved   1, in 2h 30m (10/1m; 19 before it)');
-  });
-});
-
-describe('notifications without a slot', () => {
-  const retried = { ...JOB, id: 'msg-9', waitsFor: 'retry', dueAt: NOW + 2_000 };
-  const new3 = { found: [1, 2, 3].map((n) => ({ ...JOB, id: `msg-${n}` })), lookedAt: 3, of: 3 };
-
-  it.each<[string, Options]>([
-    ['not taken yet', { notTaken: new3 }],
-    [
-      'perhaps not taken yet, among more than were looked for',
-      { notTaken: { found: [], lookedAt: 20_000, of: 90_000 } },
-    ],
-    ['delayed', { delayed: { found: [retried], lookedAt: 1, of: 1 } }],
-    ['being sent', { sending: [{ ...JOB, id: 'msg-7', at: NOW, takenAt: NOW }] }],
-  ])('make a recipient known: %s', (_, options) => {
-    expect(lines({}, options).join()).not.toContain('Nothing is stored');
-  });
-
-  it('are shown as waiting while no worker has taken them', () => {
-    const shown = lines({}, { notTaken: new3 });
-    expect(shown).toContain('waiting    3 not taken yet');
-    expect(shown.slice(-3).map((line) => line.split(/ {2,}/))).toEqual(
-      [1, 2, 3].map((n) => ['now', '-', 'not taken yet', '4s ago', '2', 'high', '-', `msg-${n}`]),
-    );
-  });
-
-  it('may be more than were looked for', () => {
-    const more = { found: [], lookedAt: 20_000, of: 90_000 };
-    expect(lines({}, { notTaken: more, delayed: more })).toEqual(
-      expect.arrayContaining([
-        'waiting    none not taken yet, among the first 20000 of 90000 that no worker has taken',
-        'delayed    none without a slot among the first 20000 of 90000 delayed jobs',
-      ]),
-    );
-  });
-
-  it('are listed among the others, by when they are due, where they are delayed', () => {
-    const delayed = { found: [retried], lookedAt: 3, of: 3 };
-    const shown = lines({ reserved: slots(2, 1_000, 3_000) }, { delayed });
-    expect(shown).toContain('delayed    1 without a slot, the next in 2s');
-    expect(shown.slice(-3).map((line) => line.replace(/ .* /, ' '))).toEqual(['in msg-0', 'in msg-9', 'in msg-1']);
-    expect(shown.at(-2)).toContain('  retry  ');
-  });
-
-  it('are not sent while a provider still has to answer', () => {
-    const sending = [{ ...JOB, id: 'msg-7', at: NOW - 12_000, takenAt: NOW - 12_050 }];
-    const shown = lines({ sent: slots(5, -24_000, 3_000) }, { sending });
-    expect(shown).toContain('sent       4 within 1m, the last 15s ago');
-    expect(shown).toContain('sending    1, for 12s');
-    expect(shown.at(-1)).toMatch(/^now +- +being sent .* msg-7$/);
-    // Without a gap two may have the same instant: one of them is being sent, and the other one is sent.
-    const [same] = slots(1, -12_000, 0);
-    expect(lines({ sent: [same, same].flatMap((slot) => slot ?? []) }, { sending })).toContain(
-      'sent       1 within 1m, the last 12s ago',
-    );
-  });
-});
-
-it('a notification is named by its own id, not by that of its job', () => {
-  const reserved = [{ at: NOW + 1_000, id: 'msg-1#r2/0', rule: 'gap', before: 0 }];
-  expect(lines({ reserved }, { job: { ...JOB, id: 'msg-1', replay: 2 } }).at(-1)).toMatch(/ msg-1 \(replay 2\)$/);
-  const without = { ...BARE, inspection: { ...QUIET, reserved }, waiting: reserved };
-  expect(describeRecipient({ recipientId: 'teacher-42', ...without }).at(-1)).toMatch(/ no job .* msg-1 \(replay 2\)$/);
-  const integer = [{ at: NOW + 1_000, id: '#123/0', rule: 'gap', before: 0 }];
-  expect(describeRecipient({ recipientId: 'teacher-42', ...without, waiting: integer }).at(-1)).toMatch(/ 123$/);
-});
-
-it('what another program asked for over HTTP has no job, but a rule that makes it wait', () => {
-  const reserved = [{ at: NOW + 1_000, id: 'http:email:msg-1', rule: 'email:1/1h', before: 0 }];
-  const known = { ...BARE, inspection: { ...QUIET, reserved }, waiting: reserved };
-  expect(describeRecipient({ recipientId: 'teacher-42', ...known }).at(-1)).toMatch(
-    / email:1\/1h .* http:email:msg-1$/,
-  );
+it.each([
+  [
+    [{ rule: 'quiet' }, { rule: 'quiet', before: 1 }],
+    '2, the next in 2h 30m (quiet until 07:00:00Z), the last in 2h 30m (quiet until 07:00:00Z; 1 before it)',
+  ],
+  [[{ rule: 'block', before: 19 }], '1, in 2h 30m (block until 07:00:00Z; 19 before it)'],
+])('says what sets the slots of those that wait: %j', (causes, text) => {
+  const ruleUntil = Date.parse('2026-11-22T07:00:00Z');
+  const reserved = causes.map((cause) => ({ at: NOW + 2.5 * HOUR, id: 'msg-1/0', before: 0, ruleUntil, ...cause }));
+  expect(lines({ reserved })).toContain(`reserved   ${text}`);
 });
 
 describe('the timeline', () => {
@@ -296,6 +242,10 @@ it.each([
   [90_000_000, '1d 1h'],
   [31_622_400_000, '366d'],
 ])('%d ms are %s', (ms, text) => expect(span(ms)).toBe(text));
+
+it('counts both ways from now', () => {
+  expect([fromNow(5, 5), fromNow(0, 2_000), fromNow(2_000, 0)]).toEqual(['now', 'in 2s', '2s ago']);
+});
 
 it.each([
   [[{ max: 10, perMs: 60_000 }], 3_000, '10/1m, gap 3s'],

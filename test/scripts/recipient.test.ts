@@ -1,15 +1,16 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Worker } from 'bullmq';
+import { Queue, Worker } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { main } from '../../scripts/recipient.ts';
 import type { Policy } from '../../src/domain/limits.ts';
-import { type Inspection, type Limiter, apartOptions } from '../../src/limiter/limiter.ts';
+import { type Inspection, type Limiter } from '../../src/limiter/limiter.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/producer/producer.ts';
 import { jsonOf, outputOf, runMain, type CommandExit } from '../support/command.ts';
 import { createRedisLimiter } from '../support/limiters.ts';
 import { temporaryFolder } from '../support/program.ts';
+import { enterWorker } from '../support/presence.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
@@ -32,13 +33,9 @@ const UNSET = Object.fromEntries(
 const POLICY: Policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };
 const HOUR = 3_600_000;
 const ID = 'teacher-42';
-const BACKGROUND_RULES = [{ max: 3, perMs: HOUR }];
-const LIVE_ACTIVITY_RULES = [{ max: 1, perMs: 30_000 }];
 
 interface Bench {
   readonly limiter: Limiter;
-  readonly background: Limiter;
-  readonly liveActivity: Limiter;
   readonly run: (...args: string[]) => Promise<CommandExit>;
   readonly env: Env;
 }
@@ -46,12 +43,10 @@ interface Bench {
 /** The limiters as the workers have them, and the command at the same keys, with more variables. */
 function openBench(policy = POLICY, more: Env = {}): Bench {
   const prefix = testPrefix();
-  const env = { ...UNSET, ...redisEnv(), QUEUE_PREFIX: prefix, LIMIT_LIVE_ACTIVITY_RULES: '1/30s', ...more };
+  const env = { ...UNSET, ...redisEnv(), QUEUE_PREFIX: prefix, ...more };
   const redis = connectRedis();
   return {
     limiter: createRedisLimiter({ redis, policy, prefix }),
-    background: createRedisLimiter({ redis, ...apartOptions('background', BACKGROUND_RULES, prefix) }),
-    liveActivity: createRedisLimiter({ redis, ...apartOptions('liveactivity', LIVE_ACTIVITY_RULES, prefix) }),
     run: (...args) => recipient(env, ...args),
     env,
   };
@@ -113,38 +108,6 @@ describe('show', () => {
     expect(await outputOf(run('show', 'teacher-42'))).toMatch(/\nin 1h .* no job .* b\n/);
   });
 
-  test('shows background pushes and Live Activities apart from alerts, where there are any', async () => {
-    const { limiter, background, liveActivity, run } = openBench();
-    await askFor(limiter, ['a/0']);
-    const before = await jsonOf(run('show', 'teacher-42', '--json'));
-    expect(before).not.toHaveProperty('background');
-    expect(before).not.toHaveProperty('liveActivity');
-    expect(await outputOf(run('show', 'teacher-42'))).not.toMatch(/background|live activity/);
-    await askFor(background, ['p/0', 'q/0', 'r/0', 's/0']);
-    await askFor(liveActivity, ['l/0', 'm/0']);
-    const shown = await jsonOf<Inspection & Record<'background' | 'liveActivity', Inspection>>(
-      run('show', 'teacher-42', '--json'),
-    );
-    const at = expect.any(Number) as number;
-    expect([shown.sent.length, shown.reserved.length]).toEqual([1, 0]);
-    expect(shown.background).toEqual({
-      rules: BACKGROUND_RULES,
-      sent: [{ at }, { at }, { at }],
-      reserved: [{ at, id: 's/0', rule: '3/1h', before: 0 }],
-    });
-    expect(shown.liveActivity).toEqual({
-      rules: LIVE_ACTIVITY_RULES,
-      sent: [{ at }],
-      reserved: [{ at, id: 'm/0', rule: '1/30s', before: 0 }],
-    });
-    const text = await outputOf(run('show', 'teacher-42'));
-    expect(text).toMatch(
-      /\nbackground {5}sent 3 within 1h, the last .* ago\n {15}reserved 1, in (1h|59m.*) \(3\/1h\)\n/,
-    );
-    expect(text).toMatch(/\nlive activity {2}sent 1 within 30s, the last .* ago\n {15}reserved 1, in .*\n/);
-    expect(text).toMatch(/ no job \(live activity\) .* m\n.* no job \(background\) .* s\n$/);
-  });
-
   test('shows the limits of the file that the workers have: categories, exemptions and quiet hours', async () => {
     const emergency = { rules: '5/1h', exempt: ['quietHours', 'gap'] };
     const { run } = await openWithLimits({
@@ -159,6 +122,19 @@ describe('show', () => {
     expect(await outputOf(run('show', ID))).toContain('quiet      none; stored');
   });
 
+  test('shows the limits of the workers that are alive, and says how many have others', async () => {
+    const { run, prefix } = openQueue();
+    const policy = { rules: [{ max: 7, perMs: HOUR }], minGapMs: 9_000 };
+    const categories = { news: { rules: [{ max: 1, perMs: HOUR }], minGapMs: 0 } };
+    await enterWorker(prefix, { id: 'a' }, { policy, categories });
+    await enterWorker(prefix, { id: 'b' }, { policy, categories });
+    await enterWorker(prefix, { id: 'c' }, { policy: POLICY });
+    const text = await outputOf(run('show', ID));
+    expect(text).toMatch(/policy +7\/1h, gap 9s; from LIMIT_RULES and LIMIT_MIN_GAP of 2 workers; 1 more has another/);
+    expect(text).toMatch(/\n +news: 1\/1h, no gap; from/);
+    expect(await jsonOf(run('show', ID, '--json'))).toMatchObject({ policy, limitsOf: { workers: 2, others: 1 } });
+  });
+
   test('shows what no worker has taken yet', async () => {
     const { run, producer } = openQueue();
     for (const id of ['msg-1', '2', 'msg-3']) {
@@ -170,6 +146,20 @@ describe('show', () => {
     expect(notTaken.found.map(({ id }) => id)).toEqual(['msg-1', '2', 'msg-3']);
     expect(await outputOf(run('show', 'teacher-42'))).toMatch(/\nnow .* not taken yet .* 2\n/);
     expect(await outputOf(run('show', 'teacher-8'))).toContain('Nothing is stored');
+  });
+
+  test('says what those wait for that are delayed without a slot', async () => {
+    const { run, producer, prefix } = openQueue();
+    const queue = new Queue(QUEUE, { connection: connectRedis(), prefix });
+    onTestFinished(() => queue.close());
+    for (const id of ['later', 'tried', 'held']) {
+      await producer.enqueue(makeNotification({ id, recipientId: ID, sendAfter: Date.now() + HOUR }));
+    }
+    await (await queue.getJob('tried'))?.updateProgress({ tries: 1 });
+    await (await queue.getJob('held'))?.updateProgress({ tries: 1, heldSince: Date.now() });
+    const { delayed } = await jsonOf<{ delayed: { id: string; waitsFor: string }[] }>(run('show', ID, '--json'));
+    const waits = Object.fromEntries(delayed.map(({ id, waitsFor }) => [id, waitsFor]));
+    expect(waits).toEqual({ later: 'sendAfter', tried: 'retry', held: 'provider' });
   });
 
   test('says of an alert that hangs at its provider that it is being sent', async () => {

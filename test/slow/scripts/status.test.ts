@@ -1,17 +1,12 @@
-import { writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
-import { main as recipient } from '../../../scripts/recipient.ts';
 import { main } from '../../../scripts/status.ts';
 import { layoutKey, workersKey } from '../../../src/queue/names.ts';
-import { createProducer } from '../../../src/producer/producer.ts';
 import type { SeenWorker } from '../../../src/queue/workers.ts';
 import { addDead, deadLetter, manyLetters } from '../../dead-letters/letters.ts';
 import { notification, openQueues, present } from '../../queue/support.ts';
 import { outputOf, runMain } from '../../support/command.ts';
-import { temporaryFolder } from '../../support/program.ts';
 import { connectRedis, queueEnv } from '../../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../../support/replica.ts';
 
@@ -226,65 +221,5 @@ describe('the whole', () => {
     expect(text).toContain(
       '21 dead letters in the last 30m (21 rejected), 100 % of what ended; look: pushpacer dead-letters --since 30m',
     );
-  });
-
-  test('on a cluster with several shards there is one registry, and all shards are summed', async () => {
-    const server = await startEmbeddedRedis({
-      extraArgs: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
-    });
-    onTestFinished(() => server.close());
-    const own = connectRedis(server.url);
-    await own.cluster('ADDSLOTSRANGE', 0, 16_383);
-    await vi.waitFor(async () => expect(await own.cluster('INFO')).toContain('cluster_state:ok'), 10_000);
-    const redis = { REDIS_URL: server.url, REDIS_CLUSTER: 'true', QUEUE_SHARDS: '3' };
-    const bench = await openReplicaBench();
-    const replica = await bench.startHere({ ...redis, LIMIT_MIN_GAP: '1h' });
-    const producer = createProducer({ redisUrl: server.url, cluster: true, prefix: bench.prefix, shards: 3 });
-    onTestFinished(() => producer.close());
-    const inputs = Array.from({ length: 9 }, (_, at) => [
-      notification({ id: `a${at}`, recipientId: `t${at}` }),
-      notification({ id: `b${at}`, recipientId: `t${at}` }),
-    ]);
-    await producer.enqueueMany(inputs.flat());
-    const env = { ...queueEnv(bench.prefix), ...redis };
-    await vi.waitFor(
-      async () => {
-        const { stdout } = await runMain(main, ['--json'], env);
-        expect(JSON.parse(stdout)).toMatchObject({ workersAlive: 1, waiting: { of: 9, byRule: { gap: 9 } }, ok: true });
-      },
-      { timeout: 10_000, interval: 200 },
-    );
-    expect(await own.keys('*:workers')).toEqual([`${bench.prefix}:workers`]);
-    const one = await runMain(main, ['b7', '--json'], env);
-    expect(JSON.parse(one.stdout)).toMatchObject({ state: 'waiting', recipientId: 't7', requeues: 1 });
-    await replica.stop();
-    expect(await own.exists(`${bench.prefix}:workers`)).toBe(0);
-  });
-});
-
-test('recipient show has the policy of the workers, and says so', async () => {
-  const bench = await openReplicaBench();
-  const file = join(await temporaryFolder(), 'limits.json');
-  await writeFile(file, JSON.stringify({ categories: { news: { rules: '1/1h' } } }));
-  const show = async (...args: string[]) => {
-    const exit = await runMain(recipient, ['show', 'teacher-42', ...args], queueEnv(bench.prefix));
-    expect(exit).toMatchObject({ code: 0, stderr: '' });
-    return exit.stdout;
-  };
-  expect(await show()).toMatch(
-    /policy +10\/1m, gap 3s; from LIMIT_RULES and LIMIT_MIN_GAP of this command itself, since/,
-  );
-  expect(JSON.parse(await show('--json'))).toMatchObject({ limitsOf: { workers: 0, others: 0 } });
-  const env = { LIMIT_RULES: '7/1h', LIMIT_MIN_GAP: '9s', LIMITS_FILE: file };
-  await bench.startHere(env);
-  const last = await bench.startHere(env);
-  expect(await show()).toMatch(
-    /policy +7\/1h, gap 9s; from LIMIT_RULES and LIMIT_MIN_GAP of 2 workers\n +news: 1\/1h, no gap; from/,
-  );
-  await bench.startHere({ LIMIT_RULES: '5/1m' });
-  expect(await show()).toContain('of 2 workers; 1 more has another policy (pushpacer status)\n');
-  await last.stop();
-  expect(JSON.parse(await show('--json'))).toMatchObject({
-    ...{ limitsOf: { workers: 1, others: 1 }, policy: { rules: [{ max: 5, perMs: MINUTE }], minGapMs: 3_000 } },
   });
 });
