@@ -230,17 +230,6 @@ it.each([
   expect(moved?.at).toBeLessThanOrEqual(id === 'a' ? Date.now() + 1_100 : (first?.at ?? 0));
 });
 
-it('an urgent category goes although the overall limits have no room, and counts all the same', async () => {
-  const { admit, look } = await open({
-    LIMIT_RULES: '1/1h',
-    ...(await limitsFile({ categories: { alarm: { rules: '2/1h', exempt: ['rules'] } } })),
-  });
-  await admit({ id: 'a' });
-  expect((await admit({ id: 'b' })).status).toBe(429);
-  expect((await admit({ id: 'b', category: 'alarm' })).body).toMatchObject({ result: 'admitted' });
-  expect((await look()).sent).toHaveLength(2);
-});
-
 it('what a mailer takes delays an alert of a worker, and what a mailer gives back brings it forward', async () => {
   const bench = await openReplicaBench();
   const shards = { QUEUE_SHARDS: '3' };
@@ -330,13 +319,6 @@ it('admits nobody while Redis is away: 503, and the same id takes one slot when 
   await expect.poll(async () => (await admit({ id: 'b' })).status).toBe(200);
   expect((await admit({ id: 'b' })).body).toMatchObject({ repeated: true });
   expect((await look()).sent).toHaveLength(1);
-});
-
-it('says so where a newer version wrote the limits of the recipient', async () => {
-  const { admit, refund, prefix } = await open();
-  await connectRedis().hset(`${prefix.replaceAll(/[{}]/g, '')}:{teacher-9}:settings`, 'format', '2');
-  expect(await admit({ id: 'a' }, '', '/v1/recipients/teacher-9')).toMatchObject({ status: 409 });
-  expect((await refund({ id: 'a' })).status).toBe(200); // of another recipient
 });
 
 it('counts what it answers, for tokens that may read, and docs/http-api.md has each metric', async () => {

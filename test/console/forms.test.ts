@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { revokeToken } from '../../api/tokens.ts';
 import { createTurns } from '../../console/pages/what-if.ts';
 import { createAudit } from '../../src/operations/audit.ts';
@@ -68,6 +68,26 @@ it('says before it reads a form that it is too large, of another kind, or of unk
     expect([path, status]).toEqual([path, 411]);
   }
   expect(faultsIn(bench)).toEqual([]);
+});
+
+it('refuses a form that does not come to its end within 30 s, and ends its connection', async () => {
+  const bench = await openConsole(LOGIN, { olga: ['operate'] });
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'], shouldAdvanceTime: true });
+  onTestFinished(() => void vi.useRealTimers());
+  const half = await Promise.all(
+    ['/login', '/recipients/ana/block'].map((path) => sendHalf(bench, path, 'a=1', cookieOf(bench, 'olga'))),
+  );
+  await vi.advanceTimersByTimeAsync(29_000);
+  for (const request of half) request.write('='); // it comes byte by byte
+  const other = await sendHalf(bench, '/login', 'a=1');
+  other.write('=1');
+  expect((await other.answer()).status).toBe(403);
+  await vi.advanceTimersByTimeAsync(1_100);
+  for (const request of half) {
+    const { status, text } = await request.answer();
+    expect([status, text]).toEqual([408, 'the form did not come whole within 30 s\n']);
+    await request.ended;
+  }
 });
 
 it('counts the fields of a form and of an address before it looks at them', async () => {

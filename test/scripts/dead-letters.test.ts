@@ -6,7 +6,6 @@ import { shardPrefixes } from '../../src/queue/names.ts';
 import { addDead, deadLetter, manyLetters } from '../dead-letters/letters.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
-import { startProcess } from '../support/process.ts';
 import { queueEnv, testPrefix } from '../support/redis.ts';
 
 const MINUTE = 60_000;
@@ -62,8 +61,7 @@ async function addThree(deadQueue: Queue): Promise<void> {
 test('a table, the newest last, and how many died of what', async () => {
   const { prefix, deadQueue } = openQueues();
   await addThree(deadQueue);
-  const command = startProcess({ args: ['scripts/dead-letters.ts'], env: queueEnv(prefix) });
-  const { code, stdout, stderr } = await command.waitForExit();
+  const { code, stdout, stderr } = await run(prefix, []);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   const [head, first, second, third, ...rest] = stdout.split('\n');
   expect(head).toMatch(/^id +reason +died +gen +tries +platform +recipient +message$/);
@@ -91,75 +89,87 @@ test('the flags choose', async () => {
   expect((await run(prefix, ['--id', 'none'])).stdout).toBe('0 of 3 dead letters\n');
 });
 
-test('app, platform and category are shown, and choose', async () => {
-  const { prefix, deadQueue } = openQueues();
+/** What lies among the dead letters after years: of several devices and apps, with other ids, and of other programs. */
+async function addOdd(deadQueue: Queue): Promise<void> {
   const [apns, fcm, webpush] = [
     { platform: 'apns', token: 'ab'.repeat(32), app: 'teacher' },
     { platform: 'fcm', token: 'some-token', app: 'parent' },
     { platform: 'webpush', endpoint: 'https://push.example/x', keys: {} },
   ] as const;
-  const of = (devices: readonly unknown[], category?: string) =>
-    ({ notification: { ...notification(), devices, category } }) as Partial<DeadLetter>;
+  const of = (fields: object) => ({ notification: { ...notification(), ...fields } }) as Partial<DeadLetter>;
+  const both = of({ devices: [apns, fcm], category: 'messages' });
+  const attempts = ['apns#0', 'fcm#1', 'apns#0', 'fcm#1', 'fcm#1'].map((device, at) => ({ at, device, error: 'no' }));
+  const hostile = { devices: [{ platform: 'sms' }, null], category: 7, recipientId: '\u001b[31m\u009b\u202ered' };
   await addDead(deadQueue, {
-    both: deadLetter('both', of([apns, fcm], 'messages')),
-    half: deadLetter('half', { ...of([apns, fcm]), delivered: ['apns#0'] }),
-    web: deadLetter('web', of([webpush], 'trips')),
-    odd: deadLetter('odd', { notification: { devices: [{ platform: 'sms' }, null], category: 7 }, reason: 'invalid' }),
+    both: deadLetter('both', { ...both, attempts }),
+    half: deadLetter('half', { ...both, delivered: ['apns#0'], attempts: [{ at: 1, error: 'TypeError' }] }),
+    web: deadLetter('web', of({ devices: [webpush], category: 'trips' })),
+    '#17': deadLetter('msg-1', of({ id: 'msg-1' })),
+    '#18': deadLetter('', { ...of({ id: 8841 }), reason: 'invalid' }),
+    '#19': deadLetter('', of({ id: undefined })),
+    '#20#r1': deadLetter('', { ...of({ id: ['x'] }), reason: 'invalid' }),
+    odd: deadLetter('odd', { notification: hostile, reason: 'invalid', message: 'line\nbreak' }),
+    text: deadLetter('', { notification: 'text', reason: 'invalid', deadAt: 1e300 }),
+    foreign: { foreign: true },
   });
+}
+
+test('app, platform and category choose, of the devices that were not alerted', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addOdd(deadQueue);
   const chosen = async (...args: string[]) => idsOf(await list(prefix, args));
-  expect(await chosen('--platform', 'apns')).toEqual(['both']);
-  expect(await chosen('--platform', 'fcm')).toEqual(['both', 'half']);
   expect(await chosen('--app', 'teacher')).toEqual(['both']);
   expect(await chosen('--app', 'parent', '--platform', 'fcm')).toEqual(['both', 'half']);
   expect(await chosen('--app', 'parent', '--platform', 'apns')).toEqual([]);
-  expect(await chosen('--app', '')).toEqual(['web']);
+  expect(await chosen('--app', '', '--platform', 'webpush')).toEqual(['web']);
   expect(await chosen('--category', 'trips')).toEqual(['web']);
+  expect(await chosen('--id', '8841')).toEqual(['#18']);
   expect((await run(prefix, ['--platform', 'sms'])).code).toBe(2);
+});
 
+test('a table has what there is of each, and no terminal codes of others', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addOdd(deadQueue);
+  const [head = '', ...rows] = (await run(prefix, [])).stdout.split('\n');
+  expect(head).toMatch(/ tries +platform +app +category +recipient /);
+  const line = (id: string) => rows.find((row) => row.startsWith(`${id} `)) ?? '';
+  // Tries are those of one device, however many devices there are.
+  expect(line('both')).toMatch(/ 3 +apns,fcm +parent,teacher +messages +teacher-42 /);
+  expect(line('half')).toMatch(/ 1 +fcm +parent +messages /);
+  expect(line('web')).toMatch(/ 0 +webpush +- +trips /);
+  expect(line('odd')).toMatch(/ 0 +- +- +- +\\u\{1b\}\[31m\\u\{9b\}\\u\{202e\}red +line\\u\{a\}break$/);
+  // An id that a producer gave the job alone is not shown as the notification's.
+  const names = rows.map((row) => row.split('  ')[0]);
+  expect(names).toEqual(expect.arrayContaining(['msg-1 (job #17)', '8841 (job #18)', '#19', '- (job #20#r1)']));
+});
+
+test('JSON has the same, with the terminal codes of others escaped', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addOdd(deadQueue);
   const { deadLetters } = await list(prefix);
-  expect(deadLetters.map(({ platforms, apps }) => ({ platforms, apps }))).toEqual([
+  expect(deadLetters.slice(0, 3).map(({ platforms, apps }) => ({ platforms, apps }))).toEqual([
     { platforms: ['apns', 'fcm'], apps: ['parent', 'teacher'] },
     { platforms: ['fcm'], apps: ['parent'] },
     { platforms: ['webpush'] },
-    {},
   ]);
-  const lines = (await run(prefix, [])).stdout.split('\n');
-  expect(lines[0]).toMatch(/ tries +platform +app +category +recipient /);
-  expect(lines[1]).toMatch(/^both .+ apns,fcm +parent,teacher +messages +teacher-42 /);
-  expect(lines[4]).toMatch(/^odd .+ 0 +- +- +- +- +no$/);
-  const shown = (await run(prefix, ['show', 'both'])).stdout;
-  expect(shown).toMatch(/^platform +apns, fcm\napp +parent, teacher\ncategory +messages$/m);
+  expect(deadLetters.slice(3, 7).map((each) => each.notification.id)).toEqual(['msg-1', '8841', '19', undefined]);
+  for (const limit of [[], ['--limit', '3']]) {
+    const { stdout } = await run(prefix, ['--json', ...limit]);
+    expect(stdout).toContain('\\u001b[31m\\u009b\\u202ered');
+  }
 });
 
-test('tries are those of one device, however many devices there are', async () => {
+test('each can be shown, whatever it is', async () => {
   const { prefix, deadQueue } = openQueues();
-  const attempts = ['apns#0', 'fcm#1', 'apns#0', 'fcm#1', 'fcm#1'].map((device, at) => ({ at, device, error: 'no' }));
-  await addDead(deadQueue, {
-    two: deadLetter('two', { attempts }),
-    bug: deadLetter('bug', { attempts: [{ at: 1, error: 'TypeError' }, ...attempts.slice(0, 1)] }),
-    none: deadLetter('none'),
-  });
-  const lines = (await run(prefix, [])).stdout.split('\n').slice(1, 4);
-  expect(lines.map((line) => / ago +\d+ +(\d+) /.exec(line)?.[1])).toEqual(['3', '2', '0']);
-});
-
-test('an id that a producer gave the job alone is not shown as the notification’s', async () => {
-  const { prefix, deadQueue } = openQueues();
-  await addDead(deadQueue, {
-    '#17': deadLetter('msg-1', { notification: notification({ id: 'msg-1' }) }),
-    '#18': deadLetter('', { notification: { ...notification(), id: 8841 }, reason: 'invalid' }),
-    '#19': deadLetter('', { notification: notification({ id: undefined }) }),
-    '#20#r1': deadLetter('', { notification: { ...notification(), id: ['x'] }, reason: 'invalid' }),
-  });
-  const { deadLetters } = await list(prefix);
-  const ids = deadLetters.map((each) => each.notification.id);
-  expect(ids).toEqual(['msg-1', '8841', '19', undefined]);
-  const lines = (await run(prefix, [])).stdout.split('\n').slice(1, 5);
-  expect(lines.map((line) => line.split('  ')[0])).toEqual([
-    ...['msg-1 (job #17)', '8841 (job #18)', '#19', '- (job #20#r1)'],
-  ]);
+  await addOdd(deadQueue);
+  for (const id of ['both', 'msg-1', '#19', 'text', 'odd', 'foreign']) {
+    expect(await run(prefix, ['show', id])).toMatchObject({ code: 0, stderr: '' });
+  }
+  expect((await run(prefix, ['show', 'both'])).stdout).toMatch(
+    /^platform +apns, fcm\napp +parent, teacher\ncategory +messages$/m,
+  );
   expect((await run(prefix, ['show', 'msg-1'])).stdout).toMatch(/^msg-1 \(job #17\)\n/);
-  expect(idsOf(await list(prefix, ['--id', '8841']))).toEqual(['#18']);
+  expect((await run(prefix, ['show', 'odd'])).stdout).toMatch(/^devices +\?#0, \?#1$/m);
 });
 
 test('many are printed with --json, and 50 in a table', async () => {
@@ -244,36 +254,6 @@ test('shows all dead letters of a notification by its id, also if one of them ha
   expect(stdout).toMatch(/the first time[^]*the second time/);
   for (const id of ['msg-1#d1', 'msg-2'])
     expect(JSON.parse((await run(prefix, ['show', id, '--json'])).stdout)).toMatchObject({ id });
-});
-
-test('prints whatever lies there, and no terminal codes of others', async () => {
-  const { prefix, deadQueue } = openQueues();
-  const odd = { devices: [null, { platform: 'sms', token: 'x' }], recipientId: '\u001b[31mred', expiresAt: 'soon' };
-  await addDead(deadQueue, {
-    text: deadLetter('', { notification: 'text', reason: 'invalid', deadAt: 1e300 }),
-    none: deadLetter('', { notification: null, reason: 'invalid', message: 'line\nbreak' }),
-    odd: deadLetter('', { notification: odd, reason: 'invalid' }),
-    foreign: { foreign: true },
-  });
-  expect((await list(prefix)).deadLetters).toHaveLength(4);
-  const table = (await run(prefix, [])).stdout;
-  expect(table).toContain('\\u{1b}[31mred');
-  expect(table).toContain('line\\u{a}break');
-  for (const id of ['text', 'none', 'odd', 'foreign']) {
-    expect(await run(prefix, ['show', id])).toMatchObject({ code: 0, stderr: '' });
-  }
-  expect((await run(prefix, ['show', 'odd'])).stdout).toMatch(/^devices +\?#0, \?#1$/m);
-});
-
-test('prints JSON in which the terminal codes of others are escaped', async () => {
-  const { prefix, deadQueue } = openQueues();
-  const recipientId = '\u009b31m\u202ered';
-  await addDead(deadQueue, { odd: deadLetter('', { notification: { recipientId }, reason: 'invalid' }) });
-  for (const args of [['--json'], ['--json', '--limit', '1']]) {
-    const { stdout } = await run(prefix, args);
-    expect(stdout).toContain('\\u009b31m\\u202ered');
-    expect(JSON.stringify(JSON.parse(stdout))).toContain(recipientId);
-  }
 });
 
 test('of several shards, in the order of their deaths', async () => {

@@ -8,7 +8,6 @@ import { queueEnv } from '../../support/redis.ts';
 
 it.each([
   ['api/api.ts', 'the API is ready'],
-  ['console/console.ts', 'the console is ready'],
   ['console/serve.ts', 'the API and the console are ready'],
 ])('%s says that it is ready only when Redis answers', async (program, ready) => {
   const redis = await startEmbeddedRedis();
