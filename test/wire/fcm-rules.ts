@@ -254,7 +254,7 @@ function iphoneFaults(sent: Json): string[] {
   const isShown = isAdded || aps['alert'] !== undefined || isLive;
   const isUrgent = !isShown && (headers['apns-priority'] ?? '5') !== '5';
   return [
-    ...(Object.keys(apns).length === 0
+    ...(apns['payload'] === undefined && effective['apns-push-type'] === undefined
       ? []
       : payloadFaults(payload, effective, 'apns.payload', isAdded ? ['alert'] : [])),
     ...(isUrgent ? ['headers.apns-priority: expected 5 for a message without an alert'] : []),
@@ -284,7 +284,9 @@ export function fcmLoudFaults({ body }: WireRequest): string[] {
     ...LOUD_FIELDS.filter((name) => protoField(shown, name) !== undefined).map(
       (name) => `message.android.notification.${name}: in a silent push`,
     ),
-    ...(protoField(android, 'priority') === 'normal' ? [] : ['message.android.priority: expected normal']),
+    ...(protoField(android, 'priority') === 'normal' || (android === undefined && !isShown)
+      ? []
+      : ['message.android.priority: expected normal']),
     ...(shown === undefined || priority === 'PRIORITY_LOW' || priority === 'PRIORITY_MIN'
       ? []
       : ['message.android.notification.notificationPriority: expected PRIORITY_LOW or PRIORITY_MIN']),
