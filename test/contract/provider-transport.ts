@@ -1,4 +1,3 @@
-import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { tokenOf } from '../../src/notification/device.ts';
@@ -6,7 +5,6 @@ import type { Platform } from '../../src/notification/notification.ts';
 import type { Reply, SendOptions } from '../../src/providers/provider.ts';
 import type { Answer } from '../../sandbox/loopback/answers.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { portOf } from '../support/listen.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
 import { withoutDetail } from './provider-answers.ts';
 import { openProvider, pushTo, type ProviderTuning } from './provider-subject.ts';
@@ -93,14 +91,6 @@ export function transport(platform: Platform): void {
       answers: [{ kind: 'hang' }],
     },
     {
-      name: 'an answer that comes too late',
-      code: 'timeout',
-      expected: NO_ANSWER,
-      requests: 1,
-      tuning: { requestTimeoutMs: 300 },
-      answers: [{ kind: 'accept', delayMs: 900 }],
-    },
-    {
       name: 'a connection that is reset',
       code: 'reset',
       expected: NO_ANSWER,
@@ -166,67 +156,6 @@ export function transport(platform: Platform): void {
       expect(provider.reach()).toEqual([{ host, ...(platform === 'webpush' && { server: host }) }]);
       await provider.close();
       expect(provider.reach()).toEqual([]);
-    });
-
-    test('a server that hangs up before TLS stands: connection-failed', async () => {
-      const endpoint = `https://127.0.0.1:${await portOf(createServer((socket) => socket.destroy()))}`;
-      const sandbox = await openSandbox();
-      const reply = await sendPush(open(sandbox, { endpoint }), pushTo(sandbox, { platform, endpoint }));
-      expect(reply).toMatchObject({ ...NO_CONNECTION, code: 'connection-failed' });
-    });
-
-    test('a certificate of another name is not the provider’s: tls-failed', async () => {
-      const sandbox = await openSandbox();
-      await sandbox.spoilCertificate(platform, 'wrong-name');
-      expect(await sendPush(open(sandbox), pushTo(sandbox, { platform }))).toMatchObject({ code: 'tls-failed' });
-    });
-
-    test('a stream that is refused once is sent again at once, and arrives once', async () => {
-      const sandbox = await openSandbox();
-      const push = pushTo(sandbox, { platform });
-      sandbox[platform].script(tokenOf(push.device), [refused]);
-      expect((await sendPush(open(sandbox), push)).meaning).toBe('accepted');
-      expect(sandbox.journal.accepted).toHaveLength(1);
-    });
-
-    test('500 after the alert was taken: it may have alerted, and the connection stands', async () => {
-      const sandbox = await openSandbox();
-      const provider = open(sandbox, { minConnections: 1 });
-      const push = pushTo(sandbox, { platform });
-      sandbox[platform].script(tokenOf(push.device), [{ kind: 'refuse', status: 500, accepted: true }]);
-      expect(await sendPush(provider, push)).toMatchObject({ meaning: 'later', alerted: 'maybe', suspect: 'outage' });
-      expect((await sendPush(provider, push)).meaning).toBe('accepted');
-      expect(sandbox[platform].counts.connections).toBe(1);
-    });
-
-    test('GOAWAY while an answer is awaited: the answer counts, and the next send takes a new connection', async () => {
-      const sandbox = await openSandbox();
-      const provider = open(sandbox, { minConnections: 1 });
-      await provider.connect();
-      sandbox[platform].setDefault({ kind: 'accept', delayMs: 200 });
-      const reply = sendPush(provider, pushTo(sandbox, { platform }));
-      await expect.poll(() => sandbox.journal.all.length).toBe(1);
-      sandbox[platform].goAway();
-      expect((await sendPush(provider, pushTo(sandbox, { platform }))).meaning).toBe('accepted');
-      expect((await reply).meaning).toBe('accepted');
-      expect(sandbox.journal.all).toHaveLength(2);
-      expect(sandbox[platform].counts.connections).toBe(2);
-    });
-
-    test('a server that is back takes the next sends, and nothing of what was sent meanwhile', async () => {
-      const sandbox = await openSandbox();
-      const provider = open(sandbox);
-      await provider.connect();
-      await sandbox[platform].down();
-      await expect.poll(async () => (await sendPush(provider, pushTo(sandbox, { platform }))).unsent).toBe(true);
-      const lost = await Promise.all(
-        Array.from({ length: 20 }, () => sendPush(provider, pushTo(sandbox, { platform }))),
-      );
-      for (const reply of lost) expect(reply).toMatchObject(NO_CONNECTION);
-      await sandbox[platform].up();
-      const next = pushTo(sandbox, { platform });
-      await expect.poll(async () => (await sendPush(provider, next)).meaning, { timeout: 15_000 }).toBe('accepted');
-      expect(sandbox.journal.all.map(({ token }) => token)).toEqual([tokenOf(next.device)]);
     });
   });
 }

@@ -50,19 +50,16 @@ test('a cold burst of 200 keeps to the one stream that APNs allows at first, and
   expect(server.connectedAt).toHaveLength(2);
 });
 
-test.each([
-  { sends: 150, least: 2, most: 3 },
-  { sends: 400, least: 3, most: 6 },
-])('FCM: $sends sends at once open $least to $most connections of 100 streams', async ({ sends, least, most }) => {
+test('FCM: 400 sends at once open 3 to 6 connections of 100 streams', async () => {
   const sandbox = await openSandbox();
   const provider = await openFcm(sandbox);
   sandbox.fcm.setDefault({ kind: 'accept', delayMs: 250 });
   await provider.connect();
-  const all = await Promise.all(Array.from({ length: sends }, () => sendPush(provider, makePush({ platform: 'fcm' }))));
-  expect(all.filter(({ meaning }) => meaning === 'accepted')).toHaveLength(sends);
-  expect(sandbox.fcm.counts.accepted).toBe(sends);
-  expect(sandbox.fcm.counts.connections).toBeGreaterThanOrEqual(least);
-  expect(sandbox.fcm.counts.connections).toBeLessThanOrEqual(most);
+  const all = await Promise.all(Array.from({ length: 400 }, () => sendPush(provider, makePush({ platform: 'fcm' }))));
+  expect(all.filter(({ meaning }) => meaning === 'accepted')).toHaveLength(400);
+  expect(sandbox.fcm.counts.accepted).toBe(400);
+  expect(sandbox.fcm.counts.connections).toBeGreaterThanOrEqual(3);
+  expect(sandbox.fcm.counts.connections).toBeLessThanOrEqual(6);
 });
 
 test('never more than the most that is allowed, whatever waits', async () => {
@@ -79,15 +76,6 @@ test('the wait before the next try to connect doubles from 250 ms up to 15 s, th
     250, 500, 1_000, 8_000, 15_000, 15_000, 15_000,
   ]);
   expect([1, 2, 10_000].map((failures) => backoffMs(failures, 0))).toEqual([125, 250, 7_500]);
-});
-
-test('a server that hangs up on every connection is tried again with that wait', async () => {
-  const server = await openServer(accept, { maxConnections: 0 });
-  const sender = openSender(server, { minConnections: 1, random: () => 0 });
-  await sender.connect();
-  await waitFor(() => expect(server.connectedAt.length).toBeGreaterThanOrEqual(5));
-  const [first = 0, , , , fifth = 0] = server.connectedAt;
-  expect(fifth - first).toBeGreaterThan(125 + 250 + 500 + 1_000 - 20);
 });
 
 test('a server that takes no more connections is not asked for more with every answer', async () => {
@@ -195,18 +183,15 @@ test('a handshake slower than a send may wait serves the next one', async () => 
   expect(sandbox.fcm.counts).toMatchObject({ requests: 1, connections: 2 });
 });
 
-test.each([1, 2])(
-  'the server says goodbye to %i idle connections: the next sends go through at once, each once',
-  async (count) => {
-    const server = await openServer();
-    const sender = openSender(server, { minConnections: count, maxConnections: count });
-    for (let round = 0; round < 10; round += 1) {
-      expect(tally(await postMany(sender, 10))).toEqual({ 'answered 200': 10 });
-      for (const session of server.sessions) server.goAway(session);
-    }
-    expect(server.paths).toHaveLength(100);
-  },
-);
+test('the server says goodbye to idle connections: the next sends go through at once, each once', async () => {
+  const server = await openServer();
+  const sender = openSender(server);
+  for (let round = 0; round < 10; round += 1) {
+    expect(tally(await postMany(sender, 10))).toEqual({ 'answered 200': 10 });
+    for (const session of server.sessions) server.goAway(session);
+  }
+  expect(server.paths).toHaveLength(100);
+});
 
 test('idle connections end without a word: once that has arrived, the next sends go through, each once', async () => {
   const server = await openServer();
@@ -221,31 +206,18 @@ test('idle connections end without a word: once that has arrived, the next sends
   expect(server.paths).toHaveLength(100);
 });
 
-test('no warning, no listener and no stream is left by thousands of sends', async () => {
+test('no warning, no listener and no timer is left by thousands of sends', async () => {
   const warnings: string[] = [];
   const onWarning = (warning: Error): void => void warnings.push(`${warning.name}: ${warning.message}`);
   process.on('warning', onWarning);
   onTestFinished(() => void process.off('warning', onWarning));
-  const streams: ServerHttp2Stream[] = [];
-  let isSilent = false;
-  const server = await openServer((stream) => (isSilent ? void streams.push(stream) : accept(stream)));
-  const requestTimeoutMs = 60_000; // so that a slow machine answers all; those that nobody answers wait for 200 ms
-  const { setTimeout: set } = globalThis;
-  const setSooner = (run: () => void, ms?: number, ...args: []) =>
-    set(run, isSilent && ms === requestTimeoutMs ? 200 : ms, ...args);
-  globalThis.setTimeout = Object.assign(setSooner, set);
-  onTestFinished(() => void (globalThis.setTimeout = set));
-  const sender = openSender(server, { requestTimeoutMs });
+  const server = await openServer();
+  const sender = openSender(server, { requestTimeoutMs: 60_000 });
   for (let round = 0; round < 20; round += 1) {
     const results = await postMany(sender, 100, () => ({ sendBy: performance.now() + 20_000 }));
     expect(tally(results)).toEqual({ 'answered 200': 100 });
   }
-  const timers = process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
-  expect(timers).toBeLessThan(50);
-  isSilent = true; // each of these looks after its connection with a PING
-  expect(tally(await postMany(sender, 200))).toEqual({ 'unknown timeout': 200 });
-  isSilent = false;
-  expect(tally(await postMany(sender, 100))).toEqual({ 'answered 200': 100 });
+  expect(process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length).toBeLessThan(50);
   expect(server.connectedAt).toHaveLength(2);
   expect(warnings).toEqual([]);
 });

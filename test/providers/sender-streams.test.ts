@@ -1,11 +1,11 @@
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { Permit, Reply } from '../../src/providers/provider.ts';
 import { StreamPermit } from '../../src/providers/sender/pool.ts';
 import type { SendResult } from '../../src/providers/sender/result.ts';
 import type { Sender } from '../../src/providers/sender/sender.ts';
 import { seededRandom } from '../../sandbox/loopback/timing.ts';
-import { openApns, openFcm, openSandbox, sendPush } from '../support/providers.ts';
+import { openApns, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
 import { accept, brief, type H2Server, openSender, openServer, post, postMany, tally } from './h2-server.ts';
@@ -96,37 +96,25 @@ test('SETTINGS that lower the number of streams count at once, and a higher numb
   expect(tally([...(await first), ...(await rest)])).toEqual({ 'answered 200': 20 });
 });
 
-test('a server that names no number of streams is not asked to', async () => {
-  const server = await openServer((stream) => void setTimeout(accept, 50, stream));
-  const sender = openSender(server, { minConnections: 1 });
-  expect(tally(await postMany(sender, 500))).toEqual({ 'answered 200': 500 });
-  expect(server.connectedAt).toHaveLength(1);
-});
-
-describe.each([
-  ['apns', openApns],
-  ['fcm', openFcm],
-] as const)('%s: GOAWAY under load', (platform, open) => {
-  test('3,000 sends: what the server took is what is reported as taken, and nothing arrives twice', async () => {
-    const sandbox = await openSandbox();
-    const provider = await open(sandbox);
-    await provider.connect();
-    sandbox[platform].setDefault({ kind: 'accept', delayMs: 5 });
-    sandbox[platform].goAwayEvery(150);
-    const replies: Reply[] = [];
-    const run = async (): Promise<void> => {
-      for (let sent = 0; sent < 30; sent += 1) replies.push(await sendPush(provider, makePush({ platform })));
-    };
-    await Promise.all(Array.from({ length: 100 }, run));
-    const accepted = replies.filter(({ meaning }) => meaning === 'accepted').length;
-    const others = new Set(replies.filter(({ meaning }) => meaning !== 'accepted').map(({ code }) => code));
-    expect([...others].filter((code) => code !== 'refused-stream')).toEqual([]);
-    expect(replies).toHaveLength(3_000);
-    expect(sandbox.journal.accepted).toHaveLength(accepted);
-    expect(new Set(sandbox.journal.accepted.map(({ token }) => token)).size).toBe(accepted);
-    expect(accepted).toBeGreaterThan(2_900);
-    expect(sandbox[platform].counts.connections).toBeGreaterThan(10);
-  });
+test('3,000 sends under GOAWAY: what the server took is what is reported as taken, and nothing arrives twice', async () => {
+  const sandbox = await openSandbox();
+  const provider = await openApns(sandbox);
+  await provider.connect();
+  sandbox.apns.setDefault({ kind: 'accept', delayMs: 5 });
+  sandbox.apns.goAwayEvery(150);
+  const replies: Reply[] = [];
+  const run = async (): Promise<void> => {
+    for (let sent = 0; sent < 30; sent += 1) replies.push(await sendPush(provider, makePush()));
+  };
+  await Promise.all(Array.from({ length: 100 }, run));
+  const accepted = replies.filter(({ meaning }) => meaning === 'accepted').length;
+  const others = new Set(replies.filter(({ meaning }) => meaning !== 'accepted').map(({ code }) => code));
+  expect([...others].filter((code) => code !== 'refused-stream')).toEqual([]);
+  expect(replies).toHaveLength(3_000);
+  expect(sandbox.journal.accepted).toHaveLength(accepted);
+  expect(new Set(sandbox.journal.accepted.map(({ token }) => token)).size).toBe(accepted);
+  expect(accepted).toBeGreaterThan(2_900);
+  expect(sandbox.apns.counts.connections).toBeGreaterThan(10);
 });
 
 test.each(['ENHANCE_YOUR_CALM', 'REFUSED_STREAM'] as const)(
@@ -162,18 +150,6 @@ test('a GOAWAY that names no last stream yet finishes all that is under way', as
   expect(server.connectedAt).toHaveLength(2);
 });
 
-test('a permit that was set aside before a GOAWAY is used after it: sent once, on another connection', async () => {
-  const server = await openServer();
-  const sender = openSender(server, { minConnections: 1, maxConnections: 1 });
-  const permits = await Promise.all(Array.from({ length: 20 }, async () => sender.reserve()));
-  for (const session of server.sessions) server.goAway(session);
-  const sends = permits.map((permit, index) =>
-    post(sender, `/${index}`, permit instanceof StreamPermit ? { permit } : {}),
-  );
-  expect(tally(await Promise.all(sends))).toEqual({ 'answered 200': 20 });
-  expect([...server.paths].sort()).toEqual(Array.from({ length: 20 }, (_, index) => `/${index}`).sort());
-});
-
 /** What may happen to a server's sessions in the middle of everything. */
 const STRIKES: readonly ((session: ServerHttp2Session, server: H2Server) => void)[] = [
   (session, server) => server.goAway(session),
@@ -183,7 +159,7 @@ const STRIKES: readonly ((session: ServerHttp2Session, server: H2Server) => void
   (session) => session.settings({ maxConcurrentStreams: 40 }),
 ];
 
-test.each([1, 2, 3, 4, 5])('permits, GOAWAY, SETTINGS, losses and aborts at random (seed %i)', async (seed) => {
+test.each([1, 2, 3])('permits, GOAWAY, SETTINGS, losses and aborts at random (seed %i)', async (seed) => {
   const random = seededRandom(seed);
   const pick = (count: number): number => Math.floor(random() * count);
   const server = await openServer((stream) => void setTimeout(accept, pick(10), stream), {

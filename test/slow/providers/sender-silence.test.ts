@@ -68,13 +68,3 @@ test('a silent network with full buffers: each send times out, and abort and clo
   await sender.close();
   expect(performance.now() - startedAt).toBeLessThan(4_000); // not the 5 s of a PING, nor TCP's minutes
 });
-
-test('an idle connection of a silent network is closed without an answer', async () => {
-  const { server, gate, sender } = await openSilent();
-  await sender.connect();
-  expect(tally(await postMany(sender, 20))).toEqual({ 'answered 200': 20 });
-  gate.pause();
-  await sender.close();
-  gate.release();
-  await waitFor(() => expect(server.sockets.size).toBe(0));
-});
