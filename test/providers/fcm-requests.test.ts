@@ -368,7 +368,8 @@ describe('with androidV2', () => {
 
   test.each(['normal', 'high'] as const)('an alert of priority %s is a remote notification', (priority) => {
     const { android, ...before } = messageOf({ ...ALERT, priority }).message;
-    const { notification, priority: _, ...config } = android as Record<string, object>;
+    const { notification, priority: own, ...config } = android as Record<string, object>;
+    expect(own).toBe(priority);
     const texts = { title: 'Room 12', image: 'https://example.com/a.jpg' };
     expect(messageOf({ ...ALERT, priority }, true).message).toEqual({
       ...before,

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { readdir, readFile, stat } from 'node:fs/promises';
-import { describe, expect, it, expectTypeOf } from 'vitest';
+import { expect, it, expectTypeOf } from 'vitest';
 import { DEFAULT_LATENCY, latencyDraw, seededRandom } from '../../sandbox/loopback/timing.ts';
 import { startSandbox as startInternal } from '../../sandbox/sandbox.ts';
 import {
@@ -19,26 +19,17 @@ import { openSandbox } from '../support/sandbox.ts';
 
 const YEAR_MS = 365 * 86_400_000;
 
-describe('the environment', () => {
-  it('is in files that only their owner reads', async () => {
-    const dir = await temporaryFolder();
-    await openSandbox({ dir });
-    const files = await readdir(dir);
-    expect(files.sort()).toEqual(['apns-key.p8', 'ca-key.pem', 'ca.pem', 'service-account.json', 'vapid-key.pem']);
-    for (const file of files) expect((await stat(`${dir}/${file}`)).mode & 0o777).toBe(0o600);
-  });
-});
-
-describe('keys', () => {
-  it('are made anew where the authority has run out', async () => {
-    const dir = await temporaryFolder();
-    await (await startInternal({ dir, now: () => Date.now() - YEAR_MS })).close();
-    const old = await readFile(`${dir}/ca.pem`, 'utf8');
-    const next = await openSandbox({ dir });
-    const ca = await readFile(next.caFile, 'utf8');
-    expect(ca).not.toBe(old);
-    expect(new X509Certificate(ca).validToDate.getTime()).toBeGreaterThan(Date.now());
-  });
+it('keeps its keys in files that only their owner reads, and makes them anew where the authority has run out', async () => {
+  const dir = await temporaryFolder();
+  await (await startInternal({ dir, now: () => Date.now() - YEAR_MS })).close();
+  const old = await readFile(`${dir}/ca.pem`, 'utf8');
+  const next = await openSandbox({ dir });
+  const ca = await readFile(next.caFile, 'utf8');
+  expect(ca).not.toBe(old);
+  expect(new X509Certificate(ca).validToDate.getTime()).toBeGreaterThan(Date.now());
+  const files = await readdir(dir);
+  expect(files.sort()).toEqual(['apns-key.p8', 'ca-key.pem', 'ca.pem', 'service-account.json', 'vapid-key.pem']);
+  for (const file of files) expect((await stat(`${dir}/${file}`)).mode & 0o777).toBe(0o600);
 });
 
 const INDEX = new URL('../../src/index.ts', import.meta.url).href;
@@ -92,17 +83,13 @@ function percentile(values: readonly number[], share: number): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] ?? NaN;
 }
 
-describe('the latency that is drawn', () => {
-  it.each([
-    [DEFAULT_LATENCY, 1],
-    [DEFAULT_LATENCY, 2],
-    [{ medianMs: 5, p99Ms: 20 }, 3],
-  ])('has the median and the 99th percentile of %j, seed %i', (latency, seed) => {
+it('draws latencies with the median and the 99th percentile that were asked for, and a tail', () => {
+  for (const [latency, seed] of [[DEFAULT_LATENCY, 1] as const, [{ medianMs: 5, p99Ms: 20 }, 3] as const]) {
     const draw = latencyDraw(latency, seededRandom(seed)) ?? (() => 0);
     const values = Array.from({ length: 50_000 }, draw);
     expect(percentile(values, 0.5) / latency.medianMs).toBeCloseTo(1, 1);
     expect(percentile(values, 0.99) / latency.p99Ms).toBeCloseTo(1, 1);
     expect(Math.min(...values)).toBeGreaterThan(0);
-    expect(Math.max(...values)).toBeGreaterThan(latency.p99Ms * 1.5); // a tail
-  });
+    expect(Math.max(...values)).toBeGreaterThan(latency.p99Ms * 1.5);
+  }
 });
