@@ -74,7 +74,6 @@ export const wanted = (retryAfterMs?: number): Evidence =>
 export const unreached = (): Evidence => answer({ suspect: 'outage', code: 'connection-refused' });
 export const overQuota = (retryAfterMs?: number): Evidence =>
   answer({ suspect: 'quota', code: 'TooManyRequests', retryAfterMs });
-export const badToken = (): Evidence => answer({ suspect: 'configuration', code: 'BadDeviceToken' });
 
 export function reportTimes(count: number, { breakers }: BreakerWorker, evidence: () => Evidence): void {
   for (let done = 0; done < count; done++) breakers.report(evidence());

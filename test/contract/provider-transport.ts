@@ -58,6 +58,14 @@ export function transport(platform: Platform): void {
       tuning: { ca: undefined },
     },
     {
+      name: 'a certificate of another name',
+      code: 'tls-failed',
+      cause: 'ERR_TLS_CERT_ALTNAME_INVALID',
+      expected: NO_CONNECTION,
+      requests: 0,
+      before: (sandbox) => sandbox.spoilCertificate(platform, 'wrong-name'),
+    },
+    {
       name: 'a handshake that is not answered',
       code: 'connect-timeout',
       cause: 'ETIMEDOUT',

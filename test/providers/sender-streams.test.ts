@@ -96,7 +96,8 @@ test('SETTINGS that lower the number of streams count at once, and a higher numb
   expect(tally([...(await first), ...(await rest)])).toEqual({ 'answered 200': 20 });
 });
 
-test('3,000 sends under GOAWAY: what the server took is what is reported as taken, and nothing arrives twice', async () => {
+/** GOAWAY after every 150 requests. */
+test('3,000 sends: what the server took is what is reported as taken, and nothing arrives twice', async () => {
   const sandbox = await openSandbox();
   const provider = await openApns(sandbox);
   await provider.connect();

@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { createApnsProvider } from '../../src/providers/apns/apns.ts';
-import { createFcmProvider } from '../../src/providers/fcm/fcm.ts';
-import type { Provider, Reply } from '../../src/providers/provider.ts';
+import type { Reply } from '../../src/providers/provider.ts';
 import { makePush } from '../support/push.ts';
 
 /** What the parent asks for: one send, and one reply. */
@@ -23,34 +22,23 @@ export type SendingMessage =
   | { readonly kind: 'reply'; readonly id: number; readonly reply: Reply };
 
 const { env } = process;
-const platform = env['PLATFORM'] === 'fcm' ? 'fcm' : 'apns';
-
-async function openProvider(): Promise<Provider> {
-  const ca = env['WITHOUT_CA'] === undefined ? await readFile(env['CA_FILE'] ?? '', 'utf8') : undefined;
-  const timeout = env['REQUEST_TIMEOUT_MS'];
-  const shared = { ca, requestTimeoutMs: timeout === undefined ? undefined : Number(timeout) };
-  if (platform === 'fcm') {
-    const { FCM_ENDPOINT: endpoint = '', FCM_PROJECT_ID: projectId = '' } = env;
-    return createFcmProvider({ ...shared, endpoint, projectId });
-  }
-  return createApnsProvider({
-    ...shared,
-    endpoint: env['APNS_ENDPOINT'] ?? '',
-    key: await readFile(env['APNS_KEY_FILE'] ?? '', 'utf8'),
-    keyId: env['APNS_KEY_ID'] ?? '',
-    teamId: env['APNS_TEAM_ID'] ?? '',
-    topic: env['APNS_TOPIC'] ?? '',
-  });
-}
-
-const provider = await openProvider();
+const timeout = env['REQUEST_TIMEOUT_MS'];
+const provider = createApnsProvider({
+  ca: env['WITHOUT_CA'] === undefined ? await readFile(env['CA_FILE'] ?? '', 'utf8') : undefined,
+  requestTimeoutMs: timeout === undefined ? undefined : Number(timeout),
+  endpoint: env['APNS_ENDPOINT'] ?? '',
+  key: await readFile(env['APNS_KEY_FILE'] ?? '', 'utf8'),
+  keyId: env['APNS_KEY_ID'] ?? '',
+  teamId: env['APNS_TEAM_ID'] ?? '',
+  topic: env['APNS_TOPIC'] ?? '',
+});
 const report = (message: SendingMessage): void => void process.send?.(message);
 const block = (forMs: number): void => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
 
 process.on('message', ({ id, sendInMs, since, blockMs, blockFirstMs }: SendOrder) => {
   if (blockFirstMs !== undefined) block(blockFirstMs);
   const from = since === undefined ? performance.now() : since - performance.timeOrigin;
-  const prepared = provider.prepare(makePush({ platform }));
+  const prepared = provider.prepare(makePush());
   if (prepared.kind !== 'ready') throw new Error('the push was refused');
   const sendBy = sendInMs === undefined ? undefined : from + sendInMs;
   void provider.send(prepared.encoded, { sendBy }).then((reply) => report({ kind: 'reply', id, reply }));

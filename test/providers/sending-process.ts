@@ -2,12 +2,11 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
-import type { Platform } from '../../src/notification/notification.ts';
 import type { Reply } from '../../src/providers/provider.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import type { SendingMessage, SendOrder } from './sending-child.ts';
 
-/** A process of its own with one provider; it can be stopped, as a paused container is. */
+/** A process of its own with a provider of APNs; it can be stopped, as a paused container is. */
 export interface SendingProcess {
   send(order?: Omit<SendOrder, 'id'>): Promise<Reply>;
   /** SIGSTOP; what is asked of it meanwhile waits. */
@@ -20,11 +19,10 @@ const CHILD = fileURLToPath(new URL('sending-child.ts', import.meta.url));
 
 export async function startSendingProcess(
   sandbox: Sandbox,
-  platform: Platform,
   env: Readonly<Record<string, string>> = {},
 ): Promise<SendingProcess> {
   const child = fork(CHILD, {
-    env: { ...process.env, ...sandbox.env(), CA_FILE: sandbox.caFile, PLATFORM: platform, ...env },
+    env: { ...process.env, ...sandbox.env(), CA_FILE: sandbox.caFile, ...env },
     execArgv: [],
   });
   child.setMaxListeners(0); // one for each answer that is awaited

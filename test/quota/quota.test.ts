@@ -173,13 +173,6 @@ describe('the promise of a quota', () => {
     expect(result.makespanMs).toBeLessThan((5_000 / 1_500) * 10 * SECOND * 1.11);
   });
 
-  it('keeps to two asks a job where newcomers arrive all the time, half of them too many', async () => {
-    const rules = [{ max: 100, perMs: SECOND }];
-    const result = await simulate({ rules, jobs: 2_000, lateMs: () => Math.random() * 50, arrivalMs: () => 5 });
-    expectKept({ rules, minGapMs: 0 }, result.taken);
-    expect(result.mostAsks).toBeLessThanOrEqual(2);
-  });
-
   it('sends nobody away twice who comes back in time, whatever the rules and the arrivals', async () => {
     const runs = fc.asyncProperty(ruleSets, fc.nat(300), fc.integer(), async (rules, everyMs, seed) => {
       const { leaseMs } = checkTerms({ name: 'as-by-default', rules });

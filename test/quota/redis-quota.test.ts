@@ -221,15 +221,6 @@ it('works on a cluster', async () => {
   await quota.close();
 });
 
-describe('the script', () => {
-  it('names no more KEYS or ARGV by number than the wrapper sends before those of the tiers', () => {
-    const code = SCRIPT.replaceAll(/--.*$/gm, '');
-    const highest = (array: string) =>
-      Math.max(...[...code.matchAll(new RegExp(`${array}\\[(\\d+)\\]`, 'g'))].map((match) => Number(match[1])));
-    expect([highest('KEYS'), highest('ARGV')]).toEqual([2, 4]);
-  });
-});
-
 describe('token batches', () => {
   let now: number;
   let asked: BatchAsk[];

@@ -1,16 +1,13 @@
-import { readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import { breakerKeys } from '../../../src/breaker/redis-breakers.ts';
 import { connectRedis, testPrefix } from '../../support/redis.ts';
 import { waitFor } from '../../support/wait.ts';
 import {
   accepted,
-  badToken,
   countAnswers,
   LONG,
   openBreakers,
   openOf,
-  overQuota,
   refused,
   reportTimes,
   trialOf,
@@ -73,18 +70,6 @@ describe('what a provider says about all of us', () => {
     worker.breakers.report(wanted());
     expect(openOf(worker).until - Date.now()).toBeGreaterThan(50_000);
     expect(openOf(worker).until - Date.now()).toBeLessThanOrEqual(60_000);
-  });
-
-  it.each([
-    [20, overQuota, { trouble: 'quota', code: 'TooManyRequests' }],
-    [20, badToken, { trouble: 'configuration', code: 'BadDeviceToken' }],
-  ])('is found in answers about the devices of %i recipients', async (count, about, found) => {
-    const [worker, other] = two();
-    reportTimes(count - 1, worker, about);
-    expect(worker.breakers.current('apns')).toBeUndefined();
-    worker.breakers.report(about());
-    expect(openOf(worker)).toMatchObject(found);
-    await waitFor(() => expect(openOf(other)).toMatchObject(found));
   });
 
   it('stays as long as it was where late answers say the same, and where they are good', async () => {
@@ -167,22 +152,6 @@ describe('what is in Redis', () => {
     await redis.del(state);
     await waitFor(async () => expect(await redis.get(state)).toContain('InvalidProviderToken'));
   });
-});
-
-it('breaker.lua is given as many keys and arguments as it reads', async () => {
-  const script = await readFile('src/breaker/breaker.lua', 'utf8');
-  const highest = (of: string) =>
-    Math.max(...[...script.matchAll(new RegExp(`${of}\\[(\\d)\\]`, 'g'))].map(([, index]) => Number(index)));
-  const asked: { keys: number; args: number }[] = [];
-  const client = connectRedis();
-  const worker = openBreakers(testPrefix(), LONG, {
-    eval: (text, keys, ...rest) => {
-      asked.push({ keys, args: rest.length - keys });
-      return client.eval(text, keys, ...rest);
-    },
-  });
-  worker.breakers.report(refused());
-  expect(asked.at(-1)).toEqual({ keys: highest('KEYS'), args: highest('ARGV') });
 });
 
 it('clocks that differ by minutes do not change how long a breaker stays open', async () => {

@@ -83,16 +83,6 @@ describe('a half open breaker', () => {
     expect(worker.trialEnds.map(({ result }) => result)).toEqual(['failure', 'failure', 'failure']);
   });
 
-  it('keeps its trouble where the trial cannot reach the provider, and takes the trouble that it meets', async () => {
-    const worker = openBreakers(testPrefix());
-    worker.breakers.report(refused());
-    worker.breakers.report(unreached(), await trialOf(worker, 'first'));
-    expect(openOf(worker)).toMatchObject({ trouble: 'auth', code: 'connection-refused' });
-    worker.breakers.report(wanted(5_000), await trialOf(worker, 'second'));
-    expect(openOf(worker)).toMatchObject({ trouble: 'quota', code: 'QUOTA_EXCEEDED' });
-    expect(openOf(worker).until - Date.now()).toBeGreaterThan(4_000);
-  });
-
   it('gives the trial to another notification where it was released, or died with its worker', async () => {
     const prefix = testPrefix();
     const [worker, other] = [openBreakers(prefix), openBreakers(prefix)];
@@ -190,17 +180,6 @@ describe('an outage', () => {
     other.breakers.report({ ...accepted(), suspect: 'configuration', code: 'BadDeviceToken' }, others);
     expect(other.breakers.current('apns')).toBeUndefined();
     expect(openOf(worker).trouble).toBe('outage');
-  });
-
-  it('is over where the trial is refused, which opens the breaker for all', async () => {
-    const [worker, other] = three();
-    reportTimes(5, worker, unreached);
-    worker.breakers.report(refused(), await trialOf(worker));
-    expect(openOf(worker).trouble).toBe('auth');
-    await waitFor(() => openOf(other));
-    worker.breakers.report(accepted(), await trialOf(worker));
-    expect(worker.breakers.current('apns')).toBeUndefined();
-    expect(worker.changes.map(({ open }) => open?.trouble)).toEqual(['outage', undefined, 'auth', undefined]);
   });
 
   it('is not found again in what was answered while it was open', async () => {

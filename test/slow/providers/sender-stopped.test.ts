@@ -7,15 +7,15 @@ import { startSendingProcess } from '../../providers/sending-process.ts';
 
 const TOO_LATE = { ...TRANSPORT_REPLIES['too-late'], code: 'too-late' };
 
-describe.each(['apns', 'fcm'] as const)('%s: a process that stands still', (platform) => {
+describe('a process that stands still', () => {
   test(
     'for 12 s, longer than any answer may take, reads the answers that came meanwhile',
     { timeout: 60_000 },
     async () => {
       const sandbox = await openSandbox();
-      const sending = await startSendingProcess(sandbox, platform);
+      const sending = await startSendingProcess(sandbox);
       expect((await sending.send()).meaning).toBe('accepted');
-      sandbox[platform].setDefault({ kind: 'accept', delayMs: 500 });
+      sandbox.apns.setDefault({ kind: 'accept', delayMs: 500 });
       const replies = Array.from({ length: 20 }, () => sending.send());
       await waitFor(() => expect(sandbox.journal.all).toHaveLength(21));
       sending.stop();
@@ -27,28 +27,23 @@ describe.each(['apns', 'fcm'] as const)('%s: a process that stands still', (plat
     },
   );
 
-  test('because its event loop is blocked reads them as well', async () => {
+  test('because its event loop is blocked reads them as well, and gives up what was not answered', async () => {
     const sandbox = await openSandbox();
-    const sending = await startSendingProcess(sandbox, platform, { REQUEST_TIMEOUT_MS: '500' });
+    const sending = await startSendingProcess(sandbox, { REQUEST_TIMEOUT_MS: '500' });
     expect((await sending.send()).meaning).toBe('accepted');
-    sandbox[platform].setDefault({ kind: 'accept', delayMs: 200 });
+    sandbox.apns.setDefault({ kind: 'accept', delayMs: 200 });
     for (let round = 0; round < 3; round += 1) {
       expect((await sending.send({ blockMs: 1_500 })).meaning).toBe('accepted');
     }
     expect(sandbox.journal.accepted).toHaveLength(4);
-  });
-
-  test('gives up what was not answered meanwhile', async () => {
-    const sandbox = await openSandbox();
-    const sending = await startSendingProcess(sandbox, platform, { REQUEST_TIMEOUT_MS: '500' });
-    sandbox[platform].setDefault({ kind: 'hang' });
+    sandbox.apns.setDefault({ kind: 'hang' });
     expect(await sending.send({ blockMs: 1_500 })).toMatchObject({ code: 'timeout', ambiguous: true });
   });
 
   test('for some milliseconds again and again notices every reset', { timeout: 120_000 }, async () => {
     const sandbox = await openSandbox();
-    const sending = await startSendingProcess(sandbox, platform, { REQUEST_TIMEOUT_MS: '4000' });
-    sandbox[platform].setDefault({ kind: 'accept', delayMs: 100 });
+    const sending = await startSendingProcess(sandbox, { REQUEST_TIMEOUT_MS: '4000' });
+    sandbox.apns.setDefault({ kind: 'accept', delayMs: 100 });
     const codes: string[] = [];
     const start = performance.now();
     const seen = (code: string): number => codes.filter((each) => each === code).length;
@@ -66,7 +61,7 @@ describe.each(['apns', 'fcm'] as const)('%s: a process that stands still', (plat
         await sleep(150);
         // A machine that needs longer for the first answer of a connection would see resets alone.
         while (goesOn() && seen('200') === before) await sleep(10);
-        sandbox[platform].dropConnections();
+        sandbox.apns.dropConnections();
       }
     };
     const loops = Array.from({ length: 20 }, () => sendOn({}));
@@ -80,7 +75,7 @@ describe.each(['apns', 'fcm'] as const)('%s: a process that stands still', (plat
 
   test('between the slot and the send does not send when it goes on', async () => {
     const sandbox = await openSandbox();
-    const sending = await startSendingProcess(sandbox, platform);
+    const sending = await startSendingProcess(sandbox);
     expect((await sending.send()).meaning).toBe('accepted');
     sending.stop();
     const late = sending.send({ sendInMs: 300, since: Date.now() });
@@ -93,10 +88,10 @@ describe.each(['apns', 'fcm'] as const)('%s: a process that stands still', (plat
 
   test('during the handshake does not send what is too late when it goes on', async () => {
     const sandbox = await openSandbox();
-    const sending = await startSendingProcess(sandbox, platform);
-    sandbox[platform].slowHandshakes(400);
+    const sending = await startSendingProcess(sandbox);
+    sandbox.apns.slowHandshakes(400);
     const late = sending.send({ sendInMs: 1_000 });
-    await waitFor(() => expect(sandbox[platform].openConnections).toBeGreaterThan(0));
+    await waitFor(() => expect(sandbox.apns.openConnections).toBeGreaterThan(0));
     sending.stop();
     await sleep(1_500); // the handshake's answer is there, and the time to send is over
     sending.resume();
