@@ -1,7 +1,7 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { z } from 'zod';
-import { tokenOf } from '../../src/notification/device.ts';
+import { tagsOf, tokenOf } from '../../src/notification/device.ts';
 import { apnsFieldsSchema, apnsSoundSchema } from '../../src/notification/devices/apns/fields.ts';
 import { alertSchema, liveActivitySchema } from '../../src/notification/schema.ts';
 import { createApnsProvider } from '../../src/providers/apns/apns.ts';
@@ -17,13 +17,15 @@ const provider = createApnsProvider({
   ...{ topic: 'com.example.school', endpoint: 'https://api.push.apple.com', now: () => NOW_MS + 999 },
 });
 
-/** What APNs gets of a push. It breaks no rule of Apple, and a silent one makes no noise. */
+/** What APNs gets of a push. It breaks no rule of Apple, a silent one makes no noise, and apps know it by its collapse id. */
 function requestOf(fields: PushFields) {
   const push = makePush(fields);
   const prepared = provider.prepare(push);
   if (prepared.kind === 'refused') throw new Error(prepared.reply.detail);
   const { encoded } = prepared;
   expect([...apnsFaults(encoded), ...(push.silent ? apnsLoudFaults(encoded) : [])]).toEqual([]);
+  const { channel } = push.notification;
+  if (channel === undefined) expect(tagsOf(push.notification, [0])).toEqual([encoded.headers['apns-collapse-id']]);
   return { ...encoded, push, payload: JSON.parse(encoded.body.toString()) as unknown };
 }
 

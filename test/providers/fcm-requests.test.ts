@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { z } from 'zod';
 import type { JsonObject } from '../../src/domain/json.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../../src/notification/devices/fcm/fields.ts';
-import { tokenOf } from '../../src/notification/device.ts';
+import { tagsOf, tokenOf } from '../../src/notification/device.ts';
 import { checkInput, type EnqueueInput } from '../../src/producer/producer.ts';
 import { encodeFcm } from '../../src/providers/fcm/fcm.ts';
 import { fcmFaults, fcmLoudFaults } from '../wire/fcm-rules.ts';
@@ -27,7 +27,7 @@ const TEXTS = { title: 'Room 12', body: 'Forms' };
 const patched = (message: object) => ({ alert: TEXTS, fcm: { message } }) as PushFields;
 
 test('every field of an alert is where Google wants it, and nothing goes out that only the queue needs', () => {
-  const { message, body } = messageOf({ ...EVERY_FIELD, ...KEPT_BACK });
+  const { push, message, body } = messageOf({ ...EVERY_FIELD, ...KEPT_BACK });
   expect(message).toEqual({
     notification: { title: 'Room 12', body: 'Forms are due', image: 'https://example.com/a.jpg' },
     data: { text: 'a', form: '{"id":7,"tags":[true,null]}', count: '1.5' },
@@ -88,6 +88,7 @@ test('every field of an alert is where Google wants it, and nothing goes out tha
     },
     fcm_options: { analytics_label: 'forms' },
   });
+  expect(tagsOf(push.notification, [0])).toEqual(['tag-of-7b', 'thread-77']); // by these apps find it on the screen
   expect(body).not.toContain('kept-back');
 });
 
@@ -99,6 +100,7 @@ test('those are all fields that there are', () => {
 
 test('a plain alert is a notification that all devices show, with the push id to replace a second copy by', () => {
   const { push, message } = messageOf({ badge: 3 });
+  expect(tagsOf(push.notification, [0])).toEqual([push.pushId]);
   expect(message).toEqual({
     notification: push.notification.alert,
     android: { priority: 'normal', notification: { tag: push.pushId, notification_count: 3 } },

@@ -120,13 +120,6 @@ test('while there is no connection a send fails at once, but brings on the next 
   await waitFor(async () => expect(brief(await post(sender))).toBe('answered 200'));
 });
 
-test('two connections of which one cannot be had: the sends take the other', async () => {
-  const server = await openServer(accept, { maxConnections: 1 });
-  const sender = openSender(server);
-  await sender.connect();
-  expect(tally(await postMany(sender, 50))).toEqual({ 'answered 200': 50 });
-});
-
 async function serve(server: ReturnType<typeof createServer>) {
   const sockets = new Set<Socket>();
   server.on('connection', (socket: Socket) => sockets.add(socket.on('error', () => undefined)));

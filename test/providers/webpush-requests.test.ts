@@ -2,6 +2,7 @@ import { createECDH, createHash } from 'node:crypto';
 import { encrypt } from 'http_ece';
 import { expect, test } from 'vitest';
 import type { z } from 'zod';
+import { tagsOf } from '../../src/notification/device.ts';
 import { webpushFieldsSchema } from '../../src/notification/devices/webpush/fields.ts';
 import { WEBPUSH_MAX_MESSAGE_BYTES } from '../../src/notification/devices/webpush/payload.ts';
 import type { WebpushDevice } from '../../src/notification/notification.ts';
@@ -27,7 +28,9 @@ function requestOf(fields: PushFields = {}) {
   const message = decryptPush(encoded.body as Buffer, browserKeys('ana'));
   const request = { ...encoded, origin, message, nowMs: NOW_MS };
   expect([...webpushFaults(request), ...(encoded.push.silent ? webpushLoudFaults(request) : [])]).toEqual([]);
-  return { ...encoded, origin, message: JSON.parse(message.toString()) as Record<string, unknown> };
+  const shown = JSON.parse(message.toString()) as Record<string, unknown>;
+  expect(tagsOf(encoded.push.notification, [0])).toEqual([shown['tag']]);
+  return { ...encoded, origin, message: shown };
 }
 
 test('every field of an alert is where the service worker and Safari look for it, and only Ana can read it', () => {

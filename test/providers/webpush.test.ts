@@ -259,7 +259,6 @@ test.each([
     /^WEBPUSH_VAPID_PRIVATE_KEY: expected a private key on P-256: .*, found something else$/,
   ],
   [{ WEBPUSH_VAPID_PRIVATE_KEY: other as string }, /^WEBPUSH_VAPID_PRIVATE_KEY: expected a private key on P-256/],
-  [{ WEBPUSH_VAPID_PRIVATE_KEY: 'A'.repeat(43) }, /^WEBPUSH_VAPID_PRIVATE_KEY: expected a private key on P-256/],
   [
     { WEBPUSH_VAPID_PUBLIC_KEY: `BA${'A'.repeat(85)}` },
     /^WEBPUSH_VAPID_PUBLIC_KEY: expected the public key of the private key/,
@@ -278,7 +277,6 @@ test.each([
     { WEBPUSH_ORIGINS: 'https://ana:geheim@push.example.com' },
     /^WEBPUSH_ORIGINS: expected https:\/\/ URLs .*, found a string of 35 characters$/,
   ],
-  [{ WEBPUSH_ORIGINS: 'http://push.example.com' }, /^WEBPUSH_ORIGINS: expected/],
   [
     { WEBPUSH_QUOTA: '9/1s,fcm.googleapi.com=1000/1m' },
     /^WEBPUSH_QUOTA: expected hosts of push services that are known or in WEBPUSH_ORIGINS, found "fcm.googleapi.com"$/,
@@ -287,7 +285,6 @@ test.each([
     { WEBPUSH_QUOTA: 'fcm.googleapis.com=1000' },
     /^WEBPUSH_QUOTA: expected rules as max\/per, or as host=max\/per .* \(WEBPUSH_QUOTA\[0\]: expected max\/per, .* found "1000"\), found/,
   ],
-  [{ WEBPUSH_QUOTA: 'a b=1/1s' }, /^WEBPUSH_QUOTA: expected rules as max\/per, or as host=max\/per/],
   [{ WEBPUSH_CA_FILE: '/nowhere/ca.pem' }, /^WEBPUSH_CA_FILE: expected a file that can be read/],
 ])('%j is a fault that shows no secret', (change, fault) => {
   const faults = faultsOf({ WEBPUSH_VAPID_PRIVATE_KEY: PRIVATE, WEBPUSH_SUBJECT: SUBJECT, ...change });

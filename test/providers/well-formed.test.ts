@@ -2,9 +2,10 @@ import { expect, test } from 'vitest';
 import { asDigest } from '../../src/notification/schema.ts';
 import { formatFault } from '../../src/domain/faults.ts';
 import { parseNotification, type Notification } from '../../src/notification/notification.ts';
-import { pushId } from '../../src/notification/device.ts';
+import { pushId, tagsOf } from '../../src/notification/device.ts';
 import { checkInput, type EnqueueInput } from '../../src/producer/producer.ts';
 import { openApns, openFcm, openSandbox, openWebpush, sendPush } from '../support/providers.ts';
+import { makeDevice, makeNotification } from '../support/push.ts';
 
 /** The first half of an emoji, as a text that was cut by its length ends in. */
 const HALF = '\ud83d';
@@ -115,4 +116,12 @@ test('a push id is a UUID of version 5 that never changes', () => {
 test('each device and each notification has its own', () => {
   const ids = ['msg-1', 'msg-11', 'msg-2'].flatMap((id) => [0, 1, 10, 11].map((index) => pushId(id, index)));
   expect(new Set(ids).size).toBe(ids.length);
+});
+
+test('the tags of several devices are each there once, and those of a device that is not there are none', () => {
+  const devices = [makeDevice('apns'), makeDevice('fcm'), makeDevice('webpush')];
+  const notification = makeNotification({ devices });
+  expect(tagsOf(notification, [0, 1, 2, 7])).toEqual([0, 1, 2].map((index) => pushId(notification.id, index)));
+  expect(tagsOf({ ...notification, collapseId: 'a' }, [0, 1, 2])).toEqual(['a']);
+  expect(tagsOf(notification, [])).toEqual([]);
 });
