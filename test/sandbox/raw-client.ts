@@ -22,7 +22,7 @@ export interface RawReply {
 export interface RawClient {
   readonly session: ClientHttp2Session;
   /** Sends the good request with this change. */
-  ask(change?: Change): Promise<RawReply>;
+  ask: (change?: Change) => Promise<RawReply>;
 }
 
 /** Connects, and closes when the test ends. @param good the request from which the others differ */
