@@ -185,6 +185,7 @@ export function endings(platform: Platform): void {
       const permit = unused.kind === 'permit' ? unused.permit : undefined;
       expect(permit).toBeDefined();
       expect(await sendPush(provider, pushOn(sandbox), { permit })).toEqual(closed);
+      expect(await provider.reserve(toOf(sandbox))).toEqual({ kind: 'none', reply: closed });
       expect(sandbox.journal.all).toHaveLength(5);
       await expect.poll(() => sandbox[platform].openConnections).toBe(0);
     });
