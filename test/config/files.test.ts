@@ -5,7 +5,6 @@ import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { makeAuthority } from '../../sandbox/loopback/certificates.ts';
-import { APP_FIELDS } from '../../src/config/apps-file.ts';
 import { loadConfig, reloadCredentials, type Config } from '../../src/config/config.ts';
 import { formatFault } from '../../src/domain/faults.ts';
 import { PLATFORMS } from '../../src/notification/notification.ts';
@@ -62,19 +61,6 @@ describe('a file of apps', () => {
     expect([quotas.apns, apps.get('teacher')?.quotas.apns].map((rules) => rules?.[0]?.max)).toEqual([1, 5]);
   });
 
-  it('says for each app whether alerts to Android are remote notifications', () => {
-    const fcm = { projectId: 'p' };
-    const content = {
-      apps: { a: { fcm: { ...fcm, androidV2: 'true' } }, b: { fcm }, c: { fcm: { ...fcm, androidV2: 'yes' } } },
-    };
-    const { a, b } = content.apps;
-    expect([...load({ apps: { a, b } }).apps.values()].map(({ providers }) => providers.fcm?.androidV2)).toEqual([
-      true,
-      undefined,
-    ]);
-    expect(faultsOf(content)).toEqual(['apps.json: apps.c.fcm.androidV2: expected true or false, found "yes"']);
-  });
-
   it('may have no app, and an app of any name', () => {
     expect(load({ apps: {} }).apps.size).toBe(0);
     const text = `{ "apps": { "__proto__": { "fcm": { "projectId": "p" } }, "constructor": { "fcm": { "projectId": "q" } } } }`;
@@ -94,17 +80,6 @@ describe('a file of apps', () => {
     file('keys/teacher.p8', key);
     for (const name of ['teacher', 'parent']) file(`keys/${name}.json`, account);
     expect([...load(example).apps.keys()]).toEqual(['teacher', 'parent']);
-  });
-
-  it('has a field for every variable of every provider', () => {
-    for (const platform of PLATFORMS) {
-      const fields = [...APP_FIELDS[platform].keys()];
-      expect(fields.length).toBeGreaterThan(3);
-      for (const field of fields) expect(field).toMatch(/^[a-z][A-Za-z0-9]+$/);
-      expect(fields.at(-1)).toBe('quota');
-    }
-    const fcm = ['credentialsFile', 'projectId', 'endpoint', 'caFile', 'androidV2', 'quota'];
-    expect([...APP_FIELDS.fcm.keys()]).toEqual(fcm);
   });
 });
 
@@ -207,7 +182,8 @@ function loadLimits(content: unknown): Config['categories'] {
 const limitsFaults = (content: unknown): string[] => faultLines(() => loadLimits(content));
 
 describe('a file of limits', () => {
-  it('has a policy for each category, written as the variables are', () => {
+  it('has a policy for each category, written as the variables are, and docs/limits.md shows the example', () => {
+    expect(readFileSync('docs/limits.md', 'utf8')).toContain(readFileSync('examples/limits.json', 'utf8'));
     expect(loadConfig({ ...NONE, LIMITS_FILE: 'examples/limits.json' }).categories).toEqual({
       messages: {
         rules: [
@@ -219,10 +195,6 @@ describe('a file of limits', () => {
       homework: { rules: [{ max: 3, perMs: 3_600_000 }], minGapMs: 0 },
       digests: { rules: [{ max: 1, perMs: 86_400_000 }], minGapMs: 43_200_000 },
     });
-  });
-
-  it('is shown in docs/limits.md as the example has it', () => {
-    expect(readFileSync('docs/limits.md', 'utf8')).toContain(readFileSync('examples/limits.json', 'utf8'));
   });
 
   it('may have a gap alone, and no category at all', () => {
