@@ -3,13 +3,12 @@ import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { main as chaos } from '../../chaos/chaos.ts';
-import { judgeRun } from '../../chaos/report.ts';
-import { WorkerDelays } from '../../demo/delays.ts';
 import { countResult } from '../../demo/counts.ts';
 import type { DemoDeadLetter } from '../../demo/queue.ts';
 import { COMMANDS, loadCommand, type CommandMain, main as pushpacer } from '../../scripts/support/commands.ts';
 import { definitionOf } from '../../src/terminal/command.ts';
 import { apartOptions } from '../../src/limiter/limiter.ts';
+import { cluster, judged } from '../chaos/facts.ts';
 import { addDead, deadLetter } from '../dead-letters/letters.ts';
 import { createProducer } from '../../src/producer/producer.ts';
 import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
@@ -167,22 +166,12 @@ describe('the JSON of each command is that of the page', () => {
     await expectDocumented('why', ...answers);
   });
 
-  test('doctor', async () => {
-    const { prefix } = openQueues();
-    await expectDocumented(
-      'doctor',
-      await answerOf('doctor', [], { ...queueEnv(prefix), REDIS_CLUSTER: 'true', ALLOW_NO_CREDENTIALS: 'true' }),
-    );
-  });
-
-  test('cancel', async () => {
-    const { prefix } = openQueues();
-    await expectDocumented('cancel', await answerOf('cancel', ['--id', 'msg-1'], queueEnv(prefix)));
-  });
-
-  test('retract', async () => {
-    const { prefix } = openQueues();
-    await expectDocumented('retract', await answerOf('retract', ['--id', 'msg-1'], queueEnv(prefix)));
+  test.each<[name: string, args: string[], env?: Env]>([
+    ['doctor', [], { REDIS_CLUSTER: 'true', ALLOW_NO_CREDENTIALS: 'true' }],
+    ['cancel', ['--id', 'msg-1']],
+    ['retract', ['--id', 'msg-1']],
+  ])('%s', async (name, args, env) => {
+    await expectDocumented(name, await answerOf(name, args, { ...queueEnv(openQueues().prefix), ...env }));
   });
 
   test('dead-letters, replay and discard', async () => {
@@ -280,34 +269,7 @@ describe('the JSON of each command is that of the page', () => {
     const plan = await planOf();
     const { faults } = await planOf('--cluster');
     await expectDocumented('chaos --plan', { ...plan, faults: [...plan.faults, ...faults] });
-    const counts = {
-      'kill-worker': 0,
-      'stop-worker': 0,
-      'restart-worker': 0,
-      'kill-redis': 0,
-      'pause-redis': 0,
-      'cut-clients': 0,
-    };
-    const failover = { at: 2_000, keptUntil: 1_000, until: 3_000, lagMs: 500, ranges: [], admissions: [] };
-    const facts = {
-      ...{
-        enqueued: new Map(),
-        cancels: new Map(),
-        entries: [],
-        crashes: [],
-        drainMs: 0,
-        stalls: [],
-        left: [],
-        leaks: [],
-      },
-      ends: { completed: [], dead: [], queued: [] },
-      injected: { counts, incidents: [], cuts: [], freezes: [], oddDevices: [], failovers: [failover], slotsMoved: [] },
-      prefix: '{chaos}',
-      canceledAt: new Map(),
-      logs: new Map(),
-      delays: new WorkerDelays(),
-    };
-    const { result } = judgeRun(facts as never, { seed: 1, seconds: 10, cluster: { waitReplicas: 0 } });
+    const { result } = judged(cluster());
     await expectDocumented('chaos', result);
   });
 });
@@ -395,7 +357,7 @@ test('each command that reads the environment names a mistyped variable, and the
 });
 
 describe('pushpacer', () => {
-  const start = (...args: string[]) => startProcess({ args: ['scripts/pushpacer.ts', ...args] }).waitForExit();
+  const start = (...args: string[]) => runMain(pushpacer, args);
 
   test('lists its commands, with and without --help', async () => {
     for (const args of [[], ['--help'], ['-h'], ['help']]) {
@@ -406,16 +368,15 @@ describe('pushpacer', () => {
   });
 
   test('hands the flags on, and the exit code back', async () => {
-    expect(await start('help', 'redis')).toEqual(await start('redis', '--help'));
+    const help = await start('redis', '--help');
+    expect(help).toMatchObject({ code: 0, stdout: expect.stringContaining('Usage: redis') as string });
+    expect(await start('help', 'redis')).toEqual(help);
     expect(await start('help', 'reddis')).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('did you mean redis?') as string,
     });
-    expect(await start('redis', '--help')).toMatchObject({
-      code: 0,
-      stdout: expect.stringContaining('Usage: redis') as string,
-    });
-    expect(await start('redis', '--port', 'x')).toMatchObject({
+    const args = ['scripts/pushpacer.ts', 'redis', '--port', 'x'];
+    expect(await startProcess({ args }).waitForExit()).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('--port: expected an integer from 1 to 65535, found "x"') as string,
     });
@@ -424,7 +385,6 @@ describe('pushpacer', () => {
   test.each(['rediss', 'constructor', '--nope'])('refuses %s as bad usage', async (name) => {
     const { code, stderr, stdout } = await start(name);
     expect(stderr).toContain(`no command "${name}"`);
-    expect(stdout).toBe('');
-    expect(code).toBe(2);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
   });
 });
