@@ -5,7 +5,7 @@ import { connect } from 'node:tls';
 import { text } from 'node:stream/consumers';
 import { deleteApp, initializeApp } from 'firebase-admin/app';
 import { getMessaging, type Message, type Messaging } from 'firebase-admin/messaging';
-import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { parseNotification, type Notification } from '../../src/notification/notification.ts';
 import { FCM_ANSWERS } from '../../src/providers/fcm/answers.ts';
 import { fcmMessage } from '../../src/notification/devices/fcm/payload.ts';
@@ -120,28 +120,24 @@ const FIELDS = [...page.matchAll(/^\| `([A-Za-z.-]+)` +\| ([^|]*`[^|]*)\|$/gm)].
   /`([^`]+)`/.exec(here)?.[1] ?? '',
 ]);
 
-describe('the table of fields', () => {
-  test('is as long as it looks', () => expect(FIELDS.length).toBeGreaterThan(35));
+test('the table of fields is as long as it looks', () => expect(FIELDS.length).toBeGreaterThan(35));
 
-  test.each(FIELDS)('%s is in an example, beside %s', (field, here) => {
-    const found = EXAMPLES.filter(([theirs]) => pathsOf(theirs).includes(field));
-    expect(found.some(([, input]) => pathsOf(input).includes(here))).toBe(true);
-  });
+test.each(FIELDS)('of the table of fields, %s is in an example, beside %s', (field, here) => {
+  const found = EXAMPLES.filter(([theirs]) => pathsOf(theirs).includes(field));
+  expect(found.some(([, input]) => pathsOf(input).includes(here))).toBe(true);
 });
 
 const ERRORS = [...page.matchAll(/^\| `(messaging\/[a-z-]+)` +\| `([A-Z_]+)` +\| `([a-z-]+)`/gm)].map((row) =>
   row.slice(1, 4),
 );
 
-describe('the table of errors', () => {
-  test('is as long as it looks', () => expect(ERRORS).toHaveLength(8));
+test('the table of errors is as long as it looks', () => expect(ERRORS).toHaveLength(8));
 
-  test.each(ERRORS)('%s is %s, and means %s', async (theirs = '', errorCode = '', meaning) => {
-    const { words } = FCM_ANSWERS;
-    const details = [{ '@type': 'type.googleapis.com/google.firebase.fcm.v1.FcmError', errorCode }];
-    answer = { status: 400, body: { error: { status: 'INVALID_ARGUMENT', message: 'no', details } } };
-    const target = theirs.includes('installation') ? { fid: 'cQx3v8fZTn6tE1mKp0aB9d' } : { token: 'f1:APA91b' };
-    await expect(messaging.send(target)).rejects.toMatchObject({ code: theirs });
-    expect(words[errorCode as keyof typeof words].meaning).toBe(meaning);
-  });
+test.each(ERRORS)('of the table of errors, %s is %s, and means %s', async (theirs = '', errorCode = '', meaning) => {
+  const { words } = FCM_ANSWERS;
+  const details = [{ '@type': 'type.googleapis.com/google.firebase.fcm.v1.FcmError', errorCode }];
+  answer = { status: 400, body: { error: { status: 'INVALID_ARGUMENT', message: 'no', details } } };
+  const target = theirs.includes('installation') ? { fid: 'cQx3v8fZTn6tE1mKp0aB9d' } : { token: 'f1:APA91b' };
+  await expect(messaging.send(target)).rejects.toMatchObject({ code: theirs });
+  expect(words[errorCode as keyof typeof words].meaning).toBe(meaning);
 });

@@ -43,9 +43,3 @@ test('what leads nowhere is found, with its page', async () => {
   ]);
   expect(code).toBe(1);
 });
-
-test('a run that saw no links is a fault, not a pass', async () => {
-  const { code, lines } = await checkLinks({ 'README.md': '# Alone\n' });
-  expect(lines).toEqual(['expected links to look at, found none', '1 pages, 0 links, 1 faults']);
-  expect(code).toBe(1);
-});

@@ -1,17 +1,12 @@
 import { globSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { loadConfig } from '../../src/config/config.ts';
 import { CONFIG_VARIABLES, SECRET_VARIABLES } from '../../src/config/variables.ts';
-import { formatFault } from '../../src/domain/faults.ts';
-import { parseNotification, PLATFORMS } from '../../src/notification/notification.ts';
-import { redact } from '../../src/notification/redact.ts';
+import { PLATFORMS } from '../../src/notification/notification.ts';
 import type { AnswerTables, ReplyTable } from '../../src/providers/provider.ts';
-import { DEVICE_KINDS } from '../../src/notification/devices/devices.ts';
 import { PROVIDERS } from '../../src/providers/registry.ts';
 import { describeRow, readAnswers } from '../providers/answers-table.ts';
-import { makeNotification, makePush } from '../support/push.ts';
 import { openSandbox } from '../support/sandbox.ts';
 
 test('every folder with a provider is in the registry, and every platform has a provider', () => {
@@ -19,15 +14,7 @@ test('every folder with a provider is in the registry, and every platform has a 
   expect(folders.length).toBeGreaterThan(1);
   expect(folders.sort()).toEqual([...PLATFORMS].sort());
   expect(Object.keys(PROVIDERS).sort()).toEqual([...PLATFORMS].sort());
-});
-
-test('a notification may name the devices of every provider, and a fault names every platform', () => {
-  for (const [index, platform] of PLATFORMS.entries()) expect(PROVIDERS[platform].device).toBe(DEVICE_KINDS[index]);
-  const parsed = parseNotification({ ...makeNotification(), devices: [{ platform: 'none', token: 'a1' }] });
-  const expected = PLATFORMS.map((platform) => `"${platform}"`).join(' or ');
-  expect(parsed.ok ? [] : parsed.faults.map(formatFault)).toEqual([
-    `devices[0].platform: expected ${expected}, found "none"`,
-  ]);
+  for (const platform of PLATFORMS) expect(PROVIDERS[platform].platform).toBe(platform);
 });
 
 test('no two providers read the same variable, and their secrets and quotas are variables of the README', () => {
@@ -46,33 +33,8 @@ test('the sandbox has a server for every provider, and configures a worker for a
   expect(Object.keys(loadConfig(sandbox.env()).providers)).toEqual(PLATFORMS);
 });
 
-test('docs/providers.md lists every file outside of the folders of a provider that names one', async () => {
-  const page = await readFile('docs/providers.md', 'utf8');
-  const [, section = ''] = page.split('\n## 6. The other files\n');
-  const listed = [...section.matchAll(/`((?:src|sandbox|scripts|demo|chaos|workers|tools)\/[^`]+\.ts)`/g)].map(
-    ([, path]) => path,
-  );
-  const own = new RegExp(`/(${PLATFORMS.join('|')})/`);
-  const files = globSync('{src,sandbox,scripts,demo,chaos,workers,tools}/**/*.ts').filter((path) => !own.test(path));
-  expect(files.length).toBeGreaterThan(100);
-  const texts = await Promise.all(files.map(async (path) => [path, await readFile(path, 'utf8')] as const));
-  // The name of no other thing contains this one's.
-  const naming = texts.filter(([, text]) => /webpush/i.test(withoutComments(text))).map(([path]) => path);
-  expect(naming.sort()).toEqual([...new Set(listed)].sort());
-});
-
-function withoutComments(text: string): string {
-  return text.replaceAll(/\/\*[^]*?\*\//g, '').replaceAll(/(^|\s)\/\/.*$/gm, '');
-}
-
 describe.each(PLATFORMS)('%s', (platform) => {
-  const { name, answers, settings, device } = PROVIDERS[platform];
-
-  test('is known by its own name', () => {
-    expect(PROVIDERS[platform].platform).toBe(platform);
-    expect(device.schema.parse(makePush({ platform }).device)).toMatchObject({ platform });
-    expect(redact(`refused by ${platform}`, makePush({ platform }).notification)).toBe(`refused by ${platform}`);
-  });
+  const { name, answers, settings } = PROVIDERS[platform];
 
   test('is off where nothing of it is given, and its quota is a bound of its own', () => {
     const none = { ALLOW_NO_CREDENTIALS: 'true' };
