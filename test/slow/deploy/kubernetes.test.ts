@@ -67,27 +67,12 @@ describe('the chart', () => {
     expect(referenceFaults(manifests)).toEqual([]);
   });
 
-  test('has every object with everything on, and a misspelled field in any of them would be found', async () => {
+  test('has every object with everything on', async () => {
     const manifests = await render(VALUES['everything'] ?? {});
     expect(manifests.map(({ kind }) => kind).toSorted()).toEqual([
       ...['ConfigMap', 'Deployment', 'Deployment', 'NetworkPolicy', 'NetworkPolicy', 'PodDisruptionBudget'],
       ...['PrometheusRule', 'ScaledObject', 'Service', 'Service', 'ServiceMonitor'],
     ]);
-    for (const [kind, right, wrong] of [
-      ['ConfigMap', 'data', 'datum'],
-      ['Deployment', 'readOnlyRootFilesystem', 'readonlyRootFilesystem'],
-      ['NetworkPolicy', 'policyTypes', 'policyType'],
-      ['PodDisruptionBudget', 'maxUnavailable', 'maxUnavailabel'],
-      ['PrometheusRule', 'alert', 'allert'],
-      ['ScaledObject', 'pollingInterval', 'pollInterval'],
-      ['Service', 'targetPort', 'targetport'],
-      ['ServiceMonitor', 'scrapeTimeout', 'scrapeTimeOut'],
-    ] as const) {
-      const text = JSON.stringify(manifests.find((each) => each.kind === kind));
-      expect(text).toContain(`"${right}"`);
-      const broken = JSON.parse(text.replace(`"${right}"`, `"${wrong}"`)) as Manifest;
-      expect(fieldFaults([broken]).join()).toContain(`'"${wrong}"' does not exist in type`);
-    }
   });
 
   test('gives workers, the API and the console an environment that they take', async () => {
@@ -148,11 +133,11 @@ test('the plain manifests are the chart with its defaults', async () => {
   await promisify(execFile)('node', ['tools/manifests.ts', '--check']);
 });
 
-test('what Kubernetes does not take would be found out', async () => {
+test('a misspelled field, and what Kubernetes does not take, would be found out', async () => {
   const [worker] = deployments(await render({}));
-  const broken = manifestsOf(JSON.stringify(worker).replace('"limits":{"memory":"512Mi"}', '"limits":[]'));
-  expect(schemaFaults(broken).join()).toMatch(/Deployment pushpacer-worker: .*limits must be object/);
-  expect(schemaFaults(manifestsOf(JSON.stringify({ ...worker, apiVersion: 'apps/v1beta1' }))).join()).toContain(
-    'apiVersion',
+  const changed = (right: string, wrong: string) => manifestsOf(JSON.stringify(worker).replace(right, wrong));
+  expect(schemaFaults(changed('"limits":{"memory":"512Mi"}', '"limits":[]')).join()).toContain('limits must be object');
+  expect(fieldFaults(changed('"readOnlyRootFilesystem"', '"readonlyRootFilesystem"')).join()).toContain(
+    `'"readonlyRootFilesystem"' does not exist in type`,
   );
 });

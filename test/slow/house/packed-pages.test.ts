@@ -37,28 +37,16 @@ function relativeLinks(text: string): string[] {
 
 /** The machine's own Node, which may be too old for the sources, and ours. */
 const MAY_BE_OLD = ['/usr/bin/node', '/usr/local/bin/node', process.execPath].filter(existsSync);
-it.each(MAY_BE_OLD)(
-  'a clone without its packages says what to do before it builds or packs, with %s too',
-  async (node) => {
-    const folder = await temporaryFolder();
-    await mkdir(join(folder, 'tools'));
-    for (const file of ['package.json', 'tools/installed.js']) await copyFile(file, join(folder, file));
-    const script = join(folder, 'tools/installed.js');
-    const { status, stderr } = spawnSync(node, [script], { encoding: 'utf8' });
-    expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining('run "npm ci" in it') as string });
-    const { scripts } = JSON.parse(await readFile('package.json', 'utf8')) as { scripts: Record<string, string> };
-    expect(scripts).toMatchObject({ prepack: 'npm run build', prebuild: 'node tools/installed.js' });
-    const { stderr: ofPack, status: exit } = spawnSync('npm', ['pack'], {
-      cwd: folder,
-      encoding: 'utf8',
-      env: plainEnv(),
-    });
-    expect(exit).not.toBe(0);
-    expect(ofPack).toContain('run "npm ci" in it');
-  },
-);
 
-/** Without the variables that npm has set for its own script. */
-function plainEnv(): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('npm_')));
-}
+it('a clone without its packages says what to do before it builds or packs', async () => {
+  const folder = await temporaryFolder();
+  await mkdir(join(folder, 'tools'));
+  for (const file of ['package.json', 'tools/installed.js']) await copyFile(file, join(folder, file));
+  // Without the variables that npm has set for its own script.
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('npm_')));
+  for (const [program, ...args] of [...MAY_BE_OLD.map((node) => [node, 'tools/installed.js']), ['npm', 'pack']]) {
+    const { status, stderr } = spawnSync(program ?? '', args, { cwd: folder, encoding: 'utf8', env });
+    expect([program, status === 0]).toEqual([program, false]);
+    expect(stderr).toContain('run "npm ci" in it');
+  }
+});
