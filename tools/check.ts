@@ -12,6 +12,7 @@ const STEPS: readonly (readonly [name: string, program: string, ...args: string[
   ['imports', 'node', 'tools/check-imports.ts'],
   ['schema', 'node', 'tools/schema.ts', '--check'],
   ['readme', 'node', 'tools/config-table.ts', '--check'],
+  ['capacity', 'node', 'tools/capacity-pages.ts', '--check'],
   ['links', 'node', 'tools/check-links.ts'],
   ['api', 'typedoc', '--emit', 'none', '--skipErrorChecking'],
   ['build', 'node', 'tools/build.ts'],

@@ -1,8 +1,4 @@
-import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
-import { example, magnitude, parsePlan } from '../../bench/capacity/example.ts';
-import { MEASURED } from '../../bench/capacity/model.ts';
-
 import { makeBurst } from '../../bench/alternatives/run.ts';
 import { figuresOf as figuresOfBurst } from '../../bench/alternatives/suite.ts';
 import { main } from '../../bench/bench.ts';
@@ -25,23 +21,18 @@ test('the command prints its help, and refuses a suite that there is not before 
   expect(stderr).toContain('error: suite: expected one of limiter, throughput, capacity');
 });
 
-describe('limiter', () => {
-  test('a case that measures something else than it says ends the run', async () => {
-    const lying = createCase({
-      name: 'lying',
-      commands: [],
-      before: 0,
-      measured: 1,
-      ask: async (_recipientId, step) => {
-        await Promise.resolve();
-        expectAnswer('lying', 'admitted', step === 0 ? 'blocked' : 'admitted');
-      },
-    });
-    const runner = { measured: lying, asks: 10 };
-    await expect(compare(runner, runner, 2)).rejects.toThrow(
-      'lying: expected each ask to be admitted, found one blocked',
-    );
+test('limiter: a case that measures something else than it says ends the run', async () => {
+  const lying = createCase({
+    ...{ name: 'lying', commands: [], before: 0, measured: 1 },
+    ask: async (_recipientId, step) => {
+      await Promise.resolve();
+      expectAnswer('lying', 'admitted', step === 0 ? 'blocked' : 'admitted');
+    },
   });
+  const runner = { measured: lying, asks: 10 };
+  await expect(compare(runner, runner, 2)).rejects.toThrow(
+    'lying: expected each ask to be admitted, found one blocked',
+  );
 });
 
 describe('throughput', () => {
@@ -171,77 +162,13 @@ describe('pacing', () => {
   });
 });
 
-describe('capacity', () => {
-  const check = (kind: Check['kind'], measured: number, model: number): Check => ({
-    name: 'it',
-    kind,
-    measured,
-    model,
-  });
-
-  test('bytes and counts may be off by a tenth, times by anything, and no bound may be passed', () => {
-    for (const kind of ['bytes', 'count'] as const) {
-      expect([90.1, 109.9, 89.9, 110.1, NaN].map((measured) => isOff(check(kind, measured, 100)))).toEqual([
-        false,
-        false,
-        true,
-        true,
-        true,
-      ]);
-    }
-    expect([1, 100, 101].map((measured) => isOff(check('bound', measured, 100)))).toEqual([false, false, true]);
-    expect(isOff(check('time', 1_000, 1))).toBe(false);
-  });
-
-  test('a failure names what is off, with both figures', () => {
-    expect(failureOf([check('bytes', 100, 100), check('time', 9, 1)])).toBeUndefined();
-    expect(failureOf([check('bytes', 1_500, 1_000)])).toContain('it: measured 1,500, model 1,000');
-  });
+test('capacity: bytes and counts may be off by a tenth, times by anything, and no bound may be passed', () => {
+  const check = (kind: Check['kind'], measured: number, model = 100): Check => ({ name: 'it', kind, measured, model });
+  const offOf = (kind: Check['kind'], ...measured: number[]) => measured.map((each) => isOff(check(kind, each)));
+  for (const kind of ['bytes', 'count'] as const) {
+    expect(offOf(kind, 90.1, 109.9, 89.9, 110.1, NaN)).toEqual([false, false, true, true, true]);
+  }
+  expect(offOf('bound', 1, 100, 101)).toEqual([false, false, true]);
+  expect(failureOf([check('bytes', 100), check('time', 9_000)])).toBeUndefined();
+  expect(failureOf([check('bytes', 1_500, 1_000)])).toContain('it: measured 1,500, model 1,000');
 });
-
-/** The rows of all tables of a page, as cells. */
-function rowsOf(page: string): string[][] {
-  const lines = page.split('\n').filter((line) => line.startsWith('| '));
-  return lines.map((line) =>
-    line
-      .slice(1, -1)
-      .split('|')
-      .map((cell) => cell.trim()),
-  );
-}
-
-describe('the pages of the capacity model', () => {
-  test('every example of docs/scaling.md is what the model says', async () => {
-    const page = await readFile('docs/scaling.md', 'utf8');
-    const examples = [...page.matchAll(/npm run bench capacity -- --model (.+)\n```\n\n```text\n([^`]+)\n```/g)];
-    expect(examples).toHaveLength(2);
-    for (const [, args = '', text] of examples) {
-      const [, needs = ''] = example(parsePlan(args.split(' '))).text.split('\n\n');
-      expect(text).toBe(needs.replaceAll(/ +$/gm, ''));
-    }
-  });
-
-  test('every row of its table is what the model says', async () => {
-    const rows = rowsOf(await readFile('docs/scaling.md', 'utf8')).filter(([, plan = '']) => plan.startsWith('`'));
-    expect(rows).toHaveLength(5);
-    for (const [, plan = '', ...cells] of rows) {
-      expect(cells, plan).toEqual(magnitude(parsePlan(plan.replaceAll('`', '').split(' '))));
-    }
-  });
-
-  test('docs/capacity.md has every constant of the model once', async () => {
-    const rows = rowsOf(await readFile('docs/capacity.md', 'utf8')).filter(([, , name = '']) => name.startsWith('`'));
-    const onPage = rows.map(([, value = '', name = '']) => [
-      name.replaceAll('`', ''),
-      Number(value.replaceAll(',', '')),
-    ]);
-    expect(onPage.toSorted()).toEqual(constants(MEASURED).toSorted());
-  });
-});
-
-/** `[['atOnce.queue.inBytes', 970], …]` */
-function constants(of: object, before = ''): [string, number][] {
-  return Object.entries(of).flatMap(([name, value]: [string, number | object]) =>
-    typeof value === 'number' ? [[before + name, value]] : constants(value, `${before}${name}.`),
-  );
-}
