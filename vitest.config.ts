@@ -14,7 +14,7 @@ const NIGHTLY = [
   'test/slow/api/typed-client.test.ts',
   'test/slow/console/pages.test.ts',
   'test/slow/e2e/python-client.test.ts',
-  'test/slow/house/{getting-started,node-version,packed-pages,service-worker,snippets,your-app}.test.ts',
+  'test/slow/house/{getting-started,node-version,service-worker,snippets,your-app}.test.ts',
 ];
 /** Tests that start many worker processes, judged by what arrived when: after all others. */
 const PACED = ['test/e2e/**/*.test.ts'];

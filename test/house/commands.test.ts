@@ -264,9 +264,10 @@ describe('the JSON of each command is that of the page', () => {
   });
 
   test('chaos', async () => {
-    const planOf = async (...flags: string[]): Promise<{ readonly faults: readonly unknown[] }> =>
+    const planOf = async (...flags: string[]): Promise<{ readonly faults: readonly { readonly kind: string }[] }> =>
       lastJson((await runMain(chaos, ['--plan', '--seconds', '600', '--json', ...flags])).stdout) as never;
     const plan = await planOf();
+    expect(new Set(plan.faults.map(({ kind }) => kind)).size).toBe(13);
     const { faults } = await planOf('--cluster');
     await expectDocumented('chaos --plan', { ...plan, faults: [...plan.faults, ...faults] });
     const { result } = judged(cluster());

@@ -3,23 +3,14 @@ import { access, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { loadApiConfig, loadConsoleConfig } from '../../src/config/config.ts';
+import { loadApiConfig, loadConfig, loadConsoleConfig } from '../../src/config/config.ts';
 import { API_VARIABLES, CONFIG_VARIABLES, CONSOLE_VARIABLES } from '../../src/config/variables.ts';
 import { portFlag, SERVER_NAMES, variableOf } from '../../scripts/sandbox.ts';
 import { freePort, startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { testPrefix, testRedisUrl } from '../support/redis.ts';
-import {
-  commandAt,
-  dockerfile,
-  environmentOf,
-  healthCheckOf,
-  sandboxEnv,
-  services,
-  volumes,
-  type Service,
-} from './compose.ts';
+import { dockerfile, environmentOf, healthCheckOf, sandboxEnv, services, volumes, type Service } from './compose.ts';
 
 const ROOT = process.cwd();
 const workerEnv = environmentOf(services.worker);
@@ -36,16 +27,12 @@ describe('the compose file', () => {
     }
   });
 
-  test('lets workers be many', () => {
+  test('lets workers be many, and stops one later than it stops itself', () => {
     expect(services.worker.ports).toBeUndefined();
     expect(services.worker.container_name).toBeUndefined();
     expect(services.worker.expose).toEqual([workerEnv['METRICS_PORT']]);
     expect(dockerfile).toContain(`EXPOSE ${workerEnv['METRICS_PORT'] ?? ''}\n`);
-  });
-
-  test('stops a worker later than the worker stops itself', () => {
-    expect(services.worker.stop_grace_period).toBe('30s');
-    expect(workerEnv['SHUTDOWN_GRACE']).toBe('10s');
+    expect([services.worker.stop_grace_period, workerEnv['SHUTDOWN_GRACE']]).toEqual(['30s', '10s']);
   });
 
   test('names only volumes that it declares, and waits only for services with a health check', () => {
@@ -146,34 +133,31 @@ describe.each([
   });
 });
 
-test.each([
-  ['worker', 'METRICS', /"msg":"ready"/],
-  ['api', 'API', /the API is ready/],
-  ['console', 'CONSOLE', /the console is ready/],
-] as const)(
-  '`%s` starts with its environment, beyond its loopback, is healthy, and stops',
-  async (name, family, ready) => {
-    const service: Service = services[name];
-    const port = String(await freePort());
-    const env = {
-      ...environmentOf(service),
-      ...{ REDIS_URL: testRedisUrl(), QUEUE_PREFIX: testPrefix(), [`${family}_PORT`]: port },
-      ...{ ALLOW_NO_CREDENTIALS: 'true', API_TOKENS_FILE: join(await temporaryFolder(), 'api-tokens.json') },
-    };
-    const [node, script = '', ...flags] = service.command ?? commandAt(/^CMD (.*)$/m);
-    expect(node).toBe('node');
-    const program = startProcess({ args: [script.replace(/^dist\/(.*)\.js$/, '$1.ts'), ...flags], env });
-    const { url, metrics } = JSON.parse(await program.waitForLine(ready)) as { url?: string; metrics?: string };
-    expect(url ?? metrics).toBe(`http://0.0.0.0:${port}`);
-    const [runner, ...check] = healthCheckOf(service);
-    expect(runner).toBe('node');
-    const args = check.map((arg) => arg.replace(/:86\d\d\//, `:${port}/`));
-    expect(await startProcess({ args, env }).waitForExit()).toMatchObject({ code: 0, stderr: '' });
-    program.kill('SIGTERM');
-    expect(await program.waitForExit()).toMatchObject({ code: 0 });
-    expect(await startProcess({ args, env }).waitForExit()).toMatchObject({ code: 1 });
-  },
-);
+test('the API starts with its environment, beyond its loopback, is healthy, and stops', async () => {
+  const port = String(await freePort());
+  const env = {
+    ...environmentOf(services.api),
+    ...{ REDIS_URL: testRedisUrl(), QUEUE_PREFIX: testPrefix(), API_PORT: port },
+    API_TOKENS_FILE: join(await temporaryFolder(), 'api-tokens.json'),
+  };
+  const atSources = (args: readonly string[]) => args.map((arg) => arg.replace(/^dist\/(.*)\.js$/, '$1.ts'));
+  const [node, ...args] = atSources(services.api.command ?? []);
+  const program = startProcess({ args, env });
+  const { url } = JSON.parse(await program.waitForLine(/the API is ready/)) as { url: string };
+  expect([node, url]).toEqual(['node', `http://0.0.0.0:${port}`]);
+  const [runner, ...check] = healthCheckOf(services.api).map((arg) => arg.replace(/:86\d\d\//, `:${port}/`));
+  expect(await startProcess({ args: check, env }).waitForExit()).toMatchObject({ code: 0, stderr: '' });
+  program.kill('SIGTERM');
+  expect(await program.waitForExit()).toMatchObject({ code: 0 });
+  expect(await startProcess({ args: check, env }).waitForExit()).toMatchObject({ code: 1 });
+  expect(runner).toBe('node');
+});
+
+test('a worker and the console take their environment, and listen beyond their loopback', () => {
+  const given = { ALLOW_NO_CREDENTIALS: 'true' };
+  expect(loadConfig({ ...environmentOf(services.worker), ...given }).metrics).toMatchObject({ host: '0.0.0.0' });
+  expect(loadConsoleConfig(environmentOf(services.console)).console).toMatchObject({ host: '0.0.0.0' });
+});
 
 describe('the profile `monitoring`', () => {
   const { prometheus, grafana, worker } = services;
@@ -211,14 +195,15 @@ describe('the profile `monitoring`', () => {
   test('gives Grafana that Prometheus, and the dashboard', async () => {
     const files = mounts(grafana);
     const provisioning = files.get('/etc/grafana/provisioning') ?? '';
-    const read = async (file: string): Promise<unknown> => parse(await readFile(join(provisioning, file), 'utf8'));
-    const { datasources } = (await read('datasources/prometheus.yml')) as { datasources: { url: string }[] };
-    expect(datasources.map(({ url }) => url)).toEqual(['http://prometheus:9090']);
-    const { providers } = (await read('dashboards/pushpacer.yml')) as { providers: { options: { path: string } }[] };
+    const read = (file: string): Promise<string> => readFile(join(provisioning, file), 'utf8');
     const home = grafana.environment?.['GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH'] ?? '';
-    expect(providers.map(({ options }) => options.path)).toEqual([dirname(home)]);
-    const dashboard = JSON.parse(await readFile(files.get(home) ?? '', 'utf8')) as { title: string };
-    expect(dashboard.title).not.toBe('');
+    expect(parse(await read('datasources/prometheus.yml'))).toMatchObject({
+      datasources: [{ url: 'http://prometheus:9090' }],
+    });
+    expect(parse(await read('dashboards/pushpacer.yml'))).toMatchObject({
+      providers: [{ options: { path: dirname(home) } }],
+    });
+    await access(files.get(home) ?? '');
   });
 });
 

@@ -16,7 +16,6 @@ import { connectRedis, testPrefix } from '../support/redis.ts';
 import { runSnippet } from '../support/snippet.ts';
 import { EXAMPLES, type Example } from './rolling-examples.ts';
 
-const PAGE = 'docs/moving-over.md';
 const STARTED = Date.now();
 
 interface Settings {
@@ -60,35 +59,20 @@ describe("rolling-rate-limiter's own examples of options", () => {
   });
 });
 
-describe.each(LIMITERS)('what docs/moving-over.md says, %s', (_name, create) => {
-  const GAP: Policy = { rules: [], minGapMs: 3_000 };
-
-  it('an action begins at its instant', async () => {
-    let now = STARTED;
-    const limiter = create({ policy: GAP, now: () => now });
-    const instants: number[] = [];
-    const watched: Limiter = {
-      ...limiter,
-      async admit(asked) {
-        const answer = await limiter.admit(asked);
-        if (answer.kind === 'admitted') instants.push(answer.sendAt);
-        return answer;
-      },
-    };
-    await limitWithInfo(watched, 'r');
-    now += 2_880;
-    expect((await limitWithInfo(watched, 'r')).blocked).toBe(false);
-    expect(instants).toHaveLength(2);
-    expect(performance.now()).toBeGreaterThanOrEqual(instants[1] ?? Infinity);
-  });
+it('an action that comes a little early begins at its instant', async () => {
+  let now = STARTED;
+  const limiter = createMemoryLimiter({ policy: { rules: [], minGapMs: 3_000 }, now: () => now });
+  await limitWithInfo(limiter, 'r');
+  now += 2_880;
+  const askedAt = performance.now();
+  expect((await limitWithInfo(limiter, 'r')).blocked).toBe(false);
+  expect(performance.now() - askedAt).toBeGreaterThan(115);
 });
 
-describe(PAGE, () => {
-  it('has a snippet that answers as it says', async () => {
-    const { url } = await ownRedis();
-    const { code, stdout } = await runSnippet(PAGE, 'yes-or-no', url);
-    expect({ code, stdout }).toEqual({ code: 0, stdout: 'true false\n' });
-  });
+it('the snippet of the page answers as it says', async () => {
+  const { url } = await ownRedis();
+  const { code, stdout } = await runSnippet('docs/moving-over.md', 'yes-or-no', url);
+  expect({ code, stdout }).toEqual({ code: 0, stdout: 'true false\n' });
 });
 
 /** What each step is answered here. */

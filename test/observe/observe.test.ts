@@ -111,14 +111,13 @@ const series = async (metrics: Metrics, pattern: RegExp): Promise<string[]> =>
     .split('\n')
     .filter((line) => line.startsWith('pushpacer_outcomes_total{') && pattern.test(line));
 
-it('has metrics of Node under the names that promtool takes', async () => {
-  expect(await read(open())).toContain('# TYPE nodejs_active_resources gauge'); // the twin
-});
-
-it('names the version of the package and of Node', async () => {
+it('has metrics of Node as promtool takes them, both versions, and how long a provider could not be reached', async () => {
+  const page = await read(open());
   const { version } = (await import('../../package.json', { with: { type: 'json' } })).default;
-  const node = process.versions.node;
-  expect(await read(open())).toContain(`pushpacer_build_info{version="${version}",node="${node}"} 1`);
+  expect(page).toContain('# TYPE nodejs_active_resources gauge'); // the twin
+  expect(page).toContain(`pushpacer_build_info{version="${version}",node="${process.versions.node}"} 1`);
+  expect(page).toContain('pushpacer_provider_unreachable_seconds{platform="apns"} 90');
+  expect(page).toContain('pushpacer_provider_unreachable_seconds{platform="webpush",server="push.example.com"} 0');
 });
 
 it('every series of an app with credentials begins at 0', async () => {
@@ -194,12 +193,6 @@ it('observes how long it took until the first acceptance', async () => {
   expect(page).toContain('pushpacer_enqueue_to_accepted_seconds_sum{platform="apns"} 2');
   expect(page).toContain('pushpacer_enqueue_to_accepted_seconds_count{platform="apns"} 1');
   expect(page).toContain('pushpacer_enqueue_to_accepted_seconds_count{platform="apns,fcm"} 0');
-});
-
-it('shows for how long a provider could not be reached', async () => {
-  const page = await read(open());
-  expect(page).toContain('pushpacer_provider_unreachable_seconds{platform="apns"} 90');
-  expect(page).toContain('pushpacer_provider_unreachable_seconds{platform="webpush",server="push.example.com"} 0');
 });
 
 it('counts each pass by its result, and how late it was for its slot', async () => {

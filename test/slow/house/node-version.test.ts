@@ -1,4 +1,4 @@
-import { existsSync, globSync, readFileSync } from 'node:fs';
+import { copyFileSync, existsSync, globSync, mkdirSync, readFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -76,5 +76,21 @@ test('every published program checks the version before it loads the rest', asyn
     );
   } finally {
     await runProgram('rm', ['-rf', out], process.cwd());
+  }
+});
+
+test('a clone without its packages says what to do before it builds or packs', async () => {
+  const folder = await temporaryFolder();
+  mkdirSync(join(folder, 'tools'));
+  for (const file of ['package.json', 'tools/installed.js']) copyFileSync(file, join(folder, file));
+  // Without the variables that npm has set for its own script.
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('npm_')));
+  for (const [program, ...args] of [
+    ...[...MAY_BE_OLD.filter(existsSync), process.execPath].map((node) => [node, 'tools/installed.js']),
+    ['npm', 'pack'],
+  ]) {
+    const { status, stderr } = spawnSync(program ?? '', args, { cwd: folder, encoding: 'utf8', env });
+    expect([program, status === 0]).toEqual([program, false]);
+    expect(stderr).toContain('run "npm ci" in it');
   }
 });

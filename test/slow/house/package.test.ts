@@ -1,6 +1,7 @@
+import { existsSync, globSync } from 'node:fs';
 import { copyFile, readFile, symlink, mkdir, writeFile } from 'node:fs/promises';
 import { pathToFileURL } from 'node:url';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { COMMANDS } from '../../../scripts/support/commands.ts';
 import { runProgram, temporaryFolder } from '../../support/program.ts';
@@ -46,6 +47,7 @@ test(
     await copyFile(join(ROOT, 'test/house/fixtures/consumer.ts.txt'), join(consumer, 'consumer.ts'));
 
     await typeCheck(consumer);
+    await expectLinksLeadSomewhere(join(consumer, 'node_modules/pushpacer'));
 
     const prefix = testPrefix();
     const args = ['consumer.ts', testRedisUrl(), prefix];
@@ -87,6 +89,21 @@ test(
     }
   },
 );
+
+/** Of every page: what it links to beside itself is packed too. */
+async function expectLinksLeadSomewhere(folder: string): Promise<void> {
+  const pages = globSync('{*,docs/**/*}.md', { cwd: folder });
+  expect(pages).toEqual(expect.arrayContaining(['README.md', 'CHANGELOG.md', 'docs/errors.md']));
+  const links: string[] = [];
+  for (const page of pages) {
+    const text = await readFile(join(folder, page), 'utf8');
+    const targets = [...text.matchAll(/(?:\]\(|\b(?:src|href)=")([^)"\s]+)/g)].map(([, target = '']) => target);
+    const beside = targets.filter((target) => !/^([a-z]+:|#)/.test(target));
+    links.push(...beside.map((target) => join(dirname(page), target.replace(/#.*$/, ''))));
+  }
+  expect(links).toEqual(expect.arrayContaining(['examples/express.ts', 'docs/notification.schema.json']));
+  expect(links.filter((path) => !existsSync(join(folder, path)))).toEqual([]);
+}
 
 /** As strictly as a user may: the packed types are checked too. */
 async function typeCheck(consumer: string): Promise<void> {
