@@ -63,24 +63,3 @@ test('what failed stands before the last line, with its reason', async () => {
     ...['FAILED test/c.test.ts > the file itself', '  no such module', '13 passed, 2 failed', ''],
   ]);
 });
-
-test('the slowest files stand at the beginning, and what passed with more than half of its limit', async () => {
-  const took = (fullName: string, duration: number, limitMs: number) => ({
-    ...{ ...passedTest, fullName, duration, meta: { limitMs } },
-  });
-  const tests = [took('quick', 59_000, 120_000), took('slow', 61_000, 120_000), took('slower', 9_000, 10_000)];
-  const file = (name: string, seconds: number, assertionResults: object[] = [passedTest]) => ({
-    ...{ name: resolve(name), status: 'passed', startTime: 1_000, endTime: 1_000 + seconds * 1_000, assertionResults },
-  });
-  const others = Array.from({ length: 12 }, (_, index) => file(`test/other-${index}.test.ts`, 1));
-  const text = report(7, 0, ...others, file('test/a.test.ts', 61, tests), file('test/d.test.ts', 184.4));
-  const { stdout } = await lastLine(0, [{ text, code: 0 }]);
-  const lines = stdout.split('\n');
-  expect(lines.slice(0, 3)).toEqual(['The slowest files:', '   184 s  test/d.test.ts', '    61 s  test/a.test.ts']);
-  expect(lines.slice(1 + 10)).toEqual([
-    'Passed, but needed more than half of the limit:',
-    '     9 s of 10 s  test/a.test.ts > slower',
-    '    61 s of 120 s  test/a.test.ts > slow',
-    ...['7 passed, 0 failed', ''],
-  ]);
-});
