@@ -1,11 +1,10 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { copyFile, cp, mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import { CONFIG_VARIABLES } from '../../../src/config/variables.ts';
 import { freePort } from '../../../sandbox/redis/embedded-redis.ts';
 import { temporaryFolder } from '../../support/program.ts';
+import { startShell, userEnvironment, type Shell } from '../../support/shell.ts';
 import { waitFor } from '../../support/wait.ts';
 
 const ROOT = process.cwd();
@@ -20,32 +19,41 @@ interface Block {
 
 it(
   'docs/getting-started.md works as typed, in a fresh folder from the packed package',
-  { timeout: 300_000 },
+  { timeout: 600_000 },
   async () => {
     const [redis, app, metrics] = [await freePort(), await freePort(), await freePort()];
     const ports = { 6379: redis, 3000: app, 9464: metrics, 'pushpacer dev': `pushpacer dev --redis-port ${redis}` };
     const [clone, folder] = await projects();
-    const terminals = createTerminals({
-      REDIS_URL: `redis://127.0.0.1:${redis}`,
-      METRICS_PORT: String(metrics),
-      npm_config_prefer_offline: 'true',
-    });
+    const env = { ...userEnvironment(), REDIS_URL: `redis://127.0.0.1:${redis}`, METRICS_PORT: String(metrics) };
+    const start = async (cwd: string, code: string, text: string): Promise<Shell> => {
+      const shell = startShell(code, { cwd, env });
+      await shell.until(new RegExp(text.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`)));
+      return shell;
+    };
+    const run = async (cwd: string, code: string): Promise<string> => {
+      const shell = startShell(`set -e\n${code}`, { cwd, env });
+      expect(await shell.ended, shell.output()).toBe(0);
+      return shell.output();
+    };
     const left: string[] = [];
-    let dev: Terminal | undefined;
-    let sandbox: Terminal | undefined;
+    let dev: Shell | undefined;
+    let sandbox: Shell | undefined;
     for (const { verb, rest, code: written } of await blocksOf('docs/getting-started.md')) {
       const code = Object.entries(ports).reduce((text, [port, own]) => text.replaceAll(port, String(own)), written);
       if (verb === 'clone') {
-        await terminals.run(clone, code.replace('npm ci\n', '')); // the packages are linked
+        await run(clone, code.replace('npm ci\n', '')); // the packages are linked
       } else if (verb === 'install' || verb === 'run') {
-        expect(await terminals.run(folder, code)).toContain(rest);
+        expect(await run(folder, code)).toContain(rest);
       } else if (verb === 'background') {
-        if (code.includes('pushpacer redis')) await dev?.end();
+        if (code.includes('pushpacer redis')) {
+          dev?.interrupt();
+          await dev?.ended;
+        }
         if (code.includes('pushpacer worker')) {
-          sandbox = await terminals.start(folder, 'npx pushpacer sandbox --dir .sandbox', 'FCM_ENDPOINT');
+          sandbox = await start(folder, 'npx pushpacer sandbox --dir .sandbox', 'FCM_ENDPOINT');
           await copyFile(join(folder, '.sandbox/sandbox.env'), join(folder, '.env')); // in place of real credentials
         }
-        const terminal = await terminals.start(folder, code, rest.replaceAll('"', '').replace('6379', String(redis)));
+        const terminal = await start(folder, code, rest.replaceAll('"', '').replace('6379', String(redis)));
         if (code.includes('pushpacer dev')) dev = terminal;
       } else if (verb === 'app.js') {
         await writeFile(join(folder, 'app.js'), code);
@@ -59,7 +67,7 @@ it(
     expect(dev?.output()).toMatch(/fcm.* a-re/);
     for (const { verb, code } of await blocksOf('docs/upgrading.md')) {
       expect(verb).toBe('run');
-      await terminals.run(folder, code);
+      await run(folder, code);
     }
   },
 );
@@ -82,54 +90,6 @@ async function projects(): Promise<[clone: string, app: string]> {
   const express = Object.fromEntries(Object.entries(dependencies).filter(([name]) => name === 'express'));
   await writeFile(join(app, 'package.json'), JSON.stringify({ type: 'module', private: true, dependencies: express }));
   return [clone, app];
-}
-
-interface Terminal {
-  output(): string;
-  /** Ctrl-C. */
-  end(): Promise<void>;
-}
-
-function createTerminals(own: Readonly<Record<string, string>>) {
-  const known = new Set(CONFIG_VARIABLES.map(({ name }) => name));
-  const inherited = Object.entries(process.env).filter(([name]) => !known.has(name) && !name.startsWith('npm_'));
-  const env = { ...Object.fromEntries(inherited), ...own };
-
-  function open(cwd: string, code: string) {
-    const shell = spawn('bash', ['-ec', code], { cwd, env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
-    const output = { stdout: '', stderr: '' };
-    for (const name of ['stdout', 'stderr'] as const) shell[name].on('data', (text) => (output[name] += String(text)));
-    const closed = once(shell, 'close') as Promise<[code: number | null]>;
-    let hasEnded = false;
-    void closed.then(() => (hasEnded = true));
-    const signal = (name: NodeJS.Signals): void => {
-      if (shell.pid !== undefined && !hasEnded) process.kill(-shell.pid, name);
-    };
-    onTestFinished(async () => {
-      signal('SIGKILL');
-      await closed;
-    });
-    return { output, closed, signal };
-  }
-
-  return {
-    async run(cwd: string, code: string): Promise<string> {
-      const { output, closed } = open(cwd, code);
-      const [exit] = await closed;
-      if (exit !== 0) throw new Error(`${code} ended with ${exit}:\n${output.stdout}${output.stderr}`);
-      return output.stdout;
-    },
-    async start(cwd: string, code: string, line: string): Promise<Terminal> {
-      const { output, closed, signal } = open(cwd, code);
-      const isReady = () => expect(`${output.stdout}${output.stderr}`).toContain(line);
-      await vi.waitFor(isReady, { timeout: 30_000 });
-      const end = async (): Promise<void> => {
-        signal('SIGINT');
-        await closed;
-      };
-      return { output: () => output.stdout + output.stderr, end };
-    },
-  };
 }
 
 /** Variables of the page exist. Their values are a user's own. */
