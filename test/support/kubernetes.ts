@@ -145,7 +145,7 @@ const CHART = 'deploy/kubernetes/chart';
 export const valuesSchema = JSON.parse(await readFile(`${CHART}/values.schema.json`, 'utf8')) as {
   readonly properties: Readonly<Record<'env' | 'serve', { readonly properties: Readonly<Record<string, unknown>> }>>;
 };
-export const defaultValues = parse(await readFile(`${CHART}/values.yaml`, 'utf8')) as Values;
+const defaultValues = parse(await readFile(`${CHART}/values.yaml`, 'utf8')) as Values;
 export type Values = Readonly<Record<string, unknown>>;
 
 const ajv = new Ajv({

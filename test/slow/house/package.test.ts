@@ -17,7 +17,7 @@ const ROOT = process.cwd();
 
 test(
   'the packed package has what it needs, types included, and works where it is installed',
-  { timeout: 300_000 },
+  { timeout: 600_000 },
   async () => {
     const consumer = await temporaryFolder();
     const answer = await runProgram('npm', ['pack', '--json', '--silent', '--pack-destination', consumer], ROOT);
