@@ -405,4 +405,17 @@ describe('a digest that was tried, and alerted nobody', () => {
     expect(await release('2', { how })).toEqual({ hadSlot: false, digest: { count: 2, own: true } });
     expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
   });
+
+  it('is still that digest if its worker dies just after it became a dead letter, and another comes within a week', async () => {
+    const { ask, join, clock, release, limiter } = open();
+    const digest = join('digest');
+    for (const name of ['1', '2', '3']) await ask(name, digest);
+    clock.now += 3_000;
+    expect(await ask('2', digest)).toMatchObject({ kind: 'admitted', digest: { count: 2 } });
+    await limiter.refund({ recipientId, id: '2/0' });
+    expect(await release('2', { how: 'dead' })).toMatchObject({ digest: { count: 2 } });
+    clock.now += 7 * DAY_MS;
+    const again = await ask('2', { id: '2/1', ...digest });
+    expect(again).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
+  });
 });

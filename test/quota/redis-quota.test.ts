@@ -165,6 +165,23 @@ describe('a token batch', () => {
     expect(rest.every(({ kind }) => kind === 'taken')).toBe(true);
   });
 
+  it('that is given back lets nobody go before the instant that was promised', async () => {
+    const prefix = testPrefix();
+    let now = Date.now() + AHEAD_MS;
+    const options = { redis: onOneClock(() => now), name: 'fcm', rules: [{ max: 44, perMs: 60_000 }], prefix };
+    const [other, quota] = [createRedisQuota(options), createRedisQuota(options)];
+    await Promise.all(Array.from({ length: 20 }, () => other.take()));
+    await other.take(); // with five for later
+    await Promise.all(Array.from({ length: 18 }, () => quota.take()));
+    const promised = await quota.take();
+    const at = promised.kind === 'over' ? promised.at : NaN;
+    await other.close();
+    expect(await quota.used()).toMatchObject([{ used: 39 }]);
+    expect(await quota.take(at)).toMatchObject({ kind: 'over', at });
+    now = Math.ceil(at);
+    expect(await quota.take(at)).toMatchObject({ kind: 'taken' });
+  });
+
   it('is taken once where the client resends a call, and to nobody where a later call came first', async () => {
     const [redis, prefix] = [connectRedis(), testPrefix()];
     const { tiers } = checkTerms({ name: 'fcm', rules: MINUTELY });
