@@ -40,18 +40,13 @@ export function scopesContract(create: LimiterFactory): void {
   });
 
   describe('a category without a policy', () => {
-    it.each(['letters', 'constructor', '__proto__', 'toString', 'Messages'])(
-      'is limited overall: %s',
-      async (category) => {
-        const trial = trialOf();
-        expect(await trial.ask('a', { category })).toEqual(admittedWith(0, '3/10s', 2, 10_000));
-        expect(await trial.askAll('bc', { category })).toEqual([admitted(0), admitted(0)]);
-        expect(await trial.ask('d', { category })).toEqual(reserved(10_000, '3/10s', 10_000));
-        expect(await trial.cancel('d', category)).toBe(true);
-        expect(await trial.refund('c', category)).toBe(true);
-        expect(await trial.reset()).toBe(true);
-      },
-    );
+    it.each(['letters', 'constructor', '__proto__', 'Messages'])('is limited overall: %s', async (category) => {
+      const trial = trialOf();
+      expect(await trial.askAll('abc', { category })).toEqual([admitted(0), admitted(0), admitted(0)]);
+      expect(await trial.ask('d', { category })).toEqual(reserved(10_000, '3/10s', 10_000));
+      expect(await trial.cancel('d', category)).toBe(true);
+      expect(await trial.refund('c', category)).toBe(true);
+    });
 
     it.each(['constructor', '__proto__', 'a:b', '{a} b'])(
       'has one where it is given one, whatever its name: %s',
@@ -94,22 +89,8 @@ export function heldBackContract(create: LimiterFactory): void {
       expect(await trial.ask('c')).toEqual(reserved(1_000, 'gap', 1_000));
       expect(await trial.ask('d', alarms)).toEqual(reserved(2_000, 'gap', 2_000));
       expect(await trial.ask('e', { category: 'letters' })).toEqual(reserved(3_000, 'gap', 3_000));
-      for (const [id, more, at] of [['c', {}, 1_000] as const, ['d', alarms, 2_000] as const]) {
-        trial.goTo(at);
-        expect(await trial.ask(id, more)).toEqual(admitted(at));
-      }
-      trial.goTo(10_000);
-      expect(await trial.ask('f')).toEqual(admitted(10_000));
-    });
-
-    it('never goes before those in the overall line, even if the sent slots allow it', async () => {
-      const trial = await trialWithOneHeldBack();
-      trial.goTo(MINUTE - 500);
-      await trial.askAll('xy');
-      await trial.refund('x');
-      trial.goTo(MINUTE);
-      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE + 1_500, 'gap', 1_500));
-      expect(await trial.slots()).toEqual({ y: MINUTE + 500, b: MINUTE + 1_500 });
+      trial.goTo(2_000);
+      expect(await trial.ask('d', alarms)).toEqual(admitted(2_000));
     });
 
     it('does not lose its place in its category when the recipient is busy at its slot', async () => {
@@ -159,16 +140,6 @@ export function heldBackContract(create: LimiterFactory): void {
       expect(await trial.ask('b', messages)).toEqual(admitted(16_000));
       trial.goTo(21_000);
       expect(await trial.ask('c', messages)).toEqual(admitted(21_000));
-    });
-
-    it('is not overtaken by a newcomer of its category while the recipient is busy', async () => {
-      const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 5_000) } });
-      await trial.askAll('ab', messages);
-      await trial.askAll('cdefghij');
-      expect(await trial.ask('k', messages)).toEqual(reserved(10_000, 'messages:1/5s', 10_000)); // held back, behind b
-      trial.goTo(5_000);
-      expect(await trial.ask('b', messages)).toMatchObject({ kind: 'reserved', at: 9_000 });
-      expect(await trial.slots()).toMatchObject({ j: 8_000, b: 9_000, k: 10_000 });
     });
 
     it('is cancelled in its category, and was not sent', async () => {

@@ -12,7 +12,6 @@ import {
   type LimiterFactory,
 } from './trial.ts';
 
-const DAY = 86_400_000;
 const HOUR = 3_600_000;
 
 /** Who goes before others, and who is not overtaken. */
@@ -105,17 +104,6 @@ export function overtakingContract(create: LimiterFactory): void {
       expect(await trial.slots()).toEqual({ g: HOUR, b: 2 * HOUR, h: 3 * HOUR, k: 4 * HOUR });
     });
 
-    it('may make one of the others wait for a whole window once, and does not overtake that one again', async () => {
-      const policy = { rules: [{ max: 3, perMs: HOUR }], minGapMs: 1_000 };
-      const trial = new Trial(create, policy);
-      await trial.askAll('abcdefg');
-      await trial.askFirst('h');
-      const second = { d: HOUR + 1_000, e: HOUR + 2_000, f: 2 * HOUR };
-      expect(await trial.slots()).toEqual({ h: 1_000, b: 2_000, c: HOUR, ...second, g: 2 * HOUR + 1_000 });
-      await trial.askFirst('k');
-      expect(await trial.slots()).toMatchObject({ c: HOUR, f: 2 * HOUR, k: 2 * HOUR + 1_000, g: 2 * HOUR + 2_000 });
-    });
-
     it('does not overtake one that is about to come', async () => {
       const trial = await lineOf('abcd');
       trial.goTo(1_751);
@@ -138,68 +126,11 @@ export function overtakingContract(create: LimiterFactory): void {
       await trial.limiter.moveUp(recipientId);
       expect(await trial.slots()).toEqual({ b: 2_000, c: 4_000, h: 6_000 });
     });
-
-    it('keeps its place when an operator moves the line', async () => {
-      const trial = await lineOf('abc');
-      await trial.askFirst('h');
-      await trial.block(DAY);
-      expect(await trial.slots()).toEqual({ h: DAY, b: DAY + 2_000, c: DAY + 4_000 });
-      await trial.askFirst('k');
-      expect(await trial.slots()).toEqual({ h: DAY, k: DAY + 2_000, b: DAY + 4_000, c: DAY + 6_000 });
-      await trial.unblock();
-      expect(await trial.slots()).toEqual({ h: 2_000, k: 4_000, b: 6_000, c: 8_000 });
-    });
-
-    it('lets everybody come twice, in order, with every gap kept', async () => {
-      const trial = await lineOf('abcdefg');
-      await trial.askFirst('h');
-      const ids = Array.from('hbcdefg');
-      const jobs = ids.map((id) => ({ id, asksAt: 1 }));
-      const passed = await passAll(trial, jobs);
-      expect(passed.map(({ id, at, asks }) => [id, at, asks])).toEqual(
-        ids.map((id, index) => [id, 2_000 * (index + 1), 2]),
-      );
-    });
-
-    it.each([
-      [{ mostTimes: -1, mostMs: 0 }, 'overtaking.mostTimes: expected an integer of 0 or more, found -1'],
-      [{ mostTimes: 1, mostMs: 0.5 }, 'overtaking.mostMs: expected an integer of 0 or more, found 0.5'],
-      [{ mostTimes: 1, mostMs: 1, most: 1 }, 'overtaking.most: expected no such field'],
-    ])('refuses %j', (overtaking, message) => {
-      expect(() => create(gapOf(2_000), { overtaking })).toThrow(message);
-    });
   });
 
   describe('a reservation that goes first, with categories', () => {
     const categories = { alarms: gapOf(5_000), letters: gapOf(1_000) };
     const trialOf = () => new Trial(create, gapOf(2_000), { categories });
-
-    it('leaves every limit of the others kept', async () => {
-      const trial = trialOf();
-      await trial.ask('a', { category: 'alarms' });
-      await trial.askAll('bc');
-      await trial.ask('d', { category: 'alarms' });
-      await trial.ask('e');
-      expect(await trial.slots()).toEqual({ b: 2_000, c: 4_000, d: 6_000, e: 8_000 });
-      await trial.askFirst('h');
-      expect(await trial.slots()).toEqual({ h: 2_000, b: 4_000, c: 6_000, d: 8_000, e: 10_000 });
-      await trial.ask('f', { category: 'alarms' });
-      expect(await trial.slots()).toMatchObject({ f: 13_000 });
-      await trial.askFirst('k', { category: 'letters' });
-      expect(await trial.slots()).toEqual({
-        ...{ h: 2_000, k: 4_000, b: 6_000, c: 8_000, d: 10_000, e: 12_000 },
-        f: 15_000,
-      });
-      const jobs = Array.from('hkbcdef').map((id) => ({
-        id,
-        asksAt: 3,
-        ...('df'.includes(id) && { category: 'alarms' }),
-        ...(id === 'k' && { category: 'letters' }),
-      }));
-      const passed = await passAll(trial, jobs);
-      const alarms = passed.filter(({ category }) => category === 'alarms').map(({ at }) => at);
-      expect(Math.min(...alarms.slice(1).map((at, index) => at - (alarms[index] ?? 0)))).toBeGreaterThanOrEqual(5_000);
-    });
 
     it('goes before nobody whose slot comes before the quiet time ends, in which it waits', async () => {
       const alarms = { ...atMost(9, 60_000), exempt: ['quietHours'] } as const;

@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest';
 import type { QuietHours } from '../../src/domain/quiet-hours.ts';
 import {
   admitted,
-  atMost,
   gapOf,
   MINUTE,
   POLICY,
@@ -11,7 +10,6 @@ import {
   refused,
   reserved,
   Trial,
-  UNLIMITED,
   type LimiterFactory,
   type LimiterTestOptions,
 } from './trial.ts';
@@ -131,32 +129,6 @@ export function quietContract(create: LimiterFactory): void {
       await before.trial.ask('a');
       expect(await before.trial.ask('b', { maxQuietMs: 0 })).toEqual(refused('max-wait', 'quiet', LENGTH + 500));
     });
-
-    it('refuse nobody whom a limit or a block makes wait beyond them', async () => {
-      const news = { category: 'news' };
-      const { trial, from, until } = stage(create, gapOf(1_000), { categories: { news: atMost(1, 60 * MINUTE) } });
-      await trial.ask('a', news);
-      const asked = { ...news, maxQuietMs: 0 };
-      expect(await trial.ask('b', asked)).toEqual(reserved(60 * MINUTE, 'news:1/1h', 60 * MINUTE));
-      expect(await trial.ask('b', asked)).toEqual(reserved(60 * MINUTE, 'news:1/1h', 60 * MINUTE));
-      await trial.block(until + 20 * MINUTE);
-      expect(await trial.ask('c', { maxQuietMs: 0 })).toMatchObject({ kind: 'reserved', rule: 'block' });
-      await trial.unblock();
-      await trial.block(from + MINUTE); // its end is quiet
-      expect(await trial.ask('d', { maxQuietMs: 0 })).toMatchObject({ kind: 'refused', rule: 'quiet' });
-      await trial.unblock();
-      trial.goTo(from); // it is quiet now
-      expect(await trial.ask('d', asked)).toMatchObject({ kind: 'refused', rule: 'quiet' });
-    });
-
-    it('apply behind those that may be sent in them', async () => {
-      const alarms = { ...atMost(9, MINUTE), exempt: ['quietHours'] } as const;
-      const { trial, from, until } = stage(create, gapOf(1_000), { categories: { alarms } });
-      trial.goTo(from - 500);
-      await trial.askAll('ab', { category: 'alarms' });
-      expect(await trial.slots()).toEqual({ b: from + 500 });
-      expect(await trial.ask('c', { policy: UNLIMITED })).toEqual(reserved(until, 'quiet', LENGTH + 500));
-    });
   });
 
   describe('quiet hours of a recipient', () => {
@@ -171,14 +143,6 @@ export function quietContract(create: LimiterFactory): void {
       expect(await trial.limiter.peek({ recipientId: 'teacher-43', id: 'a' })).toMatchObject({ rule: 'quiet' });
     });
 
-    it('apply where the limiter has none, to that recipient only', async () => {
-      const { trial, hours, from, until } = stage(create, POLICY, {}, true);
-      await trial.limiter.quiet(recipientId, hours);
-      trial.goTo(from);
-      expect(await trial.ask('a')).toEqual(reserved(until, 'quiet', LENGTH));
-      expect(await trial.limiter.admit({ recipientId: 'teacher-43', id: 'a' })).toMatchObject({ kind: 'admitted' });
-    });
-
     it('are shown by inspect', async () => {
       const { trial, hours, from, until } = stage(create);
       expect((await trial.inspect()).quiet).toEqual({ hours, source: 'limiter' });
@@ -189,17 +153,6 @@ export function quietContract(create: LimiterFactory): void {
       await trial.limiter.unquiet(recipientId);
       expect(await trial.inspect()).toMatchObject({ quiet: { hours, until }, nextAt: until, rule: 'quiet' });
       expect('quiet' in (await new Trial(create).inspect())).toBe(false);
-    });
-
-    it('stay beside a policy and a block that end', async () => {
-      const { trial, hours, from, until } = stage(create, POLICY, {}, true);
-      await trial.limiter.quiet(recipientId, hours);
-      await trial.limit(gapOf(5_000), 1_000);
-      await trial.block(1_000);
-      expect(await trial.unblock()).toBe(true);
-      expect(await trial.unlimit()).toBe(true);
-      trial.goTo(from);
-      expect(await trial.ask('a')).toEqual(reserved(until, 'quiet', LENGTH));
     });
   });
 }

@@ -82,16 +82,6 @@ export function slotsContract(create: LimiterFactory): void {
       expect(await trial.cancel('d')).toBe(false);
       expect(await trial.ask('d', { maxPending: 3 })).toEqual(reserved(10_000, '3/10s', 10_000));
     });
-
-    it('counts reservations that are overdue by up to two seconds, and no later ones', async () => {
-      const trial = new Trial(create);
-      await trial.askAll('ab');
-      trial.goTo(4_000);
-      expect(await trial.peek('c', { maxPending: 1 })).toEqual(refused('max-pending', 'gap', 2_000));
-      trial.goTo(4_001);
-      await trial.ask('c');
-      expect(await trial.ask('d', { maxPending: 1 })).toEqual(reserved(6_001, 'gap', 2_000));
-    });
   });
 
   describe('a clock that steps', () => {
@@ -174,21 +164,6 @@ export function placesContract(create: LimiterFactory): void {
         ['e', 8_000, 'goes', 8_000],
         ['c', 10_000, 'goes', 10_000],
       ]);
-    });
-
-    it('does so where its category holds it back, and joins the line if it would be late by more', async () => {
-      const trial = new Trial(create, gapOf(1_000), { categories: { messages: gapOf(5_000) } });
-      const messages = { category: 'messages' };
-      await trial.askAll('abcd', messages);
-      trial.goTo(5_901);
-      expect(await trial.ask('b', messages)).toEqual(admitted(5_901));
-      trial.goTo(10_001);
-      expect(await trial.ask('c', messages)).toEqual(admitted(10_901));
-      trial.goTo(15_000);
-      expect(await trial.ask('d', messages)).toEqual(reserved(15_901, 'messages:gap', 901));
-      expect(await trial.peek('x')).toEqual(reserved(16_901, 'gap', 1_901));
-      trial.goTo(15_901);
-      expect(await trial.ask('d', messages)).toEqual(admitted(15_901));
     });
   });
 

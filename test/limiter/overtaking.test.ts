@@ -104,25 +104,29 @@ describe('what is noted of the order', () => {
   });
 });
 
-describe('a long line', () => {
-  it('moves in parts, the nearest first, each once', async () => {
-    const start = Date.now() + AHEAD_MS;
-    const { limiter, line } = onRedis(() => start); // it takes longer than a gap on a busy machine
-    const ids = idsOf(1_203);
-    for (const id of ids) await limiter.admit({ recipientId, id });
-    const high = Array.from({ length: 20 }, (_, index) => `high-${index}/0`);
-    for (const id of high) await limiter.admit({ recipientId, id, goesFirst: true });
-    const parts: Moved[][] = [];
-    await limiter.moveUp(recipientId, { onMoved: (moved) => void parts.push([...moved]) });
-    expect(parts.map(({ length }) => length)).toEqual([500, 500, 222]);
-    expect(
-      parts
-        .flat()
-        .slice(0, 20)
-        .map(({ id }) => id),
-    ).toEqual(high);
-    expect(await line()).toEqual([...high, ...ids.slice(1)]);
+it('a long line moves in parts, the nearest first, each once, and the caller is waited for', async () => {
+  const start = Date.now() + AHEAD_MS;
+  const { limiter, line } = onRedis(() => start); // it takes longer than a gap on a busy machine
+  const ids = idsOf(1_203);
+  for (const id of ids) await limiter.admit({ recipientId, id });
+  const high = Array.from({ length: 20 }, (_, index) => `high-${index}/0`);
+  for (const id of high) await limiter.admit({ recipientId, id, goesFirst: true });
+  const parts: (readonly Moved[])[] = [];
+  let isBusy = false;
+  await limiter.moveUp(recipientId, {
+    async onMoved(moved) {
+      expect(isBusy).toBe(false);
+      isBusy = true;
+      await new Promise((resolve) => setImmediate(resolve));
+      parts.push(moved);
+      isBusy = false;
+    },
   });
+  expect(isBusy).toBe(false);
+  expect(parts.map(({ length }) => length)).toEqual([500, 500, 222]);
+  const nearest = parts.flat().slice(0, 20);
+  expect(nearest.map(({ id }) => id)).toEqual(high);
+  expect(await line()).toEqual([...high, ...ids.slice(1)]);
 });
 
 it('does not take the slot of one that is sent while the line is read, but the next one', async () => {
@@ -265,13 +269,15 @@ async function play(script: readonly Step[], own: Own, redis = connectRedis()) {
   const both: readonly Pick<Limiter, 'moveUp' | 'cancel' | 'block' | 'inspect'>[] = [memory, real];
   const categoryOf = new Map<string, 'messages' | undefined>();
   const slotOf = (id: string) => ({ recipientId, id, ...(categoryOf.get(id) && { category: 'messages' }) });
-  const alerted: number[] = [];
+  const [alerted, ofCategory]: [number[], number[]] = [[], []];
 
   const ask = async (id: string): Promise<void> => {
     const asked = { ...slotOf(id), goesFirst: id.startsWith('high') };
     const [here, there] = [await memory.admit(asked), await real.admit(asked)];
     expect([here.kind, 'at' in here && here.at]).toEqual([there.kind, 'at' in there && there.at]);
-    if (here.kind === 'admitted' && !here.repeated) alerted.push(here.at);
+    if (here.kind !== 'admitted' || here.repeated) return;
+    alerted.push(here.at);
+    if (asked.category !== undefined) ofCategory.push(here.at);
   };
   for (const [index, step] of script.entries()) {
     const { reserved } = await memory.inspect(recipientId);
@@ -300,4 +306,5 @@ async function play(script: readonly Step[], own: Own, redis = connectRedis()) {
     }
   }
   expectKept(policy, alerted);
+  expectKept(categories.messages, ofCategory);
 }
