@@ -17,39 +17,6 @@ describe('latest', () => {
     expect(await ask('later', join('latest', { at: 3 }))).toMatchObject({ kind: 'reserved', at: start + 9_000 });
   });
 
-  it('one that comes late from the queue is older than the one that waits', async () => {
-    const { ask, join } = open();
-    await ask('first');
-    await ask('new', join('latest', { at: 2 }));
-    expect(await ask('old', join('latest', { at: 1 }))).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
-  });
-
-  it('the slot that a canceled one left behind, whose job was removed, is not that of the next one with its id', async () => {
-    const { ask, cancel, join, clock, reserved } = open();
-    await ask('first');
-    await ask('X', { enqueuedAt: 1, ...join('latest', { at: 1 }) });
-    await cancel('X', 1);
-    clock.now += 500;
-    await ask('new', { enqueuedAt: 3, ...join('latest', { at: 3 }) });
-    const again = await ask('X', { enqueuedAt: 2, ...join('latest', { at: 2 }) });
-    expect(again).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
-    expect(await reserved()).toEqual(['new/0']);
-  });
-
-  it('with such a slot under its id, the newest takes the place of the older one all the same', async () => {
-    const { ask, cancel, join, clock, start, reserved } = open();
-    await ask('first');
-    await ask('X', { enqueuedAt: 1, ...join('latest', { at: 1 }) });
-    await cancel('X', 1);
-    await ask('old', { enqueuedAt: 2, ...join('latest', { at: 2 }) });
-    const again = await ask('X', { enqueuedAt: 3, ...join('latest', { at: 3 }) });
-    expect(again).toMatchObject({ kind: 'reserved', at: start + 6_000 });
-    expect(await reserved()).toEqual(['X/0']);
-    clock.now = start + 6_000;
-    expect(await ask('old', { enqueuedAt: 2, ...join('latest', { at: 2 }) })).toMatchObject({ kind: 'ended', by: 'X' });
-    expect(await ask('X', { enqueuedAt: 3, ...join('latest', { at: 3 }) })).toMatchObject({ kind: 'admitted' });
-  });
-
   it('an older one that is tried again does not go after a newer one', async () => {
     const { ask, join, limiter, clock } = open();
     await ask('old', join('latest', { at: 1 }));
@@ -245,19 +212,6 @@ describe('digest', () => {
     expect(await ask('2', digest)).toMatchObject({ kind: 'reserved' }); // it comes after all, and is not lost
   });
 
-  it('nothing joins one whose leader has not come for a minute; what joined it before is not lost', async () => {
-    const { ask, join, clock, start } = open();
-    const digest = join('digest');
-    for (const name of ['1', '2', '3']) await ask(name, digest);
-    clock.now = start + 3_000 + 60_001;
-    expect(await ask('4', digest)).toMatchObject({ kind: 'admitted' });
-    expect(await ask('5', digest)).toMatchObject({ kind: 'reserved', at: clock.now + 3_000 });
-    expect(await ask('2', digest)).toMatchObject({ kind: 'reserved', at: clock.now + 6_000 });
-    clock.now += 6_000;
-    expect(await ask('2', digest)).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
-    expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
-  });
-
   it('a week without workers loses none of it', async () => {
     const { ask, join, clock } = open();
     const digest = join('digest');
@@ -278,18 +232,6 @@ describe('digest', () => {
     expect(await ask('2', digest)).toMatchObject({ kind: 'admitted', digest: { count: 3, own: true } });
     expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
   });
-});
-
-it('a block of two days sends only the newest of `latest`', async () => {
-  const { ask, join, clock, block } = open();
-  await ask('1');
-  await ask('old', join('latest', { at: 1 }));
-  await block(2 * DAY_MS);
-  clock.now += 1.5 * DAY_MS;
-  expect(await ask('new', join('latest', { at: 2 }))).toMatchObject({ kind: 'reserved' });
-  clock.now += 0.5 * DAY_MS;
-  expect(await ask('old', join('latest', { at: 1 }))).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
-  expect(await ask('new', join('latest', { at: 2 }))).toMatchObject({ kind: 'admitted' });
 });
 
 it('the only reservation that a newer one takes over keeps its expiry', async () => {
@@ -351,17 +293,6 @@ it.each([
   expect(counts).toEqual([order.length]);
 });
 
-it('the replay of a leader, which Redis did not release, leads its digest again, and counts once', async () => {
-  const { ask, join, block, clock } = open();
-  const digest = join('digest');
-  for (const name of ['1', '2', '3']) await ask(name, { enqueuedAt: Number(name), ...digest });
-  await block(60_000);
-  for (let asks = 0; asks < 4; asks++) await ask('2#r1', { enqueuedAt: 2, ...digest });
-  clock.now += 60_000;
-  expect(await ask('2#r1', { enqueuedAt: 2, ...digest })).toMatchObject({ kind: 'admitted', digest: { count: 2 } });
-  expect(await ask('3', { enqueuedAt: 3, ...digest })).toMatchObject({ kind: 'ended', how: 'merged' });
-});
-
 describe('a digest that was tried, and alerted nobody', () => {
   it('goes on without its leader, with the parts that have not ended', async () => {
     const { ask, join, clock, start, release, forget, limiter } = open();
@@ -379,21 +310,6 @@ describe('a digest that was tried, and alerted nobody', () => {
     expect(await ask('5', digest)).toMatchObject({ kind: 'reserved' });
     expect(await ask('4', digest)).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
     expect(await ask('5', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '4' });
-  });
-
-  it('and without a part whose pass is about to end it: its dead letter stands for that one', async () => {
-    const { ask, join, clock, start, release, forget, limiter } = open();
-    const digest = join('digest');
-    for (const name of ['1', '2', '3', '4']) await ask(name, digest);
-    clock.now = start + 3_000;
-    await ask('2', digest);
-    await limiter.refund({ recipientId, id: '2/0' });
-    // The pass has its answer. It tells the queue that the job of 3 has ended, and only then the limiter.
-    expect(await ask('3', digest)).toMatchObject({ kind: 'ended', how: 'merged', by: '2' });
-    const released = await release('2', { how: 'unseen' });
-    expect(released).toMatchObject({ leader: { id: '4/0' }, digest: { count: 2, own: true } });
-    await forget('3');
-    expect(await ask('4', digest)).toMatchObject({ kind: 'admitted', digest: { count: 1, own: true } }); // without 3
   });
 
   it.each(['dead', 'ended'] as const)('but not if it may have alerted: %s', async (how) => {
