@@ -189,10 +189,6 @@ const few: Lateness = (_, random) => (random() < 0.05 ? 3_000 + 2_000 * random()
 /** Nobody wakes up from 10 to 11.5 s. */
 const standstill: Lateness = (slot, random) =>
   slot > 10_025 && slot < 11_525 ? 11_525 - slot + 50 * random() : 5 * random();
-const by =
-  (ms: number): Lateness =>
-  (_, random) =>
-    ms + 20 * random();
 
 const SLOW = gapOf(3_000);
 const SLOW_AND_FEW: Policy = { rules: [{ max: 10, perMs: MINUTE }], minGapMs: 3_000 };
@@ -212,19 +208,10 @@ const COUNT = 300;
 describe.each(PLACES)('300 ids of one recipient whose workers wake up late, %s', (_, open) => {
   it.each<[string, Policy, Lateness, { asks: number; makespan: number; overtaken: number }]>([
     ['up to 200 ms, with a gap', SLOW, upTo200, { asks: 2, makespan: 1.001, overtaken: 0 }],
-    ['up to 200 ms, with a gap and a rule', SLOW_AND_FEW, upTo200, { asks: 2, makespan: 1.001, overtaken: 0 }],
-    ['up to 200 ms, with a gap of 250 ms', QUICK, upTo200, { asks: 2, makespan: 1.003, overtaken: 0 }],
-    ['100 ms on average, with a gap', SLOW, exponential, { asks: 2, makespan: 1.002, overtaken: 0 }],
-    ['100 ms on average, with a gap and a rule', SLOW_AND_FEW, exponential, { asks: 2, makespan: 1.002, overtaken: 0 }],
     ['100 ms on average, with a gap of 250 ms', QUICK, exponential, { asks: 2.1, makespan: 1.12, overtaken: 0.1 }],
-    ['after a standstill, with a gap', SLOW, standstill, { asks: 2, makespan: 1.001, overtaken: 0 }],
     ['after a standstill, with a gap of 250 ms', QUICK, standstill, { asks: 2.02, makespan: 1.04, overtaken: 0.02 }],
-    ['all by 1.3 gaps, with a gap', SLOW, by(3_900), { asks: 2, makespan: 1.005, overtaken: 0 }],
-    ['all by 1.3 gaps, with a gap and a rule', SLOW_AND_FEW, by(3_900), { asks: 2, makespan: 1.003, overtaken: 0 }],
-    ['all by 1.3 gaps, with a gap of 250 ms', QUICK, by(325), { asks: 2, makespan: 1.004, overtaken: 0 }],
     ['1 in 20 by seconds, with a gap', SLOW, few, { asks: 2.1, makespan: 1.08, overtaken: 0.08 }],
     ['1 in 20 by seconds, with a gap and a rule', SLOW_AND_FEW, few, { asks: 2.1, makespan: 1.08, overtaken: 0.08 }],
-    ['1 in 20 by seconds, with a gap of 250 ms', QUICK, few, { asks: 2.1, makespan: 1.1, overtaken: 0.12 }],
   ])('%s', async (_name, policy, lateness, bounds) => {
     const random = seededRandom(1);
     const lateMs = (slot: number) => Math.round(lateness(slot, random)) - 25;

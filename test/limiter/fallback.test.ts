@@ -7,7 +7,7 @@ import { type FallbackOptions, createOutageGate, withFallback } from '../../src/
 import type { Admission, Limiter } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
-import { startProcess } from '../support/process.ts';
+import {} from '../support/process.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { waitFor } from '../support/wait.ts';
 
@@ -90,6 +90,7 @@ describe.each(Object.entries(CLIENTS))('Redis stopped and started, where a comma
       expect(answer).toMatchObject({ repeated: false, at: expect.closeTo(Date.now(), -4) as number });
     }
     expect(await limiter.peek({ recipientId, id: 'c' })).toMatchObject({ kind: 'admitted', rule: 'unavailable' });
+    await expect(limiter.admit({ recipientId, id: '' })).rejects.toThrow('id: expected');
     expect(await limiter.refund({ recipientId, id: 'a' })).toBe(false);
     expect(await limiter.cancel({ recipientId, id: 'a' })).toBe(false);
     await expectOversightAway(limiter);
@@ -121,13 +122,6 @@ describe.each(Object.entries(CLIENTS))('Redis stopped and started, where a comma
 });
 
 describe('open', () => {
-  it('refuses an ask that makes no sense also while the limiter is away', async () => {
-    const { limiter, redis } = await outage({ onUnavailable: 'open' });
-    await redis.stop();
-    await limiter.admit({ recipientId, id: 'a' });
-    await expect(limiter.admit({ recipientId, id: '' })).rejects.toThrow('id: expected');
-  });
-
   it('answers the gap and the tolerance that are in force, of a category too', async () => {
     const categories = { messages: { rules: [], minGapMs: 101 } };
     const policy = { rules: [], minGapMs: 50 };
@@ -137,13 +131,10 @@ describe('open', () => {
       return { isOpen: rule === 'unavailable', gapMs, toleranceMs };
     };
     const before = [await spacing('a', 'messages'), await spacing('b', 'constructor')];
+    expect(before).toMatchObject([{ gapMs: 101 }, { gapMs: 50 }]);
     await redis.stop();
     const meanwhile = [await spacing('c', 'messages'), await spacing('d', 'constructor')];
     expect(meanwhile).toEqual(before.map((each) => ({ ...each, isOpen: true })));
-    expect(before.map(({ gapMs, isOpen }) => [gapMs, isOpen])).toEqual([
-      [101, false],
-      [50, false],
-    ]);
   });
 });
 
@@ -222,19 +213,6 @@ describe('memory', () => {
     expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted', repeated: false });
     expect((await limiter.inspect(recipientId)).sent).toHaveLength(1);
   });
-
-  it('paces categories as the limiter does', async () => {
-    const categories = { messages: { rules: [{ max: 1, perMs: 60_000 }], minGapMs: 0 } };
-    const policy = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 0 };
-    const { limiter, redis } = await outage({ onUnavailable: 'memory', policy, categories });
-    await redis.stop();
-    await limiter.admit({ recipientId, id: 'a', category: 'messages' });
-    expect(await limiter.admit({ recipientId, id: 'b', category: 'messages', maxWaitMs: 0 })).toMatchObject({
-      kind: 'refused',
-      rule: 'messages:1/1m',
-    });
-    expect(await limiter.admit({ recipientId, id: 'c' })).toMatchObject({ kind: 'admitted' });
-  });
 });
 
 describe('an outage', () => {
@@ -244,29 +222,6 @@ describe('an outage', () => {
     for (let asks = 0; asks < 100; asks += 1) await limiter.admit({ recipientId, id: `job-${asks}` });
     expect(calls()).toBe(1);
     expect(changes).toEqual([true]);
-  });
-
-  it('leaves nothing behind that keeps a process alive', async () => {
-    const port = await freePort();
-    const code = `
-      import { Redis } from 'ioredis';
-      import { withFallback } from './src/limiter/fallback.ts';
-      import { createRedisLimiter } from './src/limiter/redis/redis-limiter.ts';
-      const redis = new Redis(${port}, '127.0.0.1', { maxRetriesPerRequest: null });
-      redis.on('error', () => undefined);
-      const policy = { rules: [{ max: 1, perMs: 3_600_000 }], minGapMs: 0 };
-      const limiter = createRedisLimiter({ redis, policy, timeoutMs: 100 });
-      for (const onUnavailable of ['closed', 'open', 'memory']) {
-        const own = withFallback(limiter, { onUnavailable, policy });
-        for (const id of ['a', 'b']) {
-          console.log(await own.admit({ recipientId: 'teacher-42', id }).then(({ kind }) => kind, ({ name }) => name));
-        }
-      }
-      redis.disconnect();`;
-    const exit = await startProcess({ args: ['--input-type=module', '--eval', code] }).waitForExit();
-    const away = 'LimiterUnavailableError';
-    expect(exit.stdout.trim().split('\n')).toEqual([away, away, 'admitted', 'admitted', 'admitted', 'reserved']);
-    expect(exit).toMatchObject({ code: 0, stderr: '' });
   });
 });
 
@@ -341,14 +296,5 @@ describe('the outage gate', () => {
     await gate.run(fail, instead);
     await expect(gate.run(misuse, instead)).rejects.toThrow(TypeError);
     expect(await gate.run(() => Promise.resolve('back'), instead)).toBe('back');
-  });
-
-  it('reports once that calls are answered otherwise, and once that they no longer are', async () => {
-    const changes: boolean[] = [];
-    const gate = createOutageGate({ pauseMs: 0, onChange: (isAway) => changes.push(isAway) });
-    for (const call of [fail, fail, () => Promise.resolve('back'), () => Promise.resolve('back')]) {
-      await gate.run(call, instead);
-    }
-    expect(changes).toEqual([true, false]);
   });
 });

@@ -191,18 +191,6 @@ describe('foresight', () => {
     expect(ats(after.slots, bench)).toEqual({ b: 20_000, c: 40_000 });
   });
 
-  it('counts what the longer window of other limits would count, as far as it is stored', async () => {
-    const bench = new Bench({ policy: atMost(2, 10_000), keepMs: 60_000 });
-    for (const id of 'ab') await bench.ask(id);
-    bench.now += 20_000;
-    for (const id of 'cde') await bench.ask(id);
-    const action = { kind: 'limit', policy: atMost(4, 60_000) } as const;
-    const { slots } = await bench.foresight.foresee(recipientId, action, 0);
-    expect(ats(slots, bench)).toEqual({ e: 60_000 });
-    await bench.run(action, 0);
-    expect(sorted((await bench.limiter.inspect(recipientId)).reserved)).toEqual(sorted(slots));
-  });
-
   it('writes nothing, and refuses what the action would refuse', async () => {
     const bench = new Bench({ policy: POLICY });
     for (const id of 'abc') await bench.ask(id);

@@ -1,32 +1,12 @@
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { CLOCK_STEP_MS, GRACE_MS, NO_SHOW_MS, QUIET_EDGE_MS } from '../../src/limiter/pace.ts';
 import { readScript } from '../../src/redis/scripts.ts';
-import { createRedisLimiter } from '../support/limiters.ts';
+import {} from '../support/limiters.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
 const FOLDER = new URL('../../src/limiter/redis/', import.meta.url);
 
 describe('the scripts', () => {
-  it('get quiet hours and skipped limits only if there are any', async () => {
-    const redis = connectRedis();
-    const policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };
-    const urgent = { ...policy, exempt: ['gap', 'quietHours'] as const };
-    const limiter = createRedisLimiter({
-      redis,
-      policy,
-      categories: { messages: policy, urgent },
-      prefix: testPrefix(),
-    });
-    const send = vi.spyOn(redis, 'sendCommand');
-    const more: unknown[] = [];
-    for (const ask of [{ everyRule: true }, { category: 'messages' }, { category: 'urgent' }, {}]) {
-      await limiter.admit({ recipientId: 'teacher-42', id: 'a', ...ask });
-      const args = send.mock.lastCall?.[0].args ?? [];
-      more.push(args.slice(2 + Number(args[1]) + 5));
-    }
-    expect(more).toEqual([['1'], [], ['', '-', '', 'gap quietHours'], []]);
-  });
-
   it('refuse policies that do not go with the keys, before the first write', async () => {
     const redis = connectRedis();
     const prefix = testPrefix();
