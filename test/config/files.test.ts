@@ -221,6 +221,8 @@ describe('faults of a file of limits', () => {
       'two words': { rules: '1/1d' },
       empty: {},
       text: '1/1d',
+      urgent: { exempt: ['gap'] },
+      calls: { minGap: '1s', exempt: ['gaps'] },
     };
     expect(limitsFaults({ categories, version: 1, category: {} })).toEqual([
       'LIMITS_FILE: version: expected no such field, found one',
@@ -236,6 +238,8 @@ describe('faults of a file of limits', () => {
       'LIMITS_FILE: categories: expected names of 1 to 64 of A-Z a-z 0-9 . _ -, found "two words"',
       'LIMITS_FILE: categories.empty: expected rules, minGap or both, found neither',
       'LIMITS_FILE: categories.text: expected an object, found "1/1d"',
+      'LIMITS_FILE: categories.urgent: expected rules or minGap of its own beside exempt, so that not every alert goes at once, found neither',
+      'LIMITS_FILE: categories.calls.exempt[0]: expected gap, rules or quietHours (did you mean gap?), found "gaps"',
     ]);
   });
 

@@ -126,20 +126,6 @@ describe('by id', () => {
     expect(bench.sandbox.journal.all).toHaveLength(1);
   });
 
-  test('for one that waits for a retry after an ambiguous answer it is too late', async () => {
-    const bench = await openRunning({
-      BACKOFF_BASE: '1h',
-      BACKOFF_MAX: '2h',
-      LIMIT_RULES: '100/1s',
-      LIMIT_MIN_GAP: '0',
-    });
-    const device = makeDevice();
-    bench.sandbox.setAnswers([{ token: device.token, answer: 'reset-stream' }]);
-    const one = makeNotification({ devices: [device] });
-    await enqueueWaiting(bench, [one]);
-    expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 0, tooLate: 1 });
-  });
-
   test('for one whose provider takes longer to answer than the limits look back it is too late', async () => {
     const bench = await openRunning({ LIMIT_RULES: '5/200ms', LIMIT_MIN_GAP: '0' });
     const one = makeNotification();
@@ -263,6 +249,17 @@ describe('by key', () => {
     expect(await Promise.all(keys.map((key) => connectRedis().exists(key)))).toEqual([1, 0]);
   });
 
+  test('one whose id an earlier one had under another key is left alone by that key', async () => {
+    const { producer, prefix } = await openReplicaBench();
+    const one = makeNotification({ cancellationKey: 'trip-78' });
+    await producer.enqueue(one);
+    const former = { recipientId: one.recipientId, cancellationKey: 'trip-77' };
+    const index = cancellationIndexKey(prefix, former.recipientId, former.cancellationKey);
+    await connectRedis().zadd(index, Date.now() + 3_600_000, one.id);
+    expect(await producer.cancel(former)).toEqual({ canceled: 0, tooLate: 0 });
+    expect(await producer.cancel({ ...former, cancellationKey: 'trip-78' })).toEqual({ canceled: 1, tooLate: 0 });
+  });
+
   test('all that wait under it are canceled, and no other; a second call answers the same', async () => {
     const bench = await openRunning(SLOW);
     const key = { cancellationKey: 'trip-77' };
@@ -341,16 +338,6 @@ describe('a job named cancel', () => {
     await ends(bench, one.id, 'canceled');
     await ends(bench, two.id, 'canceled');
     expect(bench.lines.join('')).toContain('canceled what waits');
-  });
-
-  test('overtakes the backlog', async () => {
-    const bench = await openReplicaBench();
-    const [first, ...others] = Array.from({ length: 20 }, (_, n) => makeNotification({ recipientId: `teacher-${n}` }));
-    await bench.producer.enqueueMany([present(first), ...others]);
-    await bench.queue.add('cancel', { id: first?.id }, { priority: 1 });
-    await bench.startHere({ WORKER_CONCURRENCY: '1' });
-    for (const { id } of others) await ends(bench, id, 'delivered');
-    await ends(bench, present(first).id, 'canceled');
   });
 
   test('that does not fit becomes a dead letter', async () => {
