@@ -44,13 +44,6 @@ describe('a blocked notification', () => {
     expect(asked.map(({ behindOverdue = false }) => behindOverdue)).toEqual([true, false, false]);
   });
 
-  it('expires where its slot lies beyond its time, and leaves no trace', async () => {
-    const { run, limiter, clock } = await openBench();
-    await run(makeNotification());
-    expect((await run(makeNotification({ expiresAt: clock.now() + 300 }))).outcome).toEqual({ kind: 'expired' });
-    expect((await limiter.inspect(RECIPIENT)).reserved).toEqual([]);
-  });
-
   it('becomes a dead letter where its slot lies too far ahead', async () => {
     const { run } = await openBench();
     await run(makeNotification());
@@ -131,14 +124,6 @@ describe('a blocked notification', () => {
     const dropped = { kind: 'dropped', rule: 'gap', maybeShown: true };
     expect((await run(makeNotification({ onThrottle: 'drop' }), progress, overrides)).outcome).toEqual(dropped);
   });
-
-  it('is dropped on request', async () => {
-    const { run, sandbox, limiter } = await openBench();
-    await run(makeNotification());
-    expect((await run(makeNotification({ onThrottle: 'drop' }))).outcome).toEqual({ kind: 'dropped', rule: 'gap' });
-    expect(sandbox.journal.accepted).toHaveLength(1);
-    expect((await limiter.inspect(RECIPIENT)).reserved).toEqual([]);
-  });
 });
 
 describe('a blocked notification that is to be silent', () => {
@@ -167,11 +152,6 @@ describe('a blocked notification that is to be silent', () => {
     await limiter.reset(RECIPIENT);
     expect((await run(both, progress)).outcome).toEqual({ kind: 'delivered' });
     expect(sandbox.journal.accepted.at(-1)?.payload).not.toMatchObject({ aps: { 'interruption-level': 'passive' } });
-  });
-
-  it('is not called silenced if the limits had room for it', async () => {
-    const { run } = await openBench();
-    expect((await run(makeNotification({ onThrottle: 'silence' }))).outcome).toEqual({ kind: 'delivered' });
   });
 
   it('is tried once only at a provider that cannot be reached', async () => {
@@ -246,14 +226,6 @@ describe('a notification in quiet hours', () => {
     expect(await reservedIn(bench)).toBe(0);
     await bench.limiter.unquiet(RECIPIENT);
     expect((await bench.run(makeNotification({ onQuiet: 'drop' }))).outcome).toEqual({ kind: 'delivered' });
-  });
-
-  it('is delivered now without a sound on request, and takes no slot', async () => {
-    const bench = await openQuiet();
-    const { outcome } = await bench.run(makeNotification({ onQuiet: 'silence', sound: 'default' }));
-    expect(outcome).toEqual({ kind: 'delivered', silenced: true });
-    expect(JSON.stringify(bench.sandbox.journal.accepted)).not.toContain('"sound"');
-    expect((await bench.limiter.inspect(RECIPIENT)).sent).toEqual([]);
   });
 
   it.each(['drop', 'silence'] as const)('waits for their end before %s counts', async (onThrottle) => {

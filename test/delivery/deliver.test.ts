@@ -2,34 +2,9 @@ import { describe, expect, it, test } from 'vitest';
 import { shownOf } from '../../sandbox/journal.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
-import { heldBack, lockOf, lostAfter, none, openBench, RECIPIENT } from './support.ts';
+import { heldBack, lockOf, none, openBench, RECIPIENT } from './support.ts';
 
 describe('before anything is asked', () => {
-  it('what does not fit becomes a dead letter, every fault named', async () => {
-    const { run, sandbox } = await openBench();
-    const { outcome } = await run({ id: 'x', devices: [], alert: { body: 'b' } });
-    expect(outcome).toEqual({
-      kind: 'dead-letter',
-      reason: 'invalid',
-      message: 'recipientId: expected a string, found nothing; devices: expected at least 1 entry, found an array of 0',
-    });
-    expect(sandbox.journal.all).toEqual([]);
-  });
-
-  it("a notification without an id gets the job's", async () => {
-    const { run, replies } = await openBench();
-    const { id, ...data } = makeNotification();
-    expect(id).toBeDefined();
-    expect((await run(data)).outcome).toEqual({ kind: 'delivered' });
-    expect(replies[0]?.notification.id).toBe('job-1');
-  });
-
-  it('what is too late expires, without a slot', async () => {
-    const { run, limiter, clock } = await openBench();
-    expect((await run(makeNotification({ expiresAt: clock.now() - 1 }))).outcome).toEqual({ kind: 'expired' });
-    expect(await limiter.reset(RECIPIENT)).toBe(false);
-  });
-
   it('without credentials for its platform it waits for a worker that has them, and becomes a dead letter if none comes', async () => {
     const { run, clock } = await openBench({ platforms: ['apns'] });
     const one = makeNotification({ devices: [makeDevice('fcm')] });
@@ -49,13 +24,6 @@ describe('before anything is asked', () => {
     expect(progress.attempts).toMatchObject([{ device: 'fcm#0', error: message }]);
   });
 
-  it('a job that is another worker’s by now is left alone', async () => {
-    const { run, sandbox, limiter } = await openBench();
-    expect((await run(makeNotification(), none, { lock: lostAfter(0) })).outcome).toEqual({ kind: 'yielded' });
-    expect(sandbox.journal.all).toEqual([]);
-    expect(await limiter.reset(RECIPIENT)).toBe(false);
-  });
-
   it('a field that this worker does not know ends it, with what to do', async () => {
     const { run, sandbox } = await openBench({ platforms: ['apns'] });
     const { outcome } = await run({ ...makeNotification(), apns: { volume3d: 1 } });
@@ -67,12 +35,6 @@ describe('before anything is asked', () => {
     });
     expect(sandbox.journal.all).toEqual([]);
   });
-});
-
-test('an alert whose data look like those of a retraction is delivered as an alert', async () => {
-  const { run } = await openBench();
-  const data = { pushpacer: { retract: ['msg-1'], tags: [] } };
-  expect((await run(makeNotification({ data }))).outcome).toEqual({ kind: 'delivered' });
 });
 
 describe('several devices', () => {
@@ -173,26 +135,6 @@ describe('what was acknowledged', () => {
 });
 
 describe('sendAfter', () => {
-  test('before its sendAfter it is put back until then, at no attempt and no ask', async () => {
-    const { run, limiter, sandbox } = await openBench();
-    const now = Date.now();
-    const sendAfter = now + 3_600_000;
-    const { outcome, progress } = await run(makeNotification({ sendAfter }), none, { now: () => now });
-    expect(outcome).toEqual({ kind: 'requeued', waitMs: 3_600_000, delayMs: 3_600_000, rule: 'sendAfter' });
-    expect(progress).toEqual({ ...none, dueAt: sendAfter, rule: 'sendAfter' });
-    expect(await limiter.inspect(RECIPIENT)).toMatchObject({ sent: [], reserved: [] });
-    expect(sandbox.journal.all).toEqual([]);
-  });
-
-  test('from its sendAfter on it is sent', async () => {
-    const { run, sandbox } = await openBench();
-    const now = Date.now();
-    expect((await run(makeNotification({ sendAfter: now }), none, { now: () => now })).outcome).toEqual({
-      kind: 'delivered',
-    });
-    expect(sandbox.journal.accepted).toHaveLength(1);
-  });
-
   test.each([
     ['sendAfter', 367 * 86_400_000], // the queue could not keep its due time
     ['expiresAt', Date.now() * 1_000], // a job of another client, in microseconds
@@ -224,17 +166,6 @@ test('a background push takes no slot of an alert, and an alert none of its', as
   expect(sandbox.journal.accepted.map(({ pushType }) => pushType)).toEqual(['alert', 'background', 'background']);
   const { sent, reserved } = await limiter.inspect(RECIPIENT);
   expect([sent.length, reserved.length]).toEqual([1, 1]);
-});
-
-test('the third one in an hour waits, or is dropped where the producer wants that', async () => {
-  const { run, sandbox } = await openBench({ platforms: ['apns'] });
-  for (let sent = 0; sent < 2; sent++) await run(background());
-  const { outcome } = await run(background());
-  expect(outcome).toMatchObject({ kind: 'requeued', rule: '2/1h' });
-  expect((outcome as { waitMs: number }).waitMs).toBeGreaterThan(3_500_000);
-  expect(await run(background({ onThrottle: 'drop' }))).toMatchObject({ outcome: { kind: 'dropped', rule: '2/1h' } });
-  expect(await run(background({ recipientId: 'teacher-43' }))).toMatchObject({ outcome: { kind: 'delivered' } });
-  expect(sandbox.journal.accepted).toHaveLength(3);
 });
 
 test('one that no device took does not count', async () => {
@@ -308,24 +239,4 @@ describe.each(['apns', 'fcm'] as const)('a Live Activity on %s', (platform) => {
     expect(aps).toMatchObject({ event: 'update' });
     expect(aps).not.toHaveProperty('alert');
   });
-});
-
-test('two activities on one phone are two devices', async () => {
-  const { run, sandbox } = await openBench({ platforms: ['fcm'] });
-  const phone = makeDevice('fcm');
-  const devices = ['a1b2', 'c3d4', 'a1b2'].map((liveActivityToken) => ({ ...phone, liveActivityToken }));
-  expect((await run(update({ devices }))).outcome).toEqual({ kind: 'delivered' });
-  const tokens = sandbox.journal.accepted.map(({ liveActivityToken }) => liveActivityToken);
-  expect(tokens.toSorted()).toEqual(['a1b2', 'c3d4']);
-});
-
-test.each([
-  ['limiter', ['block', 'delivered', 'delivered']],
-  ['backgroundLimiter', ['delivered', 'block', 'delivered']],
-  ['liveActivityLimiter', ['delivered', 'delivered', 'block']],
-] as const)('a block in the %s stops nothing of the other two', async (name, expected) => {
-  const { run, [name]: limiter } = await openBench({ platforms: ['apns'] });
-  await limiter.block(RECIPIENT, { until: Date.now() + 600_000, reason: 'on leave' });
-  const passes = [await run(makeNotification()), await run(background()), await run(update())];
-  expect(passes.map(({ outcome }) => ('rule' in outcome ? outcome.rule : outcome.kind))).toEqual(expected);
 });

@@ -33,26 +33,6 @@ describe('an open breaker', () => {
     expect(await limiter.reset(RECIPIENT)).toBe(false);
   });
 
-  it('is opened by refused credentials, and what met them is kept without an attempt', async () => {
-    const { run, sandbox, breakers } = await openBench();
-    const device = makeDevice();
-    sandbox.apns.script(device.token, [{ kind: 'refuse', status: 403, reason: 'InvalidProviderToken' }]);
-    const { outcome, progress } = await run(makeNotification({ devices: [device] }));
-    expect(outcome).toMatchObject({ kind: 'deferred', code: 'InvalidProviderToken' });
-    expect(progress).toMatchObject({ tries: 0, asks: 1 });
-    expect(breakers.current('apns')).toMatchObject({ trouble: 'auth', code: 'InvalidProviderToken' });
-  });
-
-  it('stops nothing to the other provider, and what is left asks for a slot of its own', async () => {
-    const { run, sandbox, breakers } = await openBench();
-    openBreaker(breakers, 'apns', 'auth');
-    const both = makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] });
-    const { outcome, progress } = await run(both);
-    expect(outcome).toMatchObject({ kind: 'deferred' });
-    expect(progress).toMatchObject({ asks: 1, devices: { 'fcm#1': 'delivered' } });
-    expect(sandbox.journal.all.map(({ platform }) => platform)).toEqual(['fcm']);
-  });
-
   it('after which the limiter gives no answer never makes the slot of the other device seem unused', async () => {
     const bench = await openBench({ breakerMs: 200 });
     const { run, limiter, breakers } = bench;
@@ -117,15 +97,6 @@ describe('what was under way when the breaker opened', () => {
     expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'bad-token' });
   });
 
-  it('costs no attempt in an outage', async () => {
-    const { outcome, progress } = await overtaken(await openBench(), 'outage', {
-      status: 503,
-      reason: 'ServiceUnavailable',
-    });
-    expect(outcome).toMatchObject({ kind: 'deferred', code: 'ServiceUnavailable' });
-    expect(progress).toMatchObject({ tries: 0, asks: 1 });
-  });
-
   it('costs one where it may have alerted, and comes back behind the trial', async () => {
     const { outcome, progress } = await overtaken(await openBench(), 'outage', {
       status: 500,
@@ -146,17 +117,6 @@ describe('a half open breaker', () => {
     expect(sandbox.journal.all).toHaveLength(1);
     expect(breakers.current('apns')).toBeUndefined();
     expect(trialEnds).toEqual([{ service: 'apns', result: 'success' }]);
-  });
-
-  it('stays open where the trial fails', async () => {
-    const { run, sandbox, breakers, trialEnds } = await openHalf();
-    const device = makeDevice();
-    sandbox.apns.script(device.token, [{ kind: 'refuse', status: 403, reason: 'InvalidProviderToken' }]);
-    const { outcome, progress } = await run(makeNotification({ devices: [device] }));
-    expect(outcome).toMatchObject({ kind: 'deferred', code: 'InvalidProviderToken' });
-    expect(progress.tries).toBe(0);
-    expect(breakers.current('apns')).toMatchObject({ trouble: 'auth' });
-    expect(trialEnds).toEqual([{ service: 'apns', result: 'failure' }]);
   });
 
   it('takes a provider that cannot be reached for a trial that failed', async () => {

@@ -138,18 +138,6 @@ describe('a provider that is over its quota', () => {
     expect(sandbox.journal.accepted).toHaveLength(1);
   });
 
-  it('lets the other provider go on', async () => {
-    const { run, sandbox } = await openBench();
-    const quotas = openQuotas({ max: 1, perMs: 60_000 });
-    await run(toFcm('a'), none, { quotas });
-    const both = makeNotification({ recipientId: 'b', devices: [makeDevice('fcm'), makeDevice('apns')] });
-    const { outcome, progress } = await run(both, none, { quotas });
-    expect(outcome).toMatchObject({ kind: 'requeued', rule: 'fcm:1/1m' });
-    expect(progress).toMatchObject({ asks: 1, heldSince: undefined });
-    expect(progress.devices).toEqual({ 'apns#1': 'delivered' });
-    expect(sandbox.journal.accepted.map(({ platform }) => platform)).toEqual(['fcm', 'apns']);
-  });
-
   it('calls what is left back at the instant that is set aside for it, and no later', async () => {
     const { run, sandbox, clock } = await openBench();
     const quotas = openQuotas({ max: 1, perMs: 60_000 });
@@ -234,15 +222,6 @@ describe('a provider that is over its quota', () => {
     const { progress } = await run(toFcm('a', 3), none, { quotas });
     expect(progress.devices).toEqual({ 'fcm#0': 'delivered', 'fcm#1': 'delivered' });
     expect(sandbox.journal.accepted).toHaveLength(2);
-  });
-
-  it('is asked for what goes out silently too', async () => {
-    const { run, sandbox } = await openBench();
-    const quotas = openQuotas({ max: 1, perMs: 60_000 });
-    await run(toFcm('a'), none, { quotas });
-    const silenced = { ...toFcm('a'), onThrottle: 'silence' };
-    expect((await run(silenced, none, { quotas })).outcome).toMatchObject({ kind: 'requeued', rule: 'fcm:1/1m' });
-    expect(sandbox.journal.accepted).toHaveLength(1);
   });
 });
 

@@ -11,7 +11,7 @@ import type { Policy } from '../../src/domain/limits.ts';
 import { PLATFORMS, type Platform } from '../../src/notification/notification.ts';
 import type { Result, Trouble } from '../../src/notification/outcome.ts';
 import type { WaitingLimiter } from '../../src/limiter/limiter.ts';
-import { createCanceller, createEndLook, type Canceller } from '../../src/limiter/redis/canceller.ts';
+import { createEndLook } from '../../src/limiter/redis/canceller.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import type { SenderOptions } from '../../src/providers/sender/sender.ts';
@@ -42,7 +42,6 @@ export interface Bench {
   readonly limiter: WaitingLimiter;
   readonly backgroundLimiter: WaitingLimiter;
   readonly liveActivityLimiter: WaitingLimiter;
-  readonly canceller: Canceller;
   readonly breakers: Breakers;
   readonly trialEnds: TrialEnd[];
   readonly replies: readonly ReplyEvent[];
@@ -101,7 +100,6 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const limiterOf = (policy: Policy, ownPrefix = testPrefix()) =>
     createWaitingLimiter({ redis: onClock(redis, clock.now), policy, prefix: ownPrefix, ...UNHURRIED });
   const limiter = limiterOf(POLICY, prefix);
-  const canceller = createCanceller({ redis, prefix });
   const look = createEndLook({ redis, prefix, timeoutMs: 60_000 });
   const backgroundLimiter = limiterOf(BACKGROUND_POLICY);
   const liveActivityLimiter = limiterOf(LIVE_ACTIVITY_POLICY);
@@ -152,7 +150,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     return { outcome, progress: context.progress };
   };
   const limiters = { limiter, backgroundLimiter, liveActivityLimiter };
-  return { clock, sandbox, ...limiters, canceller, breakers, trialEnds, replies, redelayed, parts, run };
+  return { clock, sandbox, ...limiters, breakers, trialEnds, replies, redelayed, parts, run };
 }
 
 const enqueued = new Map<string, number>();

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Notification } from '../../src/notification/notification.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { answerWell, enqueuedAtOf, none, openBench, POLICY, RECIPIENT, type Bench, type Passed } from './support.ts';
+import { answerWell, enqueuedAtOf, openBench, POLICY, type Bench, type Passed } from './support.ts';
 
 const DIGEST = {
   onThrottle: 'digest',
@@ -34,21 +34,6 @@ async function again({ run }: Bench, notification: Notification, { outcome, prog
 }
 
 describe('digest', () => {
-  it('the first goes at once, and one goes for all that are blocked', async () => {
-    const bench = await openBench();
-    const [first, second, third, fourth] = ['a', 'b', 'c', 'd'].map((title) =>
-      make({ ...DIGEST, ...alertOf(title) }),
-    ) as [Notification, Notification, Notification, Notification];
-    expect((await bench.run(first)).outcome).toEqual({ kind: 'delivered' });
-    const waiting = await bench.run(second);
-    const parts = [await bench.run(third), await bench.run(fourth)] as const;
-    for (const { outcome } of parts) expect(outcome).toMatchObject({ kind: 'requeued', rule: 'gap' });
-    expect((await again(bench, second, waiting)).outcome).toEqual({ kind: 'delivered' });
-    for (const [index, part] of [third, fourth].entries())
-      expect((await bench.run(part, parts[index]?.progress)).outcome).toEqual({ kind: 'merged', by: second.id });
-    expect(shown(bench)).toEqual(['a: text', 'Class 7b: 3 new']);
-  });
-
   it('a part that expires when the limiter does not answer is asked about again, since the alert counts it', async () => {
     const bench = await openBench();
     await bench.run(make());
@@ -110,23 +95,6 @@ it('a notification of which one device was alerted joins no digest', async () =>
 });
 
 describe('latest', () => {
-  it('only the newest of those that wait goes, in the slot of the oldest', async () => {
-    const bench = await openBench();
-    const [first, old, other, newest] = [
-      ...['1:0', '2:0'].map((title) => make({ ...LATEST, ...alertOf(title) })),
-      make(alertOf('other')),
-      make({ ...LATEST, ...alertOf('3:0') }),
-    ] as [Notification, Notification, Notification, Notification];
-    await bench.run(first);
-    const oldWaits = await bench.run(old);
-    const otherWaits = await bench.run(other);
-    const newestWaits = await bench.run(newest);
-    expect((await again(bench, newest, newestWaits)).outcome).toEqual({ kind: 'delivered' });
-    expect((await bench.run(old, oldWaits.progress)).outcome).toEqual({ kind: 'superseded', by: newest.id });
-    expect((await bench.run(other, otherWaits.progress)).outcome).toMatchObject({ kind: 'requeued' });
-    expect(shown(bench)).toEqual(['1:0: text', '3:0: text']);
-  });
-
   it('one that was enqueued earlier for later is the newest from then on', async () => {
     const bench = await openBench();
     const sendAfter = bench.clock.now() + POLICY.minGapMs;
@@ -139,45 +107,5 @@ describe('latest', () => {
     if (passed.outcome.kind === 'requeued') passed = await again(bench, final, passed);
     expect(passed.outcome).toEqual({ kind: 'delivered' });
     expect(shown(bench)).toEqual(['goal: text', 'final: text']);
-  });
-});
-
-const cancel = (bench: Bench, { id, recipientId }: Notification, asks = 0) =>
-  bench.canceller.cancel({ recipientId, id: `${id}/${asks}`, enqueuedAt: enqueuedAtOf(id) });
-
-describe('what was canceled', () => {
-  it('is not sent, and those behind it move up', async () => {
-    const bench = await openBench();
-    const [canceled, behind] = [make(), make()];
-    await bench.run(make());
-    const waiting = await bench.run(canceled);
-    await bench.run(behind);
-    const [, slot] = (await bench.limiter.inspect(RECIPIENT)).reserved;
-    expect(await cancel(bench, canceled)).toEqual({ canceled: true });
-    expect((await bench.run(canceled, waiting.progress)).outcome).toEqual({ kind: 'canceled' });
-    const [moved] = (await bench.limiter.inspect(RECIPIENT)).reserved;
-    expect(moved?.id).toBe(`${behind.id}/0`);
-    expect(moved?.at).toBeLessThan(slot?.at ?? 0);
-    expect(bench.redelayed).toEqual([{ jobId: behind.id, at: (moved?.at ?? 0) - 25, why: { rule: 'gap' } }]);
-    expect(bench.sandbox.journal.accepted).toHaveLength(1);
-  });
-
-  it('is never what was sent', async () => {
-    const bench = await openBench();
-    const sent = make();
-    await bench.run(sent);
-    expect(await cancel(bench, sent)).toEqual({ canceled: false });
-  });
-
-  it('may be one that waits for a retry, if no device was alerted', async () => {
-    const bench = await openBench();
-    const failed = make();
-    answerWell(bench.breakers);
-    fail(bench);
-    const { outcome, progress } = await bench.run(failed);
-    expect(outcome).toMatchObject({ kind: 'retried' });
-    expect(await cancel(bench, failed, progress.asks)).toEqual({ canceled: true });
-    expect((await bench.run(failed, progress)).outcome).toEqual({ kind: 'canceled' });
-    expect((await bench.run(make(), none)).outcome).toEqual({ kind: 'delivered' });
   });
 });
