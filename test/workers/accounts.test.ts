@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest';
 import type { Credentials } from '../../src/config/apps-file.ts';
-import { accountOf, namesOf, quotaNameOf, serviceOfQuota } from '../../src/notification/device.ts';
+import { quotaNameOf, serviceOfQuota } from '../../src/notification/device.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { createAccounts, type Accounts, type AccountsOptions } from '../../workers/accounts.ts';
 import { apnsOptions, fcmOptions, openSandbox, sendPush } from '../support/providers.ts';
@@ -34,13 +34,6 @@ async function openBench(options: Partial<AccountsOptions> = {}): Promise<Bench>
 }
 
 const connectionsOf = ({ apns, fcm }: Sandbox) => [apns.counts.connections, fcm.counts.connections];
-
-it('an account has a name of its own, which says whose it is', () => {
-  expect(accountOf({ platform: 'apns' })).toBe('apns');
-  expect(accountOf({ platform: 'fcm', app: 'a.b_c-1' })).toBe('fcm~a.b_c-1');
-  expect(namesOf('apns')).toEqual({ platform: 'apns' });
-  expect(namesOf('fcm~a.b_c-1')).toEqual({ platform: 'fcm', app: 'a.b_c-1' });
-});
 
 it('hundreds of apps open no connection before they are used', async () => {
   const { sandbox, accounts, credentials } = await openBench();

@@ -1,11 +1,8 @@
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import type { OpenBreaker } from '../../src/breaker/breaker.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
-import { createBreakerListener, openMs, startBreakers } from '../../workers/breakers.ts';
-import { serveReplica } from '../../workers/pages.ts';
-import { connectRedis, testPrefix } from '../support/redis.ts';
-import { waitFor } from '../support/wait.ts';
+import { createBreakerListener, openMs } from '../../workers/breakers.ts';
 
 const since = Date.now() - 5_000;
 const refused: OpenBreaker = { service: 'apns', trouble: 'auth', code: 'Forbidden', since, until: since + 65_000 };
@@ -86,51 +83,4 @@ it('an opening is counted once, and shown for as long as it lasts', async () => 
   state.open = { ...refused, until: Date.now() - 1 };
   expect(await metrics.registry.metrics()).toContain('pushpacer_breaker_open_seconds{platform="apns"} 0');
   expect(await states()).toEqual(['pushpacer_breaker_state{platform="apns",state="half-open"} 1', closed]);
-});
-
-it('a replica has them under the prefix of its queue, with the times of its configuration', async () => {
-  const prefix = testPrefix();
-  const redis = connectRedis();
-  const { metrics, log, logged } = listen();
-  const config = {
-    providerPause: { baseMs: 60_000, maxMs: 120_000 },
-    queue: { prefix },
-  } as Parameters<typeof startBreakers>[0];
-  const breakers = startBreakers(config, { redis, metrics, log });
-  onTestFinished(() => breakers.close());
-  const evidence = { service: 'apns', recipientId: 'person', code: 'Forbidden' } as const;
-  breakers.report({ ...evidence, trouble: 'auth' });
-  expect(openMs(breakers.current('apns'))).toBeGreaterThan(50_000);
-  expect(logged()).toHaveLength(1);
-  await waitFor(async () => expect(await redis.get(`${prefix}:breaker:apns`)).toContain('Forbidden'));
-});
-
-it('a worker that waits for a provider is ready, and says what it waits for', async () => {
-  const { metrics, log } = listen();
-  const consumer = { isRunning: () => true } as unknown as Parameters<typeof serveReplica>[1]['consumers'][number];
-  const pages = await serveReplica(
-    { host: '127.0.0.1', port: 0 },
-    {
-      connections: [connectRedis()],
-      keys: [`${testPrefix()}:key`],
-      consumers: [consumer],
-      services: () => [
-        ['apns', refused],
-        ['fcm', undefined],
-      ],
-      reach: { unreached: () => new Map() },
-      now: Date.now,
-      wedge: { wedged: () => undefined },
-      metrics,
-      log,
-      env: {},
-    },
-  );
-  onTestFinished(() => pages.close());
-  const response = await fetch(`${pages.url}/readyz`);
-  expect(response.status).toBe(200);
-  const body = (await response.json()) as { providers: { apns: { forMs: number } } };
-  const apns = { breaker: 'open', trouble: 'auth', code: 'Forbidden', since: new Date(since).toISOString() };
-  expect(body.providers).toMatchObject({ apns, fcm: { breaker: 'closed' } });
-  expect(body.providers.apns.forMs).toBeGreaterThan(50_000);
 });

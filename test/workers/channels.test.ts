@@ -4,19 +4,16 @@ import { main as replay } from '../../scripts/replay.ts';
 import type { EnqueueInput } from '../../src/producer/producer.ts';
 import { present } from '../queue/support.ts';
 import { runMain } from '../support/command.ts';
-import { outcomesIn } from '../support/outcomes.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { waitFor } from '../support/wait.ts';
-import { ends, waits } from '../support/waiting.ts';
+import { ends } from '../support/waiting.ts';
 
 // A push to a channel goes the way of every other notification; the channel is its recipient.
 
 /** A gap of 2 s, as it arrives: this process is not measured, and other tests judge the pace itself. */
 const LEAST_GAP_MS = 1_500;
 const LIMITS = { LIMIT_LIVE_ACTIVITY_RULES: '1/2s', LIMIT_MIN_GAP: '2s', BACKOFF_BASE: '100ms' };
-const SLOW = { LIMIT_LIVE_ACTIVITY_RULES: '1/1h' };
-
 async function open(env: Readonly<Record<string, string>>, policy: 0 | 1 = 0) {
   const bench = await openReplicaBench();
   await bench.startHere(env);
@@ -45,51 +42,6 @@ test('a phone that subscribed shows all updates, and two of one channel keep the
   const [first = 0, second = 0] = at(id);
   expect(second - first).toBeGreaterThan(LEAST_GAP_MS);
   expect(at(other)[0]).toBeLessThan(second);
-});
-
-test('an update with an alert takes a slot of the alerts, as for a person', async () => {
-  const { bench, id } = await open(LIMITS);
-  const alert = { title: 'Goal' };
-  for (const goals of [1, 2]) await bench.producer.enqueue(update(id, `goal-${goals}`, goals, { alert }));
-  for (const each of ['goal-1', 'goal-2']) await ends(bench, each, 'delivered');
-  const [first = 0, second = 0] = bench.sandbox.journal.accepted.map(({ at }) => at);
-  expect(second - first).toBeGreaterThan(LEAST_GAP_MS);
-});
-
-test('of several `latest` that wait only the newest is sent', async () => {
-  const { bench, id } = await open({ LIMIT_LIVE_ACTIVITY_RULES: '1/15s' }); // longer than a busy machine needs to enqueue three
-  const phone = bench.sandbox.apns.subscribe(id);
-  const latest = { onThrottle: 'latest', collapseId: 'match-12' } as const;
-  for (const goals of [1, 2, 3, 4]) {
-    await bench.producer.enqueue(update(id, `goal-${goals}`, goals, latest));
-    if (goals > 1 && goals < 4) await waits(bench, `goal-${goals}`);
-    else if (goals === 1) await ends(bench, 'goal-1', 'delivered');
-  }
-  await ends(bench, 'goal-4', 'delivered');
-  expect(phone.shown.map(({ contentState }) => contentState)).toEqual([{ goals: 1 }, { goals: 4 }]);
-});
-
-test('one that waits is canceled by its key, expires, or ends in the stream of outcomes', async () => {
-  const { bench, id } = await open({ ...SLOW, OUTCOMES_MAX: '100' });
-  await bench.producer.enqueue(update(id, 'goal-1', 1));
-  await ends(bench, 'goal-1', 'delivered');
-  await bench.producer.enqueue(update(id, 'goal-2', 2, { cancellationKey: 'match-12' }));
-  await waits(bench, 'goal-2');
-  await bench.producer.enqueue(update(id, 'goal-3', 3, { expiresAt: Date.now() + 60_000 }));
-  await ends(bench, 'goal-3', 'expired');
-  expect(await bench.producer.cancel({ recipientId: id, cancellationKey: 'match-12' })).toEqual({
-    canceled: 1,
-    tooLate: 0,
-  });
-  await ends(bench, 'goal-2', 'canceled');
-  const outcomes = await outcomesIn(connectRedis(), bench.prefix);
-  expect(outcomes).toEqual(
-    expect.arrayContaining([
-      expect.objectContaining({ id: 'goal-1', recipientId: id, platform: 'apns', outcome: 'delivered' }),
-      expect.objectContaining({ id: 'goal-3', recipientId: id, platform: 'apns', outcome: 'expired' }),
-    ]),
-  );
-  expect(bench.sandbox.journal.accepted).toHaveLength(1);
 });
 
 test('of a deleted channel it becomes a dead letter, the producer learns of it, and a replay sends it again', async () => {

@@ -8,12 +8,12 @@ import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import type { Notification } from '../../src/notification/notification.ts';
 import { createProducer } from '../../src/producer/producer.ts';
 import { present } from '../queue/support.ts';
-import { jsonOf, runMain } from '../support/command.ts';
+import { runMain } from '../support/command.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { waitFor } from '../support/wait.ts';
-import { SLOW, blocked, deliver, ends, enqueueWaiting, openRunning, reset, waits } from '../support/waiting.ts';
+import { SLOW, blocked, ends, enqueueWaiting, openRunning, reset, waits } from '../support/waiting.ts';
 
 // What a notification holds while it waits is handed on, whichever way it ends.
 
@@ -71,29 +71,6 @@ test.each([
   const delayed = await bench.queue.getJob(third.id);
   const dueAt = (delayed?.timestamp ?? 0) + (delayed?.delay ?? Infinity);
   expect(dueAt).toBeLessThan(Date.now() + 3_600_000); // not in two
-});
-
-test('a dead letter is listed as waiting no more, and its slot is free for the next one', async () => {
-  const bench = await openReplicaBench();
-  const healthy = await bench.startHere(SLOW);
-  const [lost] = await waiting(bench, [{ devices: [makeDevice('fcm')] }]);
-  await healthy.stop();
-  await reset(bench);
-  await startWithoutFcm(bench, SLOW);
-  await isDead(bench, present(lost).id);
-  const show = runMain(recipient, ['show', present(lost).recipientId, '--json'], queueEnv(bench.prefix));
-  expect(await jsonOf(show)).toMatchObject({ reserved: [], delayed: [], sending: [], notTaken: { found: [] } });
-  await deliver(bench, makeNotification());
-});
-
-test('a digest goes on if the job of its leader is removed by hand', async () => {
-  const bench = await openRunning(SLOW);
-  const [leader, part, last] = (await waiting(bench, [DIGEST, DIGEST, DIGEST])).map(({ id }) => present(id));
-  await present((await bench.queue.getJob(present(leader))) as Job | undefined).remove();
-  await reset(bench);
-  await ends(bench, present(part), 'delivered');
-  await ends(bench, present(last), 'merged');
-  expect(titles(bench)).toEqual(['first', '2 new']);
 });
 
 test('a digest that was tried is the dead letter of all that have ended in it, and its replay sends it', async () => {

@@ -4,9 +4,8 @@ import type { Account } from '../../src/notification/device.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { describeProviders } from '../../workers/pages.ts';
 import { watchReach, type UnreachedServer } from '../../workers/reach.ts';
-import { startProcess } from '../support/process.ts';
+import { openReplicaBench } from '../support/replica.ts';
 import { waitFor } from '../support/wait.ts';
-import { openWorkerBench } from '../support/worker.ts';
 
 const host = 'api.push.apple.com:443';
 const away = (forMs: number, more: Partial<UnreachedServer> = {}): UnreachedServer => ({
@@ -78,7 +77,7 @@ it('a sign-in that cannot be reached is logged as one, and tried again without a
   expect(logged()[1]).toMatchObject({ level: 'info', msg: "the provider's sign-in can be reached again" });
 });
 
-it('/readyz shows each server that cannot be reached, and why', () => {
+it('/readyz shows each breaker that is open and each server that cannot be reached, and why', () => {
   const server = 'push.example.com';
   const unreached = new Map([
     ['apns', away(5_000)],
@@ -90,7 +89,7 @@ it('/readyz shows each server that cannot be reached, and why', () => {
     describeProviders(
       [
         ['apns', undefined],
-        ['fcm', undefined],
+        ['fcm', { service: 'fcm', trouble: 'auth', code: 'Forbidden', since: at - 5_000, until: at + 65_000 }],
         ['fcm~parent', undefined],
       ],
       unreached,
@@ -102,7 +101,10 @@ it('/readyz shows each server that cannot be reached, and why', () => {
         breaker: 'closed',
         unreachable: { host, cause: 'ENOTFOUND', since: '2026-11-21T12:00:00.000Z', forMs: 5_000 },
       },
-      fcm: { breaker: 'closed' },
+      fcm: {
+        breaker: 'open',
+        ...{ trouble: 'auth', code: 'Forbidden', since: '2026-11-21T12:00:00.000Z', forMs: 65_000 },
+      },
       [`webpush@${server}`]: {
         breaker: 'closed',
         unreachable: expect.objectContaining({ host: `${server}:443` }) as object,
@@ -122,15 +124,17 @@ async function closedPort(): Promise<number> {
 }
 
 it('a worker whose provider is away from the start says so without a notification, stays ready, and logs the end', async () => {
-  const { sandbox, env } = await openWorkerBench();
+  const { sandbox, env, startHere, line } = await openReplicaBench();
   const port = await closedPort();
-  const worker = startProcess({
-    args: ['workers/notifications.ts'],
-    env: { ...apnsOf(env), APNS_ENDPOINT: `https://127.0.0.1:${port}` },
+  const others = Object.keys(env).filter((name) => /^(WEBPUSH|FCM|GOOGLE)_/.test(name));
+  const off = Object.fromEntries(others.map((name) => [name, '']));
+  const { url } = await startHere({ ...off, APNS_ENDPOINT: `https://127.0.0.1:${port}`, METRICS_PORT: '0' });
+  expect(JSON.parse(await line(/cannot be reached/))).toMatchObject({
+    level: 'warn',
+    platform: 'apns',
+    host: `127.0.0.1:${port}`,
+    cause: 'ECONNREFUSED',
   });
-  const line = JSON.parse(await worker.waitForLine(/cannot be reached/)) as Record<string, unknown>;
-  expect(line).toMatchObject({ level: 'warn', platform: 'apns', host: `127.0.0.1:${port}`, cause: 'ECONNREFUSED' });
-  const { metrics: url } = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
   const ready = await fetch(`${url}/readyz`);
   expect(ready.status).toBe(200);
   const { providers } = (await ready.json()) as { providers: object };
@@ -159,13 +163,8 @@ it('a worker whose provider is away from the start says so without a notificatio
   });
   await new Promise<void>((resolve) => relay.listen(port, '127.0.0.1', resolve));
   onTestFinished(() => void relay.close());
-  expect(JSON.parse(await worker.waitForLine(/reached again/))).toMatchObject({ level: 'info', platform: 'apns' });
+  expect(JSON.parse(await line(/reached again/))).toMatchObject({ level: 'info', platform: 'apns' });
   expect(await (await fetch(`${url}/metrics`)).text()).toContain(
     'pushpacer_provider_unreachable_seconds{platform="apns"} 0',
   );
 });
-
-/** Without the other platforms. */
-function apnsOf(env: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !/^(WEBPUSH|FCM|GOOGLE)_/.test(name)));
-}

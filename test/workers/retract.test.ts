@@ -100,18 +100,6 @@ describe('by id', () => {
     expect(bench.sandbox.journal.accepted.map(({ token }) => token)).toEqual([first.token]);
   });
 
-  test('one after an answer that never came is taken back, although nobody knows whether it is shown', async () => {
-    const bench = await openRunning({ ...FAST, BACKOFF_BASE: '1h', BACKOFF_MAX: '2h' });
-    const device = makeDevice('fcm');
-    bench.sandbox.setAnswers([{ token: device.token, answer: 'reset-stream', alerted: true }]);
-    const one = alertOf('Wrong class', { devices: [device] });
-    await fail(bench, one, device);
-    bench.sandbox.setAnswers([]);
-    await bench.producer.retract({ id: one.id });
-    await waitFor(() => expect(retractions(bench)).toEqual([[one.id]]));
-    await ends(bench, one.id, 'canceled');
-  });
-
   test('one that alerted one device, and perhaps another one, is taken from both', async () => {
     const bench = await openRunning({ ...FAST, AT_MOST_ONCE: 'true' });
     const [good, bad] = [makeDevice('fcm'), makeDevice('fcm')];
@@ -180,13 +168,6 @@ describe('by key', () => {
           .map(({ id }) => id)
           .toSorted(),
       );
-  });
-
-  test('a notification that comes later under the key is sent', async () => {
-    const bench = await openRunning(FAST);
-    expect(await bench.producer.retract(KEY)).toEqual(NONE);
-    await deliver(bench, alertOf('New', KEY));
-    expect(shown(bench)).toEqual(['New']);
   });
 });
 

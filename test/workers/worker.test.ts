@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job } from 'bullmq';
 import { describe, expect, it } from 'vitest';
 import { main as replay } from '../../scripts/replay.ts';
-import { main as statusCommand } from '../../scripts/status.ts';
 import { main as work } from '../../workers/notifications.ts';
 import { tokenOf } from '../../src/notification/device.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
@@ -46,18 +45,6 @@ describe('jobs of a plain BullMQ client', () => {
       'devices: expected an array, found a string of 4 characters',
     );
     await waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1));
-  });
-
-  it.each(['id', 'recipientId'])('become dead letters where no URL can name their %s', async (field) => {
-    const { queue, deadQueue, startHere, prefix } = await openReplicaBench();
-    await startHere();
-    const data = { ...makeNotification(), [field]: '..' };
-    await queue.add('push', data, { jobId: data.id, priority: 10 });
-    await waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1));
-    const [letter] = await deadQueue.getJobs();
-    expect(letter?.data).toMatchObject({ reason: 'invalid', message: expect.stringContaining(`${field}: `) as string });
-    const { code, stdout } = await runMain(statusCommand, [data.id], queueEnv(prefix));
-    expect({ code, stdout }).toMatchObject({ code: 0, stdout: expect.stringContaining('invalid') as string });
   });
 
   it('free their ids an hour after their end, also in a queue in which nothing else ends', async () => {
