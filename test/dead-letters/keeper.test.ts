@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
-import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
+import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { createKeeper, type KeeperOptions, type KeeperRedis } from '../../src/dead-letters/keeper.ts';
-import { takeAll } from '../../src/dead-letters/take.ts';
 import { connectRedis } from '../support/redis.ts';
 import { addDead, deadLetter } from './letters.ts';
 import { openQueues } from '../queue/support.ts';
@@ -62,14 +61,6 @@ function open() {
     ids: async () => (await deadLetters.page(0, 1_000)).map(({ id }) => id),
   };
 }
-
-test('far from its bounds it says nothing and removes nothing', async () => {
-  const { look, add, ids } = open();
-  await add([2 * DAY, DAY]);
-  expect(await look({ maxAgeMs: 10 * DAY, maxCount: 10 })).toEqual({ warnings: [], removals: [] });
-  expect(await look()).toEqual({ warnings: [], removals: [] });
-  expect(await ids()).toHaveLength(2);
-});
 
 test('what grows old is warned of in good time, and removed when its time has come', async () => {
   const { look, add, ids, pass } = open();
@@ -228,21 +219,6 @@ test('the bound on their number is over all shards, and the oldest of all go', a
   one.pass(30_000);
   await one.look(options);
   expect([await one.ids(), await two.ids()]).toEqual([['a2'], ['b1', 'b2']]);
-});
-
-test('what is replayed while it grows too old is either replayed or removed', async () => {
-  const { look, add, deadLetters, pass } = open();
-  await add(Array.from({ length: 400 }, () => 11 * DAY));
-  await look({ maxAgeMs: 10 * DAY });
-  pass(2 * HOUR);
-  const take = async (stored: Parameters<DeadLetters['replay']>[0]) => (await deadLetters.replay(stored)) !== undefined;
-  const [looked, replayed] = await Promise.all([
-    look({ maxAgeMs: 10 * DAY }),
-    takeAll([deadLetters], { which: {}, buriedUntilMs: Date.now() + HOUR, take }),
-  ]);
-  const counts = looked?.removals.flatMap(({ byReason }) => [...byReason.values()]) ?? [];
-  expect(counts.reduce((sum, count) => sum + count, 0) + replayed.taken).toBe(400);
-  expect(await deadLetters.count()).toBe(0);
 });
 
 test('what a replay takes meanwhile is not one too many any more', async () => {

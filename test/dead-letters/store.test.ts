@@ -183,17 +183,6 @@ test('what cannot be a notification can be replayed too', async () => {
   ]);
 });
 
-test('pages go from the oldest to the newest', async () => {
-  const bench = open();
-  await failAll(bench, numbered(5));
-  for (const id of ['n3', 'n1', 'n4', 'n0', 'n2']) await bench.deadLetters.bury(id);
-  const idsOf = async (offset: number, limit: number) =>
-    (await bench.deadLetters.page(offset, limit)).map(({ id }) => id);
-  expect(await idsOf(0, 3)).toEqual(['n3', 'n1', 'n4']);
-  expect(await idsOf(3, 3)).toEqual(['n0', 'n2']);
-  expect(await idsOf(5, 3)).toEqual([]);
-});
-
 test('a replay goes only to the devices that were not alerted before it died', async () => {
   const bench = open();
   const { queue, deadLetters } = bench;
@@ -353,38 +342,6 @@ test('ids without a job, a page and more of them, are no dead letters, and are t
   expect(await deadLetters.count()).toBe(170);
   expect(await idsOf(deadLetters.walk())).toEqual(ids(0, 20));
   expect(await deadLetters.count()).toBe(20);
-});
-
-test('a filtered replay sees each once while the oldest go', async () => {
-  const { deadLetters } = await openWith(300);
-  const looked: string[] = [];
-  const { seen, taken } = await takeAll([deadLetters], {
-    which: { recipientId: 'recipient-n299' },
-    buriedUntilMs: Date.now() + 60_000,
-    take: async (stored) => (await deadLetters.replay(stored)) !== undefined,
-    onSeen: () => looked.push('one'),
-  });
-  expect({ seen, taken, looked: looked.length }).toEqual({ seen: 300, taken: 1, looked: 300 });
-});
-
-test('a removal and a replay of the same ones at the same time: each goes one way', async () => {
-  const { queue, deadLetters } = await openWith(300);
-  const buriedUntilMs = Date.now() + 60_000;
-  const [replayed, discarded] = await Promise.all([
-    takeAll([deadLetters], {
-      which: {},
-      buriedUntilMs,
-      take: async (each) => (await deadLetters.replay(each)) !== undefined,
-    }),
-    takeAll([deadLetters], {
-      which: {},
-      buriedUntilMs,
-      take: async ({ id }) => (await deadLetters.discard(id)) === 'discarded',
-    }),
-  ]);
-  expect(replayed.taken + discarded.taken).toBe(300);
-  expect(await queue.getPrioritizedCount()).toBe(replayed.taken);
-  expect(await deadLetters.count()).toBe(0);
 });
 
 test('what a newer version wrote is neither replayed nor discarded, and grows old like the others', async () => {

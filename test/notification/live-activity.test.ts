@@ -120,15 +120,6 @@ it('is not for browsers', () => {
   ]);
 });
 
-it.each(['voip', 'location', 'complication', 'fileprovider', 'mdm', 'pushtotalk', 'widgets'])(
-  'another type of Apple is refused, and the known ones are named: %s',
-  (pushType) => {
-    expect(faultsOf({ ...good, liveActivity: undefined, alert, pushType })).toEqual([
-      `pushType: expected "alert" or "background" or "liveactivity", found "${pushType}"`,
-    ]);
-  },
-);
-
 describe('what is private', () => {
   const secret = 'a-secret-of-nobody';
 

@@ -115,18 +115,6 @@ test('each recipient has a shard', async () => {
   }
 });
 
-test('goes on after SCRIPT FLUSH', async () => {
-  const { prefix } = openQueues();
-  const server = await ownRedis(); // the flush would reach all tests
-  const producer = produce({ redisUrl: server.url, prefix });
-  await producer.enqueue(notification({ id: 'before' }));
-  await connectRedis(server.url).script('FLUSH');
-  expect(await producer.enqueueMany([notification({ id: 'before' }), notification({ id: 'after' })])).toEqual([
-    { kind: 'duplicate', id: 'before' },
-    { kind: 'added', id: 'after' },
-  ]);
-});
-
 test('after SCRIPT FLUSH nothing stays noted under a cancellation key of what workers have ended meanwhile', async () => {
   const server = await ownRedis();
   const redis = connectRedis(server.url);

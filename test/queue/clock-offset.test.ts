@@ -1,14 +1,10 @@
-import { DelayedError, Queue } from 'bullmq';
+import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { Registry } from 'prom-client';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createClockMetrics } from '../../src/observe/shared-metrics.ts';
-import { dueAtOfScore } from '../../src/queue/bullmq-internals.ts';
-import { measureClockOffset, redisNow, type ClockChange } from '../../src/queue/clock-offset.ts';
-import { createJobLock } from '../../src/queue/job-lock.ts';
+import { measureClockOffset, type ClockChange } from '../../src/queue/clock-offset.ts';
 import { QUEUE } from '../../src/queue/names.ts';
-import { NotificationWorker, workerOptions } from '../../src/queue/notification-worker.ts';
-import { connectRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 import { openQueues, stepClock } from './support.ts';
 
@@ -47,29 +43,6 @@ describe('the clock offset', () => {
     step(byMs);
     expect(Math.abs(clock.offsetMs + byMs)).toBeLessThan(100);
     expect(Math.abs(clock.now() - realNow)).toBeLessThan(1_000);
-
-    // What a worker puts back now is due when it should be, on Redis's clock.
-    const connection = connectRedis();
-    const { prefix } = queue.opts;
-    const options = workerOptions({ connection, prefix: prefix ?? '', concurrency: 1, lockMs: 60_000, maxStalls: 10 });
-    let dueAt = NaN;
-    const worker: NotificationWorker = new NotificationWorker(
-      QUEUE,
-      async (job, token = '') => {
-        dueAt = (await redisNow(queue)) + 3_600_000;
-        await createJobLock(job, token, { queue: worker, lockMs: 60_000 }).putBack(3_600_000, {});
-        throw new DelayedError();
-      },
-      options,
-      () => undefined,
-      () => clock.offsetMs,
-    );
-    onTestFinished(() => worker.close());
-    void worker.run();
-    await queue.add('push', {}, { jobId: 'one', priority: 10 });
-    await waitFor(async () => expect(await queue.getDelayedCount()).toBe(1));
-    const score = Number(await connection.zscore(queue.toKey('delayed'), 'one'));
-    expect(Math.abs(dueAtOfScore(score) - dueAt)).toBeLessThan(10_000);
   });
 
   test('stays what it was where Redis gives no answer', async () => {

@@ -46,49 +46,28 @@ it('a token that APNs calls gone reaches a consumer, with its recipient, platfor
   expect(await printedBy(consumer)).toEqual([goneToken(device.token)]);
 });
 
-it('an installation id that FCM calls gone reaches a consumer, named as one', async () => {
-  const { queue, prefix, sandbox, startHere } = await openReplicaBench();
-  const consumer = startConsumer(prefix);
-  await startHere();
-  const fid = 'cQx3v8fZTn6tE1mKp0aB9d';
-  sandbox.setAnswers([{ token: fid, reason: 'UNREGISTERED' }]);
-  const notification = makeNotification({ devices: [{ platform: 'fcm', fid }] });
-  await queue.add('push', notification, { priority: 10 });
-  await consumer.waitForLine(new RegExp(fid));
-  expect(await printedBy(consumer)).toEqual([
-    {
-      recipientId: notification.recipientId,
-      platform: 'fcm',
-      token: fid,
-      kind: 'fid',
-      meaning: 'gone',
-      reason: 'UNREGISTERED',
-      timestamp: expect.any(Number) as number,
-    },
-  ]);
-});
-
-it('through FCM the token of a Live Activity is reported as gone, and the registration token as wrong', async () => {
+it('on FCM an installation id and the token of a Live Activity are reported as gone, and a registration token as wrong', async () => {
   const { queue, prefix, sandbox, startHere } = await openReplicaBench();
   await startHere();
   const device = { ...makeDevice('fcm'), liveActivityToken: 'a1b2c3d4' };
+  const fid = 'cQx3v8fZTn6tE1mKp0aB9d';
   sandbox.setAnswers([
     { token: device.token, reason: 'UNREGISTERED', times: 1 },
     { token: device.token, reason: 'SENDER_ID_MISMATCH', times: 1 },
+    { token: fid, reason: 'UNREGISTERED' },
   ]);
   const entries = () => connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
-  for (const count of [1, 2]) {
-    const notification = makeNotification({
-      ...liveActivity(count),
-      recipientId: `teacher-${count}`,
-      devices: [device],
-    });
+  const update = { ...liveActivity(1), devices: [device] };
+  for (const [index, fields] of [update, update, { devices: [{ platform: 'fcm' as const, fid }] }].entries()) {
+    const count = index + 1;
+    const notification = makeNotification({ recipientId: `teacher-${count}`, ...fields });
     await queue.add('push', notification, { jobId: notification.id, priority: 10 });
     await waitFor(async () => expect(await entries()).toHaveLength(count));
   }
   expect((await entries()).map(([, fields]) => fields.slice(4, -2))).toEqual([
     ['token', 'a1b2c3d4', 'kind', 'liveActivityToken', 'meaning', 'gone', 'reason', 'UNREGISTERED'],
     ['token', device.token, 'meaning', 'bad-token', 'reason', 'SENDER_ID_MISMATCH'],
+    ['token', fid, 'kind', 'fid', 'meaning', 'gone', 'reason', 'UNREGISTERED'],
   ]);
 });
 
@@ -108,29 +87,6 @@ it('a token that was never valid is reported as such, and not while all tokens l
   const reported = entries.map(([, fields]) => fields.slice(6, 10));
   expect(reported).toContainEqual(['meaning', 'bad-token', 'reason', 'BadDeviceToken']);
   expect(reported.length).toBeLessThanOrEqual(20);
-});
-
-it('several consumers share what comes, and each token is handled', async () => {
-  const server = await ownRedis();
-  const [redis, prefix] = [connectRedis(server.url), testPrefix()];
-  const env = { REDIS_URL: server.url };
-  const consumers = [startConsumer(prefix, env), startConsumer(prefix, env)];
-  const tokens = Array.from({ length: 60 }, (_, index) => `token-${index}`);
-  await expect.poll(() => redis.info('clients'), { timeout: 10_000 }).toContain('blocked_clients:2'); // both listen
-  for (const token of tokens) {
-    await reportInvalidToken(redis, prefix, goneToken(token));
-    await sleep(5); // as they come; all at once, whoever is first takes them all
-  }
-  await waitFor(async () => expect(await pendingOf(redis, prefix)).toBe(0));
-  await waitFor(async () => expect(await redis.xlen(invalidTokensKey(prefix))).toBe(60));
-  const printed = await Promise.all(consumers.map(printedBy));
-  expect(
-    printed
-      .flat()
-      .map(({ token }) => token)
-      .toSorted(),
-  ).toEqual(tokens.toSorted());
-  for (const share of printed) expect(share.length).toBeGreaterThan(0);
 });
 
 it('what a consumer took and did not live to acknowledge is handled by another', async () => {

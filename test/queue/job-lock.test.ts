@@ -221,26 +221,6 @@ test('a high one stays high, however often it is put back or moved; of what a ne
   for (const { jobId, putBackAs } of jobs) expect(present(await queue.getJob(jobId)).priority, jobId).toBe(putBackAs);
 });
 
-test('jobs that were delayed for an hour come back at the instants that they are given, in that order', async () => {
-  const { prefix, queue } = openQueues();
-  const opts = (jobId: string) => ({ jobId, delay: HOUR_MS, priority: PRIORITY.due });
-  for (const jobId of ['one', 'two', 'later']) await queue.add('push', {}, opts(jobId));
-  const taken: { id: string; at: number }[] = [];
-  consume(prefix, (job) => {
-    taken.push({ id: present(job.id), at: Date.now() });
-    return Promise.resolve();
-  });
-  const now = Date.now();
-  const due = [
-    { jobId: 'two', at: now + 200 },
-    { jobId: 'one', at: now + 400 },
-  ];
-  expect(await redelay([queue], due)).toMatchObject({ moved: 2 });
-  await waitFor(() => expect(taken.map(({ id }) => id)).toEqual(['two', 'one']));
-  for (const [index, { at }] of due.entries()) expect(present(taken[index]).at).toBeGreaterThanOrEqual(at);
-  expect(await queue.getDelayedCount()).toBe(1);
-});
-
 describe.each([-30_000, 30_000])('where this machine’s clock is %i ms from Redis’s', (aheadMs) => {
   test('a due time is exact on Redis’s clock, whether it is past or not', async () => {
     const { queue } = openQueues();
@@ -273,14 +253,6 @@ describe.each([-30_000, 30_000])('where this machine’s clock is %i ms from Red
     }
     expect(taken).toEqual(['one', 'two']);
   });
-});
-
-test('a job that is not delayed, or not there, is left alone', async () => {
-  const { queue } = openQueues();
-  await queue.add('push', {}, { jobId: 'waiting', priority: 10 });
-  const due = ['waiting', 'of-nobody'].map((jobId) => ({ jobId, at: Date.now() + HOUR_MS }));
-  expect(await redelay([queue], due)).toMatchObject({ moved: 0 });
-  expect(await queue.getJobCounts('prioritized', 'delayed')).toMatchObject({ prioritized: 1, delayed: 0 });
 });
 
 test('thousands are moved', async () => {

@@ -54,10 +54,6 @@ test.each([
   expect(notificationIdOf(jobId)).toBe(id);
 });
 
-test('one shard is the prefix as it is', () => {
-  expect(shardPrefixes('{pushpacer}', 1)).toEqual(['{pushpacer}']);
-});
-
 test('the hash is that of Redis Cluster', () => {
   expect(crc16('123456789')).toBe(0x31c3); // the check value of CRC-16/XMODEM
 });

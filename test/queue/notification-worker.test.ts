@@ -189,16 +189,6 @@ test('an error that is not the processor’s verdict fails no job', async () => 
   expect(letGo).toEqual(['one: Command timed out']);
 });
 
-test('what the processor decided is not changed', async () => {
-  const { queue, letGo } = open((job) => {
-    if (job.id === 'dead') throw new UnrecoverableError('rejected: for good');
-    throw new DelayedError();
-  });
-  await queue.add('push', notification(), { jobId: 'dead', priority: 10 });
-  await waitFor(async () => expect(await queue.getFailedCount()).toBe(1));
-  expect(letGo).toEqual([]);
-});
-
 test('a pass that ends does not take the lock’s renewal from a later one of the same job in the same worker', async () => {
   const passes: (() => void)[] = [];
   const processor = async () => {

@@ -139,25 +139,6 @@ it('nothing is lost if a relay is killed: another one takes over what it had', a
   await stopped(second);
 });
 
-it('a relay keeps what it still tries to send, although the receiver is away for long', async () => {
-  const { prefix, write, pending } = openStream();
-  let isOpen = false;
-  const { received, url } = await openReceiver((one, response) => {
-    if (isOpen) accept(one, response);
-    else response.writeHead(503).end();
-  });
-  await write('msg-1');
-  const env = { RETRY_BASE_MS: '400' };
-  const first = startRelay(prefix, url, env);
-  await waitFor(() => expect(received).toHaveLength(1));
-  const second = startRelay(prefix, url, env);
-  await waitFor(() => expect(received.length).toBeGreaterThanOrEqual(3));
-  isOpen = true;
-  await waitFor(async () => expect(await pending()).toBe(0));
-  expect(await stopped(first)).toContain('503');
-  expect(await stopped(second)).toBe(''); // it got nothing
-});
-
 it.each([[{ WEBHOOK_URL: '' }], [{ WEBHOOK_SECRET: 'whsec_dG9vIHNob3J0' }], [{ WEBHOOK_SECRET: 'not a secret' }]])(
   'it does not start with %j, and repeats no secret',
   async (env) => {

@@ -4,7 +4,7 @@ import { CANCEL, FORMER_HIGH, PRIORITY } from '../../src/queue/names.ts';
 import { readAges, readOverview } from '../../src/queue/overview.ts';
 import { createProducer } from '../../src/producer/producer.ts';
 import { connectRedis } from '../support/redis.ts';
-import { notification, openQueues, putBackAll } from './support.ts';
+import { notification, openQueues } from './support.ts';
 
 const MINUTE = 60_000;
 
@@ -23,15 +23,6 @@ function open() {
   };
   return { ...queues, redis, read, ages, putBack };
 }
-
-it('an empty queue', async () => {
-  const { read, ages } = open();
-  expect(await read()).toMatchObject({
-    ...{ paused: false, due: { count: 0 }, untaken: { count: 0 }, outcomes: 0 },
-    waiting: { lookedAt: 0, of: 0, byRule: {}, recipients: [] },
-  });
-  expect(await ages()).toMatchObject({ oldestDueMs: 0, oldestWaitingMs: 0, dueJobs: 0 });
-});
 
 it('what no worker has looked at: of our producer, of others, and what was added with a delay that is over', async () => {
   const { queue, prefix, read, ages } = open();
@@ -186,13 +177,6 @@ it('shards are summed', async () => {
     redis,
   );
   expect(overview).toMatchObject({ untaken: { count: 2 }, paused: true, outcomes: 1 });
-});
-
-it('what a worker puts back is due when it says', async () => {
-  const { queue, prefix, read } = open();
-  await queue.add('push', notification({ id: 'a' }), { jobId: 'a', priority: PRIORITY.normal });
-  await putBackAll({ prefix, queue }, 30_000, { rule: '10/1m', dueAt: Date.now() + 30_000 });
-  expect((await read()).waiting.byRule).toEqual({ '10/1m': 1 });
 });
 
 it('counts what a newer version wrote: its data, its progress, and what no worker has looked at', async () => {

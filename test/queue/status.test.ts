@@ -5,9 +5,7 @@ import { InputError } from '../../src/domain/faults.ts';
 import type { Moved } from '../../src/limiter/limiter.ts';
 import { redelay } from '../../src/queue/redelay.ts';
 import { createProducer, type ProducerOptions } from '../../src/producer/producer.ts';
-import { RedisAwayError } from '../../src/redis/connection.ts';
 import { createRedisLimiter } from '../support/limiters.ts';
-import { strictFaults } from '../support/strict-typescript.ts';
 import { connectRedis } from '../support/redis.ts';
 import { consume, die, notification, openQueues, present, putBackAll } from './support.ts';
 import { waitFor } from '../support/wait.ts';
@@ -38,12 +36,6 @@ it('one that no worker has looked at waits, and a worker may take it now', async
   await producer.enqueue(notification({ id: '123' }));
   expect(await producer.status('msg-1')).toEqual({ state: 'waiting' });
   expect(await producer.status('123')).toEqual({ state: 'waiting' });
-});
-
-it('one of a plain BullMQ client that gave no priority waits too', async () => {
-  const { producer, queue } = open();
-  await queue.add('push', notification({ id: 'msg-1' }), { jobId: 'msg-1' });
-  expect(await producer.status('msg-1')).toEqual({ state: 'waiting' });
 });
 
 it('one that was added with a delay waits until then', async () => {
@@ -127,15 +119,6 @@ it('one that a worker has is being sent, and has ended when the worker says so',
   });
 });
 
-it('one that may have been shown before it ended says so', async () => {
-  const { producer, prefix } = open();
-  consume(prefix, () => Promise.resolve({ outcome: 'dropped', maybeShown: true, devices: {} }));
-  await producer.enqueue(notification({ id: 'msg-1' }));
-  await waitFor(async () =>
-    expect(await producer.status('msg-1')).toMatchObject({ state: 'ended', outcome: 'dropped', maybeShown: true }),
-  );
-});
-
 it('one that a worker of an older version ended has fewer facts', async () => {
   const { producer, prefix } = open();
   consume(prefix, () => Promise.resolve({ outcome: 'expired' }));
@@ -170,15 +153,6 @@ it('a dead letter says why; what a replay and a second death made of it is found
   expect(await producer.status('msg-1')).toEqual({ state: 'unknown' });
 });
 
-it('it is found in whichever shard it is', async () => {
-  const { producer } = open({ shards: 3 });
-  const inputs = Array.from({ length: 6 }, (_, index) =>
-    notification({ id: `msg-${index}`, recipientId: `teacher-${index}` }),
-  );
-  await producer.enqueueMany(inputs);
-  for (const { id = '' } of inputs) expect(await producer.status(id)).toEqual({ state: 'waiting' });
-});
-
 it('one whose id an earlier version took, and this one refuses, is still found', async () => {
   const { producer, queue } = open();
   await queue.add('push', notification({ id: '..' }), { jobId: '..', delay: 60_000 });
@@ -191,30 +165,4 @@ it.each(['', 'a b', 'x'.repeat(129), 7, undefined])('the id %j is refused, with 
   const asked = producer.status(id as string);
   await expect(asked).rejects.toBeInstanceOf(InputError);
   await expect(asked).rejects.toThrow(/^unusable id: id: expected 1 to 128 of A-Z a-z 0-9 \. _ ~ -, found /);
-});
-
-it('without Redis it rejects as the other calls do', async () => {
-  const producer = createProducer({ redisUrl: 'redis://127.0.0.1:1', timeoutMs: 500 });
-  onTestFinished(() => producer.close());
-  await expect(producer.status('msg-1')).rejects.toBeInstanceOf(RedisAwayError);
-});
-
-it('strict TypeScript knows the fields of each state', () => {
-  const code = `
-    import { createProducer, type DeviceState, type NotificationStatus } from 'pushpacer';
-    export function describe(status: NotificationStatus): string {
-      switch (status.state) {
-        case 'unknown': return '';
-        case 'waiting': return \`\${status.rule ?? 'none'} \${status.until?.toFixed() ?? 'now'} \${status.before?.toFixed() ?? ''} \${status.ruleUntil?.toFixed() ?? ''}\`;
-        case 'sending': return 'now';
-        case 'ended': {
-          const states: DeviceState[] = Object.values(status.devices);
-          return \`\${status.outcome} after \${status.waitMs} ms; \${states.join()}\`;
-        }
-        case 'dead-lettered': return \`\${status.reason}: \${status.message}\`;
-      }
-    }
-    export const described = createProducer().status('msg-1').then(describe);
-  `;
-  expect(strictFaults(code)).toEqual([]);
 });

@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import {
   readWorkers,
@@ -211,11 +210,4 @@ it('without Redis its end takes a second at most', async () => {
   await presence.close();
   expect(performance.now() - began).toBeLessThan(5_000);
   redis.disconnect();
-});
-
-it('the script has as many keys and arguments as it is given', async () => {
-  const lua = await readFile('src/queue/workers.lua', 'utf8');
-  const highest = (name: string) =>
-    Math.max(...[...lua.matchAll(new RegExp(`${name}\\[(\\d)\\]`, 'g'))].map(([, at]) => Number(at)));
-  expect([highest('KEYS'), highest('ARGV')]).toEqual([1, 6]);
 });
