@@ -1,4 +1,3 @@
-import type { Job } from 'bullmq';
 import { expect, test, vi } from 'vitest';
 import { readProgress } from '../../src/delivery/progress.ts';
 import { createDeadLetters, type DeadLetters, type DeadLettersOptions } from '../../src/dead-letters/store.ts';
@@ -150,18 +149,6 @@ test('sweeps that race with replays leave each notification in one place', async
   expect(ids).toHaveLength(200);
   expect(new Set(ids).size).toBe(200);
   expect([await queue.getFailedCount(), (await deadQueue.getJobs()).length]).toEqual([0, 0]);
-});
-
-test('a blocked worker wakes up for a replay', async () => {
-  const bench = open();
-  await failAll(bench, numbered(1));
-  await bench.deadLetters.sweep();
-  const done = vi.fn<(job: Job) => Promise<void>>().mockResolvedValue();
-  const worker = consume(bench.prefix, done, { drainDelay: 60 });
-  await worker.waitUntilReady();
-  await new Promise((resolve) => setTimeout(resolve, 100)); // until it blocks; earlier would only test less
-  await bench.deadLetters.replay(present((await bench.deadLetters.page(0, 1))[0]));
-  await vi.waitFor(() => expect(done).toHaveBeenCalledOnce(), { timeout: 5_000 });
 });
 
 test('what cannot be a notification can be replayed too', async () => {
@@ -322,16 +309,6 @@ test('a walk begins with the oldest that is left where all that it saw is gone',
     for (const { id } of page) await deadLetters.discard(id);
   }
   expect(seen).toEqual(ids(0, 450));
-});
-
-test('what is taken away by others ahead of a walk is not seen, and stops nothing', async () => {
-  const { deadLetters } = await openWith(300);
-  const seen: string[] = [];
-  for await (const page of deadLetters.walk()) {
-    seen.push(...page.map(({ id }) => id));
-    if (seen.length === 100) for (const id of ids(100, 250)) await deadLetters.discard(id);
-  }
-  expect(seen).toEqual([...ids(0, 100), ...ids(250, 300)]);
 });
 
 test('ids without a job, a page and more of them, are no dead letters, and are taken out', async () => {

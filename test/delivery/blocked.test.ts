@@ -5,7 +5,7 @@ import type { WaitingAsk } from '../../src/limiter/limiter.ts';
 import type { QuietHours } from '../../src/domain/quiet-hours.ts';
 import { PRIORITY } from '../../src/queue/names.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { contextOf, none, openBench, POLICY, RECIPIENT, takeDown, type Bench } from './support.ts';
+import { contextOf, none, openBench, POLICY, RECIPIENT, takeDown, type Bench, type Overrides } from './support.ts';
 
 describe('a blocked notification', () => {
   it('is put back for exactly the wait, and sent when it is due', async () => {
@@ -100,14 +100,17 @@ describe('a blocked notification', () => {
     expect(kinds).toEqual(['delivered', 'delivered', 'requeued', 'dead-letter', 'requeued']);
   });
 
-  it('gives its reservation back when it expires', async () => {
-    const { run, limiter, clock } = await openBench();
+  it.each<[string, (bench: Bench) => Overrides, string]>([
+    ['it expires', ({ clock }) => ({ now: () => clock.now() + 120_000 }), 'expired'],
+    ['it dies', () => ({ providers: { get: () => undefined }, credentialsWaitMs: 0 }), 'dead-letter'],
+  ])('gives its reservation back when %s', async (_, overrides, kind) => {
+    const bench = await openBench();
+    const { run, limiter, clock } = bench;
     await run(makeNotification());
     const blocked = makeNotification({ expiresAt: clock.now() + 60_000 });
     const { progress } = await run(blocked);
     expect((await limiter.inspect(RECIPIENT)).reserved).toHaveLength(1);
-    const later = { now: () => clock.now() + 120_000 };
-    expect((await run(blocked, progress, later)).outcome).toEqual({ kind: 'expired' });
+    expect((await run(blocked, progress, overrides(bench))).outcome.kind).toBe(kind);
     expect((await limiter.inspect(RECIPIENT)).reserved).toEqual([]);
   });
 

@@ -1,15 +1,18 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { createBreakers } from '../../src/breaker/redis-breakers.ts';
 import type { QuotaWait, Tried } from '../../src/delivery/context.ts';
+import type { DeliverParts } from '../../src/delivery/parts.ts';
 import type { Progress } from '../../src/delivery/progress.ts';
 import { afterSend, backoffMs, newer, notNoted } from '../../src/delivery/decide.ts';
 import type { Platform } from '../../src/notification/notification.ts';
-import type { Result } from '../../src/notification/outcome.ts';
+import type { DeadLetterReason, Result } from '../../src/notification/outcome.ts';
 import { APNS_ANSWERS } from '../../src/providers/apns/answers.ts';
 import type { Reply } from '../../src/providers/provider.ts';
 import { WEBPUSH_ANSWERS } from '../../src/providers/webpush/answers.ts';
 import { transportReply } from '../../src/providers/replies.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { answerWell, contextOf, none, openBench, openBreaker } from './support.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+import { answerWell, contextOf, none, openBreaker } from './support.ts';
 
 const NOW = 1_795_284_000_000;
 const DAY_MS = 86_400_000;
@@ -37,8 +40,10 @@ interface Round {
  * Decides rounds of replies over real breakers; a device for which there is no reply was not tried. Unless `isSilent`, the
  * providers have just answered others well.
  */
-async function openDecisions({ isSilent = false } = {}) {
-  const { parts, breakers } = await openBench({ platforms: [] });
+function openDecisions({ isSilent = false } = {}) {
+  const times = { baseMs: 60_000, maxMs: 240_000 };
+  const breakers = createBreakers({ redis: connectRedis(), prefix: testPrefix(), ...times, onChange: () => undefined });
+  onTestFinished(() => breakers.close());
   if (!isSilent) answerWell(breakers);
   const decide = (
     replies: readonly (Reply | undefined)[],
@@ -52,71 +57,86 @@ async function openDecisions({ isSilent = false } = {}) {
       const times = { at: NOW, handedOverAt: 0, tookMs: 0 };
       return reply === undefined ? [] : [{ label: `${platform}#${index}`, service: platform, reply, ...times }];
     });
-    const retry = { ...parts.retry, attempts };
-    const decided = { ...parts, retry, atMostOnce, now: () => NOW, random: () => 1 };
+    const retry = { attempts, backoffBaseMs: 1_000, backoffMaxMs: 60_000 };
+    const parts = { breakers, retry, atMostOnce, now: () => NOW, random: () => 1 } as Partial<DeliverParts>;
     context.tried.push(...tried);
-    return { outcome: afterSend(context, decided, quotaWait), progress: context.progress };
+    return { outcome: afterSend(context, parts as DeliverParts, quotaWait), progress: context.progress };
   };
   return { decide, breakers };
 }
 
-describe('nothing left to try', () => {
-  it.each<[string, Reply[], Result]>([
-    ['one device alerted', [accepted], { kind: 'delivered' }],
-    ['one of two alerted', [gone, accepted], { kind: 'delivered' }],
-    ['gone', [gone], { kind: 'dead-letter', reason: 'unregistered', message: 'Unregistered' }],
-    ['bad beside gone', [badToken, gone], { kind: 'dead-letter', reason: 'bad-token', message: 'Unregistered' }],
-    ['refused beside gone', [gone, rejected], { kind: 'dead-letter', reason: 'rejected', message: 'BadTopic' }],
-  ])('%s: the reason is the one most worth curing', async (_, replies, outcome) => {
-    expect((await openDecisions()).decide(replies).outcome).toEqual(outcome);
-  });
-});
+const LAST: Round = { progress: { ...none, tries: 2 } };
+const dead = (reason: DeadLetterReason, message: string): Result => ({ kind: 'dead-letter', reason, message });
 
-describe('an answer that says later', () => {
-  it('is retried with backoff, and counts as an attempt', async () => {
-    const { decide } = await openDecisions();
-    expect(decide([busy])).toEqual({
-      outcome: { kind: 'retried', waitMs: 1_000, code: 'ServiceUnavailable' },
-      progress: { ...none, tries: 1, attempts: [{ at: NOW, device: 'apns#0', error: 'ServiceUnavailable' }] },
-    });
+describe('what the replies of a pass make of the notification', () => {
+  it.each<[string, Reply[], Round, outcome: Partial<Result>, progress?: Partial<Progress>]>([
+    ['alerted', [accepted], {}, { kind: 'delivered' }],
+    ['one of two alerted: it is delivered', [gone, accepted], {}, { kind: 'delivered' }],
+    ['gone', [gone], {}, dead('unregistered', 'Unregistered')],
+    [
+      'bad beside gone: the reason is the one most worth curing',
+      [badToken, gone],
+      {},
+      dead('bad-token', 'Unregistered'),
+    ],
+    ['refused beside gone', [gone, rejected], {}, dead('rejected', 'BadTopic')],
+    [
+      'later: it is retried with backoff, and that counts as an attempt',
+      [busy],
+      {},
+      { kind: 'retried', waitMs: 1_000, code: 'ServiceUnavailable' },
+      { tries: 1, attempts: [{ at: NOW, device: 'apns#0', error: 'ServiceUnavailable' }] },
+    ],
+    [
+      'later, from two: it waits as long as the slowest device asks',
+      [busy, { ...busy, retryAfterMs: 30_000 }],
+      {},
+      { kind: 'retried', waitMs: 33_000 },
+    ],
+    [
+      'later, in the last attempt: it is given up',
+      [busy],
+      LAST,
+      dead('attempts-exhausted', 'ServiceUnavailable'),
+      { devices: { 'apns#0': 'attempts-exhausted' } },
+    ],
+    ['later, in the last attempt, beside one that was alerted', [accepted, busy], LAST, { kind: 'delivered' }],
+    [
+      'later, after a time in which it was kept: that is forgotten',
+      [busy],
+      { progress: { ...none, heldSince: 1, unreached: 3 } },
+      { kind: 'retried' },
+      { heldSince: undefined, unreached: 0 },
+    ],
+    [
+      'one that leaves it open, at most once: it is given up with a reason of its own',
+      [timeout],
+      { atMostOnce: true },
+      dead('ambiguous', 'timeout'),
+    ],
+    [
+      'later, at most once: it is retried, and no longer noted as under way',
+      [busy],
+      { atMostOnce: true, progress: { ...none, trying: ['apns#0'] } },
+      { kind: 'retried' },
+      { trying: undefined },
+    ],
+  ])('%s', (_, replies, round, outcome, progress = {}) => {
+    const decided = openDecisions().decide(replies, round);
+    expect(decided.outcome).toMatchObject(outcome);
+    expect(decided.progress).toMatchObject(progress);
   });
 
-  it('waits as long as the slowest device asks', async () => {
-    const { decide } = await openDecisions();
-    const slow = { ...busy, retryAfterMs: 30_000 };
-    expect(decide([busy, slow]).outcome).toMatchObject({ kind: 'retried', waitMs: 33_000 });
-  });
-
-  it('is given up after the last attempt', async () => {
-    const { outcome, progress } = (await openDecisions()).decide([busy], { progress: { ...none, tries: 2 } });
-    expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'attempts-exhausted', message: 'ServiceUnavailable' });
-    expect(progress.devices).toEqual({ 'apns#0': 'attempts-exhausted' });
-  });
-
-  it('ends as delivered where another device was alerted', async () => {
-    const { decide } = await openDecisions();
-    expect(decide([accepted, busy], { progress: { ...none, tries: 2 } }).outcome).toEqual({ kind: 'delivered' });
-  });
-
-  it('gives up the device that failed, and no other one that waits for its provider', async () => {
-    const { decide, breakers } = await openDecisions();
+  it('gives up the device that failed, and no other one that waits for its provider', () => {
+    const { decide, breakers } = openDecisions();
     openBreaker(breakers, 'fcm', 'auth', 'reported');
-    const round: Round = { progress: { ...none, tries: 2 }, platforms: ['apns', 'fcm'] };
-    const { outcome, progress } = decide([busy, undefined], round);
+    const { outcome, progress } = decide([busy, undefined], { ...LAST, platforms: ['apns', 'fcm'] });
     expect(outcome).toMatchObject({ kind: 'deferred', code: 'reported' });
     expect(progress.devices).toEqual({ 'apns#0': 'attempts-exhausted' });
   });
 
-  it('forgets since when the notification was kept before', async () => {
-    const { decide } = await openDecisions();
-    expect(decide([busy], { progress: { ...none, heldSince: 1, unreached: 3 } }).progress).toMatchObject({
-      heldSince: undefined,
-      unreached: 0,
-    });
-  });
-
-  it('that leaves open whether it alerted is tried twice more, not to the end', async () => {
-    const { decide } = await openDecisions();
+  it('that leaves open whether it alerted is tried twice more, not to the end', () => {
+    const { decide } = openDecisions();
     let progress = none;
     const kinds = [1, 2, 3].map(() => {
       const decided = decide([timeout], { progress, attempts: 100 });
@@ -128,8 +148,8 @@ describe('an answer that says later', () => {
 });
 
 describe('an answer of a provider that seems to be down', () => {
-  it('costs no attempt before the provider has answered anything well, and is asked for less often', async () => {
-    const { decide, breakers } = await openDecisions({ isSilent: true });
+  it('costs no attempt before the provider has answered anything well, and is asked for less often', () => {
+    const { decide, breakers } = openDecisions({ isSilent: true });
     let progress = none;
     const pass = () => {
       const { outcome, progress: next } = decide([busy], { progress, attempts: 2 });
@@ -148,19 +168,15 @@ describe('an answer of a provider that seems to be down', () => {
     ]);
   });
 
-  it('is waited for a day at most', async () => {
-    const { decide } = await openDecisions({ isSilent: true });
-    const held = { ...none, heldSince: NOW - DAY_MS - 1, heldAt: NOW - 60_000 };
-    expect(decide([busy], { progress: held }).outcome).toMatchObject({
-      kind: 'dead-letter',
-      reason: 'attempts-exhausted',
-    });
+  it('is waited for a day at most', () => {
+    const { decide } = openDecisions({ isSilent: true });
+    const progress = { ...none, heldSince: NOW - DAY_MS - 1, heldAt: NOW - 60_000 };
+    expect(decide([busy], { progress }).outcome).toEqual(dead('attempts-exhausted', 'ServiceUnavailable'));
   });
 
-  it('costs an attempt where it may have alerted', async () => {
-    const { decide } = await openDecisions({ isSilent: true });
+  it('costs an attempt where it may have alerted', () => {
     const unsure: Reply = { ...words.InternalServerError, code: 'InternalServerError' };
-    expect(decide([unsure]).outcome.kind).toBe('retried');
+    expect(openDecisions({ isSilent: true }).decide([unsure]).outcome.kind).toBe('retried');
   });
 });
 
@@ -168,8 +184,8 @@ describe('what did not get there', () => {
   it.each([
     ['could not be reached', refused, [500, 1_000, 2_000, 30_000]],
     ['was too late in this worker', transportReply('too-late'), [50, 100, 200, 5_000]],
-  ])('because it %s is tried again, less often the longer it lasts, at no attempt', async (_, reply, waitsMs) => {
-    const { decide } = await openDecisions();
+  ])('because it %s is tried again, less often the longer it lasts, at no attempt', (_, reply, waitsMs) => {
+    const { decide } = openDecisions();
     const waits = [1, 2, 3, 9].map((times) => {
       const { outcome, progress } = decide([reply], { progress: { ...none, unreached: times - 1 } });
       expect(progress).toMatchObject({ tries: 0, unreached: times });
@@ -182,14 +198,14 @@ describe('what did not get there', () => {
 it.each([
   ['what failed', busy, { kind: 'retried', waitMs: 1_000 }],
   ['what did not get there', refused, { kind: 'deferred', waitMs: 500 }],
-])('%s does not wait for the breaker of another provider', async (_, reply, outcome) => {
-  const { decide, breakers } = await openDecisions();
+])('%s does not wait for the breaker of another provider', (_, reply, outcome) => {
+  const { decide, breakers } = openDecisions();
   openBreaker(breakers, 'fcm', 'auth');
   expect(decide([reply, undefined], { platforms: ['apns', 'fcm'] }).outcome).toMatchObject(outcome);
 });
 
-it('comes no sooner than a Retry-After asks, also where the breaker is free again before', async () => {
-  const { decide, breakers } = await openDecisions();
+it('comes no sooner than a Retry-After asks, also where the breaker is free again before', () => {
+  const { decide, breakers } = openDecisions();
   openBreaker(breakers, 'apns', 'outage');
   const retryAfterMs = Math.max(0, Date.now() - NOW) + DAY_MS; // the breaker is free again within a minute from now
   const { outcome, progress } = decide([{ ...busy, retryAfterMs }]);
@@ -203,15 +219,15 @@ it.each([
   ['auth', 'provider-auth'],
   ['configuration', 'provider-auth'],
   ['outage', 'attempts-exhausted'],
-] as const)('what was kept for a day of %s is given up as %s', async (trouble, reason) => {
-  const { decide, breakers } = await openDecisions();
+] as const)('what was kept for a day of %s is given up as %s', (trouble, reason) => {
+  const { decide, breakers } = openDecisions();
   openBreaker(breakers, 'apns', trouble);
   const { outcome } = decide([undefined], { progress: { ...none, heldSince: NOW - 86_400_001 } });
   expect(outcome).toMatchObject({ kind: 'dead-letter', reason });
 });
 
-it('does not count the days in which no worker tried it', async () => {
-  const { decide, breakers } = await openDecisions();
+it('does not count the days in which no worker tried it', () => {
+  const { decide, breakers } = openDecisions();
   openBreaker(breakers, 'apns', 'outage');
   const held = { ...none, heldSince: NOW - 2 * DAY_MS - 60_000, heldAt: NOW - 2 * DAY_MS };
   const { outcome, progress } = decide([undefined], { progress: held });
@@ -225,8 +241,8 @@ it('does not count the days in which no worker tried it', async () => {
 it.each([
   ['could not be reached', refused, undefined],
   ['waits for its breaker', undefined, 'quota'],
-] as const)('a quota without room ends no device of another provider that %s', async (_, reply, trouble) => {
-  const { decide, breakers } = await openDecisions();
+] as const)('a quota without room ends no device of another provider that %s', (_, reply, trouble) => {
+  const { decide, breakers } = openDecisions();
   if (trouble !== undefined) openBreaker(breakers, 'apns', trouble);
   const quotaWait = { waitMs: 60_000, rule: 'fcm:1/1m', dueAt: performance.now() + 60_000 };
   const round: Round = { platforms: ['apns', 'fcm'], fields: { expiresAt: NOW + 30_000 }, quotaWait };
@@ -238,8 +254,8 @@ describe('a push service that takes no more for now', () => {
   const LIMIT: Reply = { ...WEBPUSH_ANSWERS.statuses['429'], meaning: 'later', alerted: 'no', code: 'http-429' };
   const browser = ['webpush'] as const;
 
-  it('costs no attempt, however often it answers so, and is asked less often the longer it lasts', async () => {
-    const { decide } = await openDecisions();
+  it('costs no attempt, however often it answers so, and is asked less often the longer it lasts', () => {
+    const { decide } = openDecisions();
     let progress = none;
     const waits = Array.from({ length: 8 }, () => {
       const decided = decide([{ ...LIMIT, retryAfterMs: 1_000 }], { progress, platforms: browser, attempts: 2 });
@@ -252,8 +268,8 @@ describe('a push service that takes no more for now', () => {
     expect(decide([LIMIT], { platforms: browser }).outcome).toMatchObject({ kind: 'deferred', waitMs: 66_000 });
   });
 
-  it('is not waited for past the end of the notification', async () => {
-    const { decide, breakers } = await openDecisions();
+  it('is not waited for past the end of the notification', () => {
+    const { decide, breakers } = openDecisions();
     const endless = { ...LIMIT, retryAfterMs: DAY_MS };
     const round: Round = { platforms: browser, fields: { expiresAt: NOW + 90_000 } };
     expect(decide([endless], round).outcome).toMatchObject({ kind: 'deferred', waitMs: 90_000 });
@@ -266,18 +282,8 @@ describe('a push service that takes no more for now', () => {
     expect(decide([undefined], { ...round, platforms: ['apns'] }).progress.dueAt).toBe(NOW + 90_000);
   });
 
-  it('is waited for a day at most', async () => {
-    const { decide } = await openDecisions();
-    const held = { ...none, heldSince: NOW - DAY_MS - 1, heldAt: NOW - 60_000 };
-    expect(decide([LIMIT], { progress: held, platforms: browser }).outcome).toMatchObject({
-      kind: 'dead-letter',
-      reason: 'attempts-exhausted',
-      message: 'http-429',
-    });
-  });
-
-  it('ends so too where a quota or a slot puts the notification off in turn', async () => {
-    const { decide } = await openDecisions();
+  it('ends so too where a quota or a slot puts the notification off in turn', () => {
+    const { decide } = openDecisions();
     const wait = { waitMs: 1_000, rule: 'webpush:1/1m', dueAt: performance.now() + 1_000 };
     let progress: Progress = { ...none, heldSince: NOW - DAY_MS + 60_000, heldAt: NOW - 60_000 };
     const requeue = () => decide([undefined], { progress, platforms: browser, quotaWait: wait });
@@ -294,26 +300,12 @@ describe('a push service that takes no more for now', () => {
     expect(progress.heldBefore).toBeUndefined();
   });
 
-  it('does not hurry because another device is given up', async () => {
-    const { decide } = await openDecisions();
+  it('does not hurry because another device is given up', () => {
+    const { decide } = openDecisions();
     const round: Round = { progress: { ...none, tries: 2 }, platforms: ['apns', 'webpush'] };
     const { outcome, progress } = decide([busy, LIMIT], round);
     expect(outcome).toMatchObject({ kind: 'deferred', code: 'http-429', waitMs: 66_000 });
     expect(progress.devices).toEqual({ 'apns#0': 'attempts-exhausted' });
-  });
-});
-
-describe('at most once', () => {
-  it('gives up what may have alerted, with a reason of its own', async () => {
-    const { outcome } = (await openDecisions()).decide([timeout], { atMostOnce: true });
-    expect(outcome).toEqual({ kind: 'dead-letter', reason: 'ambiguous', message: 'timeout' });
-  });
-
-  it('still retries what certainly did not, and no longer notes it as under way', async () => {
-    const { decide } = await openDecisions();
-    const { outcome, progress } = decide([busy], { atMostOnce: true, progress: { ...none, trying: ['apns#0'] } });
-    expect(outcome.kind).toBe('retried');
-    expect(progress.trying).toBeUndefined();
   });
 });
 

@@ -101,29 +101,6 @@ describe('bounds of its wait', () => {
 });
 
 describe('move-ups of one line', () => {
-  it('come one after the other, and those that want one meanwhile share the next one', async () => {
-    const moveUps = createMoveUps();
-    const runs: PromiseWithResolvers<undefined>[] = [];
-    const work = async (): Promise<void> => {
-      const run = Promise.withResolvers<undefined>();
-      runs.push(run);
-      await run.promise;
-    };
-    const ended: string[] = [];
-    const first = moveUps.run('line', work);
-    const others = ['second', 'third'].map((name) => ({ name, ...moveUps.run('line', work) }));
-    expect(others.map(({ allEnded }) => allEnded)).toEqual([undefined, undefined]);
-    const all = others.map(({ name, ended: end }) => end.then(() => ended.push(name)));
-    expect(runs).toHaveLength(1);
-    runs[0]?.resolve(undefined);
-    await first.ended;
-    await expect.poll(() => runs.length).toBe(2);
-    expect(ended).toEqual([]);
-    runs[1]?.resolve(undefined);
-    await Promise.all([first.allEnded, ...all]);
-    expect([ended, runs.length]).toEqual([['second', 'third'], 2]);
-  });
-
   it('go on where one fails', async () => {
     const moveUps = createMoveUps();
     const failing = Promise.withResolvers<undefined>();

@@ -58,18 +58,6 @@ test('the hash is that of Redis Cluster', () => {
   expect(crc16('123456789')).toBe(0x31c3); // the check value of CRC-16/XMODEM
 });
 
-test('each shard has a hash tag of its own, in the middle of its share of the slots', () => {
-  for (const shards of [2, 3, 6, 16, 64]) {
-    for (const prefix of ['{pushpacer}', 'plain', 'eu:{school}:x']) {
-      const prefixes = shardPrefixes(prefix, shards);
-      for (const [shard, each] of prefixes.entries()) {
-        expect(Math.abs(slotOf(each) - ((shard + 0.5) * SLOTS) / shards)).toBeLessThanOrEqual(4);
-        expect(each).toMatch(/^\{[^{}:]+\}$/);
-      }
-    }
-  }
-});
-
 test.each(['{pushpacer}', '{push}', 'plain', '{Łódź 🎒}'])(
   'masters with equal ranges of slots have equal numbers of shards of %s, or differ by one',
   (prefix) => {

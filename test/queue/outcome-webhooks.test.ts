@@ -139,7 +139,7 @@ it('nothing is lost if a relay is killed: another one takes over what it had', a
   await stopped(second);
 });
 
-it.each([[{ WEBHOOK_URL: '' }], [{ WEBHOOK_SECRET: 'whsec_dG9vIHNob3J0' }], [{ WEBHOOK_SECRET: 'not a secret' }]])(
+it.each([[{ WEBHOOK_URL: '' }], [{ WEBHOOK_SECRET: 'not a secret' }]])(
   'it does not start with %j, and repeats no secret',
   async (env) => {
     const { code, stderr } = await startRelay(testPrefix(), 'http://127.0.0.1:1/', env).waitForExit();

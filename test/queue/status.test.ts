@@ -119,6 +119,15 @@ it('one that a worker has is being sent, and has ended when the worker says so',
   });
 });
 
+it('one that may have been shown before it ended says so', async () => {
+  const { producer, prefix } = open();
+  consume(prefix, () => Promise.resolve({ outcome: 'dropped', maybeShown: true, devices: {} }));
+  await producer.enqueue(notification({ id: 'msg-1' }));
+  await waitFor(async () =>
+    expect(await producer.status('msg-1')).toMatchObject({ state: 'ended', outcome: 'dropped', maybeShown: true }),
+  );
+});
+
 it('one that a worker of an older version ended has fewer facts', async () => {
   const { producer, prefix } = open();
   consume(prefix, () => Promise.resolve({ outcome: 'expired' }));

@@ -59,6 +59,14 @@ describe('when it looks', () => {
     expect(await looksUntil(500)).toEqual([202, 204]); // at 202 it sees the job woken, and has another look
   });
 
+  test('after each of several, whatever the order of noting', async () => {
+    for (const dueAt of [1_000_340, 1_000_100]) {
+      delayed.add(dueAt);
+      note(dueAt);
+    }
+    expect(await looksUntil(500)).toEqual([102, 104, 342, 344]);
+  });
+
   test('ten thousand instants are one timer', () => {
     for (let n = 0; n < 10_000; n++) note(1_000_000 + 5 * ((7 * n) % 10_000));
     expect(vi.getTimerCount()).toBe(1);

@@ -1,8 +1,10 @@
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import type { OpenBreaker } from '../../src/breaker/breaker.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
-import { createBreakerListener, openMs } from '../../workers/breakers.ts';
+import { createBreakerListener, openMs, startBreakers } from '../../workers/breakers.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
 
 const since = Date.now() - 5_000;
 const refused: OpenBreaker = { service: 'apns', trouble: 'auth', code: 'Forbidden', since, until: since + 65_000 };
@@ -83,4 +85,21 @@ it('an opening is counted once, and shown for as long as it lasts', async () => 
   state.open = { ...refused, until: Date.now() - 1 };
   expect(await metrics.registry.metrics()).toContain('pushpacer_breaker_open_seconds{platform="apns"} 0');
   expect(await states()).toEqual(['pushpacer_breaker_state{platform="apns",state="half-open"} 1', closed]);
+});
+
+it('a replica has them under the prefix of its queue, with the times of its configuration', async () => {
+  const prefix = testPrefix();
+  const redis = connectRedis();
+  const { metrics, log, logged } = listen();
+  const config = {
+    providerPause: { baseMs: 60_000, maxMs: 120_000 },
+    queue: { prefix },
+  } as Parameters<typeof startBreakers>[0];
+  const breakers = startBreakers(config, { redis, metrics, log });
+  onTestFinished(() => breakers.close());
+  const evidence = { service: 'apns', recipientId: 'person', code: 'Forbidden' } as const;
+  breakers.report({ ...evidence, trouble: 'auth' });
+  expect(openMs(breakers.current('apns'))).toBeGreaterThan(50_000);
+  expect(logged()).toHaveLength(1);
+  await waitFor(async () => expect(await redis.get(`${prefix}:breaker:apns`)).toContain('Forbidden'));
 });
