@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { connectProducer, type RedisTarget } from '../../src/redis/connection.ts';
 import { readInfo } from '../../src/redis/info.ts';
 import { ownRedis } from '../support/own-redis.ts';
-import { testRedisUrl } from '../support/redis.ts';
+import { connectRedis, testRedisUrl } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 
 function connect(target: RedisTarget) {
@@ -18,10 +18,12 @@ test('what a server says of itself', async () => {
   const found = await waitFor(() => readInfo(connection));
   expect(found).toHaveLength(1);
   const [info] = found;
-  expect(info).toMatchObject({ maxBytes: 64 * 1024 * 1024, evictedKeys: 0, clients: 1 });
+  expect(info).toMatchObject({ maxBytes: 64 * 1024 * 1024, mayEvict: false, evictedKeys: 0, clients: 1 });
   expect(info).not.toHaveProperty('node');
   expect(info?.usedBytes).toBeGreaterThan(100_000);
+  await connectRedis(url).config('SET', 'maxmemory-policy', 'volatile-ttl');
   const [later] = await readInfo(connection);
+  expect(later?.mayEvict).toBe(true);
   expect(later?.commands).toBeGreaterThan(info?.commands ?? Infinity);
 });
 
