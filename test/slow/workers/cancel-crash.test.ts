@@ -17,18 +17,25 @@ test('also while workers are killed, a notification is either canceled or receiv
   const { sandbox, queue, prefix, startWorker } = await openWorkerBench();
   const producer = createProducer({ redisUrl: testRedisUrl(), prefix });
   onTestFinished(() => producer.close());
-  const [first, second] = [await startWorker(ENV), await startWorker(ENV)];
-  const killing = sleep(600)
-    .then(() => first.kill('SIGKILL'))
-    .then(() => sleep(600))
-    .then(() => second.kill('SIGKILL'))
-    .then(() => startWorker(ENV));
   const accepted = () => sandbox.journal.accepted.map(({ token }) => token);
-  const result = await race({ producer, queue, recipients: 20, notifications: 12, accepted, mayRepeat: true });
-  await killing;
-  expect(result.canceled).toBeGreaterThan(20);
-  expect(result.tooLate).toBeGreaterThan(0);
-});
+  let [canceled, tooLate] = [0, 0];
+  // Without workers nothing is sent, and a busy machine sends late: then most cancels come too early, and those of the next round later.
+  for (let lateMs = 0; lateMs <= 2_000 && (canceled <= 20 || tooLate <= 20); lateMs += 400) {
+    const [first, second] = [await startWorker(ENV), await startWorker(ENV)];
+    const killing = sleep(600)
+      .then(() => first.kill('SIGKILL'))
+      .then(() => sleep(600))
+      .then(() => second.kill('SIGKILL'))
+      .then(() => startWorker(ENV));
+    const round = { producer, queue, recipients: 20, notifications: 12, accepted, mayRepeat: true, lateMs };
+    const result = await race(round);
+    await killing;
+    canceled += result.canceled;
+    tooLate += result.tooLate;
+  }
+  expect(canceled).toBeGreaterThan(20);
+  expect(tooLate).toBeGreaterThan(20);
+}, 300_000);
 
 test('one that an earlier cancel has left to its worker, while this one waited for that worker, is canceled', async () => {
   const bench = await openReplicaBench();
