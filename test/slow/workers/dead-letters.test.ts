@@ -12,7 +12,7 @@ import { openQueues } from '../../../workers/redis.ts';
 import { deadLetter } from '../../dead-letters/letters.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../../support/redis.ts';
 import { waitFor } from '../../support/wait.ts';
-import { openWorkerBench } from '../../support/worker.ts';
+import { openReplicaBench } from '../../support/replica.ts';
 
 interface Line {
   readonly level: string;
@@ -112,14 +112,6 @@ test('a bound on their number is warned of with the room that is left', async ()
   );
 });
 
-test('without bounds nothing goes, and the metrics have the numbers all the same', async () => {
-  const prefix = testPrefix();
-  await addDead(prefix, [deadLetter('a', ago(3_600_000))]);
-  const { lines, metrics } = start(prefix, {});
-  expect(await metrics()).toMatch(/^pushpacer_dead_letters_oldest_age_seconds 36\d\d(\.\d+)?$/m);
-  expect(lines).toEqual([]);
-});
-
 test('while Redis is away it logs nothing and shows no numbers, and goes on when it is back', async () => {
   const prefix = testPrefix();
   const redis = await startEmbeddedRedis();
@@ -147,14 +139,12 @@ test('stops in time while Redis is away', async () => {
 });
 
 test('a worker looks after its dead letters', async () => {
-  const { prefix, startWorker } = await openWorkerBench();
+  const { prefix, startHere, line } = await openReplicaBench();
   await addDead(prefix, [deadLetter('a', ago(60_000)), deadLetter('b', { deadAt: Date.now() + 3_600_000 })]);
-  const worker = await startWorker({ DEAD_LETTER_MAX_AGE: '10s' });
-  await worker.waitForLine(/1 dead letter will be removed/);
-  await worker.waitForLine(/removed 1 dead letter for good/);
-  const page = async () => (await fetch(`${worker.url}/metrics`)).text();
+  const { url } = await startHere({ DEAD_LETTER_MAX_AGE: '10s', METRICS_PORT: '0' });
+  await line(/1 dead letter will be removed/);
+  await line(/removed 1 dead letter for good/);
+  const page = async () => (await fetch(`${url}/metrics`)).text();
   await waitFor(async () => expect(dead(await page())).toEqual({ rejected: 1 }));
   expect(await page()).toContain('pushpacer_dead_letters_removed_total{why="age"} 1');
-  worker.kill('SIGTERM');
-  expect((await worker.waitForExit()).code).toBe(0);
 });

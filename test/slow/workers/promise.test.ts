@@ -82,20 +82,15 @@ async function load(connection: Redis): Promise<void> {
 
 const page = async (url: string | undefined) => (await fetch(`${present(url)}/metrics`)).text();
 
-test.each(['restarted', 'flushed'])('a Redis that was emptied (%s) is wrong until it is acknowledged', async (how) => {
+test('a Redis that was emptied is wrong until it is acknowledged', async () => {
   const { redis, bench, env, replica, start } = await openLoaded();
   expect(await look(env)).toMatchObject({ workersAlive: 1, waiting: { of: 5 }, deadLetters: { total: 2 } });
   expect(await page(replica.url)).toMatch(/^pushpacer_redis_losses_total\{redis="queue",kind="emptied"\} 0$/m);
-  if (how === 'flushed') await connectRedis(redis.url).flushall();
-  else {
-    await redis.close();
-    await server({ port: redis.port });
-  }
+  await redis.close();
+  await server({ port: redis.port });
   const { wrong } = await untilWrong(env, ['lost']);
   expect(wrong[0]?.text).toMatch(
-    how === 'flushed'
-      ? /^Redis was emptied \(its keys were deleted\), .* ago: what waited, dead letters and slots are lost; /
-      : /^Redis came back empty, or another one is there, .* ago: what waited, dead letters and slots are lost; /,
+    /^Redis came back empty, or another one is there, .* ago: what waited, dead letters and slots are lost; /,
   );
   expect(wrong[0]?.text).toMatch(/; when that is done: .*pushpacer status --acknowledge$/);
   await bench.line(/"kind":"emptied"/);
@@ -104,7 +99,7 @@ test.each(['restarted', 'flushed'])('a Redis that was emptied (%s) is wrong unti
   // What was noticed outlives the worker.
   await replica.stop();
   const { stdout } = await runMain(main, [], { ...queueEnv(PREFIX), ...env });
-  expect(stdout).toMatch(/\nWRONG {2}no worker is alive: .*\n +Redis (was emptied|came back empty)/);
+  expect(stdout).toMatch(/\nWRONG {2}no worker is alive: .*\n +Redis came back empty/);
   await start();
   await untilWrong(env, ['lost']);
   const ttl = await connectRedis(redis.url).pttl(lossesKey(PREFIX));
@@ -112,54 +107,6 @@ test.each(['restarted', 'flushed'])('a Redis that was emptied (%s) is wrong unti
   expect(ttl).toBeLessThanOrEqual(24 * HOUR);
   expect(await look(env, '--acknowledge')).toMatchObject({ ok: true, losses: [] });
   expect(bench.lines.filter((each) => each.includes('"kind":"emptied"'))).toHaveLength(1);
-});
-
-test("the limiter's own Redis that was emptied is wrong, and `status` need not know where it is", async () => {
-  const limiter = await server();
-  const { env, bench } = await openLoaded({ LIMITER_REDIS_URL: limiter.url });
-  expect(await look(env)).toMatchObject({ workersAlive: 1 });
-  await limiter.close();
-  await server({ port: limiter.port });
-  const { wrong } = await untilWrong({ ...env, LIMITER_REDIS_URL: undefined }, ['lost']);
-  expect(wrong[0]?.text).toMatch(
-    /^the limiter's Redis came back empty, .*: slots, limits and blocks of recipients are lost; /,
-  );
-  expect(JSON.parse(await bench.line(/"kind":"emptied"/))).toMatchObject({ of: 'limiter' });
-});
-
-test('a Redis that may evict is wrong while it may; what it evicted is wrong until it is acknowledged', async () => {
-  const { redis, bench, env, replica } = await openLoaded();
-  expect(await look(env)).toMatchObject({ workersAlive: 1 });
-  expect(await page(replica.url)).toMatch(/^pushpacer_redis_may_evict\{redis="queue"\} 0$/m);
-  const admin = connectRedis(redis.url);
-  await admin.config('SET', 'maxmemory-policy', 'volatile-ttl');
-  const { wrong: may } = await untilWrong(env, ['may-evict']);
-  expect(may[0]?.text).toMatch(
-    /^Redis may evict keys when it is full, .*: its maxmemory-policy is volatile-ttl; set noeviction$/,
-  );
-  await bench.line(/"policy":"volatile-ttl"/);
-  expect(await page(replica.url)).toMatch(/^pushpacer_redis_may_evict\{redis="queue"\} 1$/m);
-
-  const number = async (section: string, field: RegExp) => Number(field.exec(await admin.info(section))?.[1]);
-  for (let at = 0; at < 200; at++) await admin.set(`filler-${at}`, 'x'.repeat(10_000), 'EX', 300);
-  await admin.config('SET', 'maxmemory', (await number('memory', /used_memory:(\d+)/)) - 500_000);
-  await waitFor(async () => expect(await number('stats', /evicted_keys:(\d+)/)).toBeGreaterThan(20));
-  await admin.config('SET', 'maxmemory', 0);
-  const evicted = await number('stats', /evicted_keys:(\d+)/);
-  // A worker may look at Redis while it evicts: then status has all of them only after the next look, and the log the first ones.
-  const all = new RegExp(`^Redis evicted ${evicted} keys within .*, the last .* ago: what waited, .* may be lost; `);
-  await waitFor(async () => {
-    const { wrong } = await untilWrong(env, ['lost', 'may-evict']);
-    expect(wrong[0]?.text).toMatch(all);
-  });
-  const logged = JSON.parse(await bench.line(/"kind":"evicted"/)) as { level: string; evicted: number };
-  expect(logged.level).toBe('error');
-  expect(logged.evicted).toBeLessThanOrEqual(evicted);
-  expect(logged.evicted).toBeGreaterThan(0);
-
-  await admin.config('SET', 'maxmemory-policy', 'noeviction');
-  await untilWrong(env, ['lost']);
-  expect(await look(env, '--acknowledge')).toMatchObject({ ok: true });
 });
 
 const cluster = testCluster({ replicas: 0 });
