@@ -112,6 +112,14 @@ test('a bound on their number is warned of with the room that is left', async ()
   );
 });
 
+test('without bounds nothing goes, and the metrics have the numbers all the same', async () => {
+  const prefix = testPrefix();
+  await addDead(prefix, [deadLetter('a', ago(3_600_000))]);
+  const { lines, metrics } = start(prefix, {});
+  expect(await metrics()).toMatch(/^pushpacer_dead_letters_oldest_age_seconds 36\d\d(\.\d+)?$/m);
+  expect(lines).toEqual([]);
+});
+
 test('while Redis is away it logs nothing and shows no numbers, and goes on when it is back', async () => {
   const prefix = testPrefix();
   const redis = await startEmbeddedRedis();
