@@ -92,7 +92,8 @@ describe('by id', () => {
     const bench = await openRunning({ ...FAST, BACKOFF_BASE: '1h', BACKOFF_MAX: '2h' });
     const [first, second] = [makeDevice('fcm'), makeDevice('fcm')];
     bench.sandbox.setAnswers([{ token: second.token, status: 503 }]);
-    const { alert: _, ...one } = makeNotification({ pushType: 'background', data: {}, devices: [first, second] });
+    const silent = { pushType: 'background', alert: undefined, data: {} } as const;
+    const one = makeNotification({ ...silent, devices: [first, second] });
     await fail(bench, one, second);
     bench.sandbox.setAnswers([]);
     expect(await bench.producer.retract({ id: one.id })).toEqual({ ...NONE, ended: 1 });
