@@ -99,7 +99,7 @@ export class ManagementServer {
     const method = textOf(headers[':method']) ?? '';
     if (place !== 'channels' && place !== 'all-channels') return refusal('BadPath');
     if (!(METHODS[place] as readonly string[]).includes(method)) return refusal('MethodNotAllowed');
-    const verdict = await this.#options.judge(textOf(headers['authorization']));
+    const verdict = await this.#options.judge(textOf(headers.authorization));
     if (!verdict.ok) return refusal(verdict.reason);
     if (bundleId.endsWith('.push-type.liveactivity')) return refusal('TopicDisallowed');
     if (bundleId !== this.#options.topicOf(verdict.keyId)) return refusal('TopicMismatch');
