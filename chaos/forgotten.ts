@@ -7,7 +7,7 @@ import { SHARDS, slotOfRecipient, slotOfShard, type Failover } from './cluster.t
 import type { Incident } from './fleet.ts';
 import type { Logs } from './logs.ts';
 import type { Enqueued, Span } from './queue.ts';
-import { refOf } from './workload.ts';
+import { POLICY, refOf } from './workload.ts';
 
 /**
  * What a failover may have made Redis forget, because replication is asynchronous. Only what was written to the killed master after the
@@ -152,12 +152,15 @@ export function isIn({ ranges }: Pick<Failover, 'ranges'>, slot: number): boolea
 
 /** Alerts that came so long before a kill are looked for, and all later ones. */
 const LOOK_BACK_MS = 1_000;
+/** Slots are kept for the longest window. A failover may take that long, and the look at the new master a second more. */
+const KNOWN_FOR_MS = Math.max(...POLICY.rules.map(({ perMs }) => perMs)) - 1_000;
 /** A notification asks under `id/0`, and under the next number after each send that failed. */
 const ASKS = 10;
 
 /**
  * Alerts of the last second before the kill, and later ones, whose slot the new master does not know. Called as soon as it answers:
- * later asks would put slots in their place. Alerts of the category `urgent` are left out, because their slots are kept for 3 s only.
+ * later asks would put slots in their place. Alerts whose slots are not kept any more by then are left out, and so are those of the
+ * category `urgent`, because their slots are kept for 3 s only.
  */
 export async function missingAdmissions(
   failover: Failover,
@@ -172,6 +175,7 @@ export async function missingAdmissions(
       entry.accepted &&
       entry.at >= Math.min(failover.keptUntil, failover.at) - LOOK_BACK_MS &&
       entry.at <= failover.at + SEEN_WITHIN_MS &&
+      entry.at >= failover.until - KNOWN_FOR_MS &&
       shownOf(entry) === 'alert' &&
       input !== undefined &&
       input.category !== 'urgent' &&
