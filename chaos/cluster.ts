@@ -72,6 +72,14 @@ export async function startChaosCluster(say: (line: string) => void): Promise<Ch
   const pids = cluster.nodes.map(({ pid }) => pid);
   const { nodes } = cluster;
 
+  let last: Promise<unknown> = Promise.resolve();
+  /** One order after the other: to cut all clients would cut those of a failover, which takes seconds on a busy machine. */
+  function inTurn<T>(order: () => Promise<T>): Promise<T> {
+    const mine = last.then(order);
+    last = mine.catch(() => undefined);
+    return mine;
+  }
+
   async function failOver({ slot, lagMs, awayMs, witness, whileCut, successor }: FailOverOptions): Promise<void> {
     const { node, ranges } = await masterOf(cluster, slot, PATIENCE_MS);
     const replica = await replicaOf(nodes, node);
@@ -115,29 +123,33 @@ export async function startChaosCluster(say: (line: string) => void): Promise<Ch
     }
   }
 
+  async function moveOne(slot: number): Promise<number> {
+    const masters = await mastersOf(cluster);
+    const { node } = await masterOf(cluster, slot);
+    const next = masters[(masters.findIndex((each) => each.node.port === node.port) + 1) % masters.length];
+    if (next === undefined) throw new Error('the cluster has no master');
+    const moved = await moveSlot(cluster, slot, next.node, {
+      betweenMasters: () => sleep(BETWEEN_MASTERS_MS),
+      timeoutMs: PATIENCE_MS,
+    });
+    await whole();
+    return moved;
+  }
+
+  async function cutClients(): Promise<void> {
+    await Promise.all(nodes.map((node) => withNode(node, (redis) => redis.call('CLIENT', 'KILL', 'TYPE', 'normal'))));
+  }
+
   return {
     url: cluster.url,
     pids,
-    failOver,
-    async moveSlot(slot) {
-      const masters = await mastersOf(cluster);
-      const { node } = await masterOf(cluster, slot);
-      const next = masters[(masters.findIndex((each) => each.node.port === node.port) + 1) % masters.length];
-      if (next === undefined) throw new Error('the cluster has no master');
-      const moved = await moveSlot(cluster, slot, next.node, {
-        betweenMasters: () => sleep(BETWEEN_MASTERS_MS),
-        timeoutMs: PATIENCE_MS,
-      });
-      await whole();
-      return moved;
-    },
+    failOver: (options) => inTurn(() => failOver(options)),
+    moveSlot: (slot) => inTurn(() => moveOne(slot)),
     async pause(slot, ms) {
       const { node } = await masterOf(cluster, slot);
       await withNode(node, (redis) => redis.call('CLIENT', 'PAUSE', ms, 'ALL'));
     },
-    async cutClients() {
-      await Promise.all(nodes.map((node) => withNode(node, (redis) => redis.call('CLIENT', 'KILL', 'TYPE', 'normal'))));
-    },
+    cutClients: () => inTurn(cutClients),
     close: () => cluster.close(),
   };
 }
