@@ -7,7 +7,7 @@ import { alertSchema, liveActivitySchema } from '../../src/notification/schema.t
 import { createApnsProvider } from '../../src/providers/apns/apns.ts';
 import { apnsFaults, apnsLoudFaults } from '../wire/apns-rules.ts';
 import { makePush, type PushFields } from '../support/push.ts';
-import { EVERY_FIELD, KEPT_BACK, NOW_MS } from './every-field.ts';
+import { EVERY_APS, EVERY_FIELD, KEPT_BACK, NOW_MS } from './every-field.ts';
 
 const NOW_S = NOW_MS / 1_000;
 
@@ -48,28 +48,7 @@ test('every field of an alert is where Apple wants it, and nothing goes out that
     count: 1.5,
     own: { b: 2 },
     fcm_options: { image: 'https://example.com/a.jpg' },
-    aps: {
-      alert: {
-        title: 'Room 12',
-        subtitle: 'Class 7b',
-        body: 'Forms are due',
-        'title-loc-key': 'TITLE',
-        'title-loc-args': ['title-1', 'title-2'],
-        'subtitle-loc-key': 'SUBTITLE',
-        'subtitle-loc-args': ['subtitle-1'],
-        'loc-key': 'BODY',
-        'loc-args': ['body-1'],
-      },
-      badge: 3,
-      sound: { name: 'alarm.caf', critical: 1, volume: 0.8 },
-      'mutable-content': 1,
-      'thread-id': 'thread-of-7b',
-      category: 'FORM',
-      'target-content-id': 'inbox',
-      'interruption-level': 'time-sensitive',
-      'relevance-score': 0.7,
-      'filter-criteria': 'focus',
-    },
+    aps: EVERY_APS,
   });
   expect(body).not.toContain('kept-back');
 });

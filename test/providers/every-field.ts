@@ -58,6 +58,30 @@ export const EVERY_FIELD = {
   },
 } as const satisfies PushFields;
 
+/** What an iPhone gets of it as `aps`, whether APNs or FCM brings it. */
+export const EVERY_APS = {
+  alert: {
+    title: 'Room 12',
+    subtitle: 'Class 7b',
+    body: 'Forms are due',
+    'title-loc-key': 'TITLE',
+    'title-loc-args': ['title-1', 'title-2'],
+    'subtitle-loc-key': 'SUBTITLE',
+    'subtitle-loc-args': ['subtitle-1'],
+    'loc-key': 'BODY',
+    'loc-args': ['body-1'],
+  },
+  badge: 3,
+  sound: { name: 'alarm.caf', critical: 1, volume: 0.8 },
+  'mutable-content': 1,
+  'thread-id': 'thread-of-7b',
+  category: 'FORM',
+  'target-content-id': 'inbox',
+  'interruption-level': 'time-sensitive',
+  'relevance-score': 0.7,
+  'filter-criteria': 'focus',
+};
+
 /** Fields that the queue and the limiter alone need. No provider may see them. */
 export const KEPT_BACK = {
   recipientId: 'recipient-kept-back',

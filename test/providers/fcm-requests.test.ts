@@ -7,7 +7,7 @@ import { checkInput, type EnqueueInput } from '../../src/producer/producer.ts';
 import { encodeFcm } from '../../src/providers/fcm/fcm.ts';
 import { fcmFaults, fcmLoudFaults } from '../wire/fcm-rules.ts';
 import { faultsOf, makePush, type PushFields } from '../support/push.ts';
-import { EVERY_FIELD, KEPT_BACK, NOW_MS } from './every-field.ts';
+import { EVERY_APS, EVERY_FIELD, KEPT_BACK, NOW_MS } from './every-field.ts';
 
 type Message = Record<string, unknown>;
 
@@ -61,28 +61,7 @@ test('every field of an alert is where Google wants it, and nothing goes out tha
       },
       payload: {
         own: { b: 2 },
-        aps: {
-          alert: {
-            title: 'Room 12',
-            subtitle: 'Class 7b',
-            body: 'Forms are due',
-            'title-loc-key': 'TITLE',
-            'title-loc-args': ['title-1', 'title-2'],
-            'subtitle-loc-key': 'SUBTITLE',
-            'subtitle-loc-args': ['subtitle-1'],
-            'loc-key': 'BODY',
-            'loc-args': ['body-1'],
-          },
-          badge: 3,
-          sound: { name: 'alarm.caf', critical: 1, volume: 0.8 },
-          'mutable-content': 1,
-          'thread-id': 'thread-of-7b',
-          category: 'FORM',
-          'target-content-id': 'inbox',
-          'interruption-level': 'time-sensitive',
-          'relevance-score': 0.7,
-          'filter-criteria': 'focus',
-        },
+        aps: EVERY_APS,
       },
       fcm_options: { image: 'https://example.com/a.jpg' },
     },
