@@ -4,6 +4,7 @@ import type { Notification } from '../notification/notification.ts';
 import {
   CREDENTIALS,
   mayBeSeen,
+  mayShow,
   needsOperator,
   type DeadLetterReason,
   type Result,
@@ -203,7 +204,7 @@ export function missedSlot(context: Context, { random }: DeliverParts): Result {
 /** Redis did not save `trying` (AT_MOST_ONCE), so nothing was sent. Forgets what was saved for a slot that was then missed. */
 export function notNoted(context: Pick<Context, 'progress'>, { random }: Pick<DeliverParts, 'random'>): Result {
   context.progress = { ...context.progress, trying: undefined };
-  return deferred(Math.round(NO_ANSWER_MS * (1 + random())), 'not-noted');
+  return noAnswer('not-noted', random);
 }
 
 /** The limiter or a quota did not answer. Nothing was sent. If the limiter gave a slot anyway, the next pass uses that slot. */
@@ -213,7 +214,7 @@ export function limiterUnavailable(context: Context, parts: DeliverParts): Resul
 
 /** The limiter did not say whether the notification was canceled, or sent as a part of a digest. */
 export function endUnknown({ random }: DeliverParts): Result {
-  return deferred(Math.round(NO_ANSWER_MS * (1 + random())), 'limiter-unavailable');
+  return noAnswer('limiter-unavailable', random);
 }
 
 /** The limiter gave a slot, but too few replicas have it (REDIS_WAIT_REPLICAS). Nothing was sent: the next pass uses that slot. */
@@ -223,6 +224,10 @@ export function replicasMissing(context: Context, parts: DeliverParts): Result {
 
 function unsure(context: Context, code: string, { random }: DeliverParts): Result {
   context.progress = { ...context.progress, unsent: true, trying: undefined };
+  return noAnswer(code, random);
+}
+
+function noAnswer(code: string, random: DeliverParts['random']): Result {
   return deferred(Math.round(NO_ANSWER_MS * (1 + random())), code);
 }
 
@@ -464,8 +469,7 @@ function deferred(waitMs: number, code: string): Result {
  */
 function endedEarly(context: Context, result: Early): Result {
   const { progress, stalls } = context;
-  const states = Object.values(progress.devices);
-  if (states.includes('delivered') || states.includes('ambiguous')) return finished(context);
+  if (Object.values(progress.devices).some(mayShow)) return finished(context);
   if (result.kind === 'dead-letter' || !(mayBeSeen(progress) || stalls > 0)) return result;
   return { ...result, maybeShown: true };
 }

@@ -225,11 +225,15 @@ export function readOutcome(fields: readonly string[]): Readonly<Record<string, 
   return Object.fromEntries(values) as Record<string, unknown>;
 }
 
+/** Whether a device in this state got the notification, or may have. */
+export function mayShow(state: unknown): boolean {
+  return state === 'delivered' || state === 'ambiguous';
+}
+
 /** Whether some device may have been alerted, according to the job's progress. */
 export function mayBeSeen(seen: Seen): boolean {
   const { devices = {}, trying = [] } = seen;
-  const isSeen = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
-  return isSeen || isLeftOpen(seen) || trying.length > 0;
+  return Object.values(devices).some(mayShow) || isLeftOpen(seen) || trying.length > 0;
 }
 
 /** Whether some send may or may not have alerted a device. Older workers note only missing answers (`ambiguous`). */

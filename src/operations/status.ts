@@ -343,11 +343,13 @@ function wrongsOf(facts: Facts, ends: Ends, mayEvict: readonly string[], paused:
   return faults.flatMap(([kind, text]) => (typeof text === 'string' ? { kind, text } : []));
 }
 
-async function pausedText(queues: readonly ShardQueues['queue'][]): Promise<string> {
+/** Undefined if the queues were resumed meanwhile. */
+async function pausedText(queues: readonly ShardQueues['queue'][]): Promise<string | undefined> {
   const paused = await Promise.all(
     queues.map(async (queue) => ((await queue.isPaused()) ? [queue.opts.prefix ?? ''] : [])),
   );
   const prefixes = paused.flat().map(printable);
+  if (prefixes.length === 0) return undefined;
   const what = queues.length === 1 ? 'the queue is paused' : `paused: ${named(prefixes)} of ${queues.length} shards`;
   return `${what}: workers take nothing from it; somebody paused it with another program`;
 }

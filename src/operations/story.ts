@@ -260,7 +260,7 @@ async function sourceOfJob(
       lacked: lackedByAll(workers.workers, devices.map(accountOf)),
       job: defined({
         ...{ progress, newer, sendAfter, expiresAt, ending, ...place },
-        isPaused: (await queue.isPaused()) ? (true as const) : undefined,
+        isPaused: job.finishedOn === undefined && (await queue.isPaused()) ? (true as const) : undefined,
         takenAt: isLocked ? job.processedOn : undefined,
       }),
     },

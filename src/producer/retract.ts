@@ -8,7 +8,7 @@ import {
   type Retracted,
   type RetractTarget,
 } from '../notification/notification.ts';
-import { hasOthers, isLeftOpen, type Completion, type DeadLetter } from '../notification/outcome.ts';
+import { hasOthers, isLeftOpen, mayShow, type Completion, type DeadLetter } from '../notification/outcome.ts';
 import type { Meant } from '../notification/retraction.ts';
 import { MUST_SHOW } from '../notification/rules.ts';
 import { firstEnqueuedAtOf } from '../notification/story.ts';
@@ -196,7 +196,7 @@ interface Seen {
 /** @param unsent the kind if no device got it */
 function judge(data: unknown, jobId: string, enqueuedAt: number, seen: Seen, unsent: 'canceled' | 'ended'): State {
   const id = notificationIdOf(jobId);
-  const notAlerted = Object.values(seen.states).some(isSent) ? 'ended' : unsent; // a device may have got it without an alert
+  const notAlerted = Object.values(seen.states).some(mayShow) ? 'ended' : unsent; // a device may have got it without an alert
   const parsed = parseNotification({ id, ...objectOr(data) });
   if (!parsed.ok) return { jobId, kind: notAlerted };
   const { notification } = parsed;
@@ -216,13 +216,9 @@ function devicesAt({ devices }: Notification, indexes: Iterable<number>): Device
   return [...indexes].flatMap((index) => devices.slice(index, index + 1));
 }
 
-function isSent(state: unknown): boolean {
-  return state === 'delivered' || state === 'ambiguous';
-}
-
 function isSeenOn(label: string, { states, isUnsure, trying = [] }: Seen): boolean {
   const state = states[label];
-  if (isSent(state)) return true;
+  if (mayShow(state)) return true;
   return (isUnsure && (state === undefined || state === 'attempts-exhausted')) || trying.includes(label);
 }
 
